@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
+.PHONY: bench changelog demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -51,11 +51,15 @@ soak: setup ## half an hour of generated input on Spark: nothing grows, nothing 
 nexmark: setup ## the queries of Nexmark on ten million events, both runners, compared with DuckDB; ARGS="--events 100_000"
 	$(BIN)/python -m benchmarks.nexmark.verify $(ARGS)
 
-lint: setup ## check style, types, and who imports whom
+changelog: setup ## move the fragments of changelog.d into CHANGELOG.md; VERSION=0.2.0
+	$(BIN)/towncrier build --yes --version $(VERSION)
+
+lint: setup ## check style, types, imports between rooms, and subjects of commits
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python -m tests.docs.subjects
 
 bench: setup ## measure the example beside other frameworks, what state, timers, triggers and a CombineFn cost, and the latency from Kafka; about an hour and a half
 	$(BIN)/python -m benchmarks.flagship $(ARGS)

@@ -75,12 +75,12 @@ from beamlike.io import (
     KafkaSink,
     Memory,
     Parquet,
+    PlannedBatch,
     Redis,
     Rows,
     SparkSink,
     SparkSource,
     Table,
-    Taken,
     avro,
     json,
 )
@@ -91,6 +91,7 @@ from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.logical.watermark import source_file
 from beamlike.steps.calls import Calls
 from stages.aggregates.combine_fn import CombineFn
+from stages.custom import CustomOperator
 from stages.process.declarations import (
     Combining,
     EventTimer,
@@ -141,6 +142,7 @@ from windowing import (
 if TYPE_CHECKING:
     from beamlike import errors as errors
     from beamlike import observe as observe
+    from beamlike import operators as operators
     from beamlike import testing as testing
     from beamlike.spark import savepoint as savepoint
     from beamlike.spark.runner import SparkRunner
@@ -180,6 +182,7 @@ __all__ = [
     "CombineFn",
     "Combining",
     "Console",
+    "CustomOperator",
     "CustomWindows",
     "DefaultTrigger",
     "Delta",
@@ -205,6 +208,7 @@ __all__ = [
     "PercentileLateness",
     "Pipeline",
     "PlanError",
+    "PlannedBatch",
     "Process",
     "ProcessingTimeLag",
     "ProcessingTimer",
@@ -225,7 +229,6 @@ __all__ = [
     "SparkSource",
     "StepError",
     "Table",
-    "Taken",
     "TestStream",
     "TimeOrderedLogs",
     "TimestampCombiner",
@@ -293,6 +296,7 @@ __all__ = [
 _ROOMS = {
     "errors": "beamlike.errors",
     "observe": "beamlike.observe",
+    "operators": "beamlike.operators",
     "savepoint": "beamlike.api.savepoint",
     "testing": "beamlike.testing",
 }

@@ -1,4 +1,4 @@
-"""What can be wrong with a pipeline while it is declared, and with a user's function while it runs."""
+"""Errors of pipelines when they are declared, and of runs, with the text that their messages share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_colours(text: str) -> str:
-    """The text of a library's error without codes for terminals."""
+    """Returns the text of a library's error without terminal codes."""
     return _COLOURS.sub("", text)
 
 
 class PlanError(ValueError):
-    """A pipeline cannot be run as it is declared. `step` names the step at fault, where there is one.
+    """A pipeline cannot be run as it is declared. `step` is the name of the invalid step, if there is one.
 
-    It is a `ValueError`.
+    The class is a subclass of `ValueError`.
 
     Example:
         >>> bl.Pipeline("p").run()
@@ -56,7 +56,7 @@ class UnknownColumn(PlanError, KeyError):
 
 
 class UnknownName(PlanError, KeyError):
-    """A name that stands for nothing here.
+    """A name or word has no meaning in its place.
 
     Example:
         >>> bl.Pipeline("p", on_error="stop")
@@ -67,7 +67,7 @@ class UnknownName(PlanError, KeyError):
 
 
 class WrongType(PlanError, TypeError):
-    """A value or a column has a type that cannot be used here. It is a `TypeError`, too.
+    """A value or a column has a type that cannot be used in its place. Also a `TypeError`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.filter(bl.col("points"))
@@ -89,7 +89,7 @@ class DuplicateName(PlanError):
 
 
 class ReservedName(PlanError):
-    """A column begins with two underscores, as only the engine's own columns do.
+    """A column begins with two underscores, which is reserved for the engine's own columns.
 
     Example:
         >>> bl.Pipeline("p").read("rows", bl.Rows([{"__points": 3}]))
@@ -100,7 +100,7 @@ class ReservedName(PlanError):
 
 
 class UnlikeCollections(PlanError):
-    """Collections were flattened that do not have the same windowing or the same columns.
+    """Flattened collections have different windowings or different columns.
 
     Example, with the `plays` of `bl.Collection`:
         >>> bl.flatten(plays, plays.drop("points"))
@@ -111,7 +111,7 @@ class UnlikeCollections(PlanError):
 
 
 class UnboundedGrouping(PlanError):
-    """A grouping would wait for the end of an input that has none.
+    """A grouping would wait for the end of an input that has no end.
 
     Example:
         >>> stream = bl.TestStream({"at": int})
@@ -124,7 +124,7 @@ class UnboundedGrouping(PlanError):
 
 
 class MissingFiles(PlanError, FileNotFoundError):
-    """The path or glob of a source names nothing. It is a `FileNotFoundError`, too.
+    """The path or glob of a source names nothing. Also a `FileNotFoundError`.
 
     Example:
         >>> bl.Pipeline("p").read("plays", bl.CSV("nowhere/*.csv"))
@@ -135,13 +135,13 @@ class MissingFiles(PlanError, FileNotFoundError):
 
 
 class RunError(RuntimeError):
-    """A run failed; the message has the traceback of what failed in a worker."""
+    """A run failed. The message includes the traceback of the failure in a worker."""
 
 
 class TooManyDeadLetters(RunError, StepError):
-    """A run has more dead letters than its `max_dead_letters`, or without that a step could use none of its rows.
+    """A run has more dead letters than `max_dead_letters`, or without that limit a step could use none of its rows.
 
-    `step` names the one with most of them.
+    `step` is the name of the step with most of them.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.map(lambda row: {"share": 1 / 0}, schema={"share": float}).collect()
@@ -152,9 +152,9 @@ class TooManyDeadLetters(RunError, StepError):
 
 
 class SourceError(RunError):
-    """A source could not be read. With a checkpoint, the next run on it goes on where this one was.
+    """A source could not be read. With a checkpoint, the next run continues from the same position.
 
-    `source` is its name, where that is known.
+    `source` is the name of the source, if it is known.
     """
 
     source: str | None = None
@@ -166,7 +166,7 @@ class SourceError(RunError):
 
 @contextmanager
 def naming_source(name: str) -> Iterator[None]:
-    """What cannot be read meanwhile is told with the name of the source; also what a storage says of itself."""
+    """Adds the name of the source to errors of reading, also to those of a storage."""
     try:
         yield
     except SourceError as error:
@@ -181,13 +181,13 @@ def naming_source(name: str) -> Iterator[None]:
 
 
 class DataLoss(SourceError):
-    """A source does not have any more what a run is to read next, as when a topic retains messages for a day."""
+    """A source no longer has the input that a run must read next, for example after the retention time of a topic."""
 
 
 class SinkError(RunError):
-    """A sink could not write a batch. With a checkpoint, the next run on it does the batch again.
+    """A sink could not write a batch. With a checkpoint, the next run repeats the batch.
 
-    `sink` is its name.
+    `sink` is the name of the sink.
 
     Example, with the `plays` of `bl.Collection`:
         >>> from pathlib import Path
@@ -208,7 +208,7 @@ class SinkError(RunError):
 
 
 class SinkInUse(SinkError):
-    """Another run of the same name, which goes on, writes to the place of a sink."""
+    """Another run of the same name is writing to the place of a sink."""
 
 
 class CheckpointError(RuntimeError):
@@ -216,11 +216,11 @@ class CheckpointError(RuntimeError):
 
 
 class RecordsInUse(RuntimeError):
-    """The file that a run should write its records to is another run's, which goes on."""
+    """Another run is writing its records to the file."""
 
 
 class ViewError(ValueError):
-    """The records of a run cannot be read, or do not have what was asked for.
+    """The records of a run cannot be read, or lack what was requested.
 
     Example:
         >>> from pathlib import Path
@@ -234,7 +234,7 @@ class ViewError(ValueError):
 
 
 class UnreadableRun(ViewError):
-    """A file has something else than the records of a run.
+    """A file does not contain the records of a run.
 
     Example:
         >>> from pathlib import Path
@@ -248,7 +248,7 @@ class UnreadableRun(ViewError):
 
 
 class UnknownStage(ViewError):
-    """A run has no stage of this name; the message has the stages that it has, and the nearest.
+    """A run has no stage of this name. The message lists its stages, and suggests the nearest.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
@@ -262,7 +262,7 @@ class UnknownStage(ViewError):
 
 
 class UnknownWindow(ViewError):
-    """Text that names no window of a stage.
+    """A text is not a window of a stage.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
@@ -276,7 +276,7 @@ class UnknownWindow(ViewError):
 
 
 class UnknownKey(ViewError):
-    """Text that is no key of a stage, for its types.
+    """A text is not a key of a stage, given the types of its key columns.
 
     Example, with the `plays` of `bl.Collection`:
         >>> counts = plays.window_into(bl.FixedWindows("1m")).group_by("points", name="numbers").aggregate(n=bl.count())
@@ -290,20 +290,20 @@ class UnknownKey(ViewError):
 
 
 def nearest(word: object, words: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"`, or nothing where no word is near."""
+    """Returns `"; did you mean 'x'?"`, or empty text if no word is similar."""
     near = difflib.get_close_matches(str(word), list(words), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def listed(words: Iterable[str]) -> str:
-    """The words as a list to read; `none` where there are none."""
+    """Returns the words separated by commas; `none` if there are none."""
     return ", ".join(words) or "none"
 
 
 def unknown_column(
     name: object, known: Iterable[str], step: str | None, where: str = "", *, note: str = ""
 ) -> UnknownColumn:
-    """The error for a column that is not there (in `where`): says which there are, and the nearest."""
+    """Returns the error for a column that is not in `where`, with the existing columns and the nearest."""
     known = list(known)
     place = f" in {where}" if where else ""
     if name in COMPUTED and not note:

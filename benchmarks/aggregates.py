@@ -1,4 +1,4 @@
-"""What each aggregate costs beside `sum`: rows of many, of some and of one key through one stage, in one process."""
+"""The cost of each aggregate, compared with `sum`: rows of many, of some and of one key in one stage."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import beamlike as bl
 from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.windowing import Windowing
 
@@ -59,9 +59,9 @@ def _run(aggregate: Aggregate, rows: int, keys: int) -> float:
     grouping = Grouping(("key",), Windowing(bl.FixedWindows("1m")), {"value": aggregate}, SCHEMA)
     stage, store, arrivals = Stage("stage", grouping), DictStore(), _arrivals(rows, keys)
     begin = time.process_time()
-    stage.step(store, {MAIN: arrivals.head(rows // 2)}, Clock(0))
-    stage.step(store, {MAIN: arrivals.tail(rows - rows // 2)}, Clock(0))
-    panes = stage.step(store, {MAIN: arrivals.clear()}, Clock(2 * END)).panes
+    stage.step(store, {MAIN: arrivals.head(rows // 2)}, Times.of(0))
+    stage.step(store, {MAIN: arrivals.tail(rows - rows // 2)}, Times.of(0))
+    panes = stage.step(store, {MAIN: arrivals.clear()}, Times.of(2 * END)).panes
     seconds = time.process_time() - begin
     assert len(panes) == min(keys, rows), f"{len(panes)} windows for {keys} keys"
     return seconds

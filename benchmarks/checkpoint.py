@@ -1,7 +1,7 @@
-"""What a checkpoint costs in process: milliseconds of a batch with it and without, by how many windows are open.
+"""The cost of a checkpoint in process: milliseconds of a batch with and without one, by the number of open windows.
 
-`python -m benchmarks.checkpoint` fills the state with so many windows of a day, each of a user of its own, and then
-takes batches of a thousand plays of random users, with a checkpoint and without in turns.
+`python -m benchmarks.checkpoint` fills the state with windows of a day, each of a user of its own, and then runs
+batches of a thousand plays of random users, with and without a checkpoint in turns.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DAY = 86_400
 
 @attrs.frozen
 class Cost:
-    """Of the batches of one run: median milliseconds, and with a checkpoint the median of kilobytes that it wrote."""
+    """The batches of one run: median milliseconds, and with a checkpoint the median of kilobytes that it wrote."""
 
     open: int
     checkpoint: bool
@@ -39,7 +39,7 @@ class Cost:
 
 
 def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
-    """One run."""
+    """Measures one run."""
     ticks: list[float] = []
     written: list[int] = []
 
@@ -61,7 +61,7 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
 
 
 def _written() -> int:
-    """Bytes that this process has had written; what goes to a pipe or a terminal counts, too."""
+    """The bytes that this process has written, also to pipes and terminals."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar:")).split()[1])
 

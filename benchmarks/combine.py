@@ -1,4 +1,4 @@
-"""What a user's own aggregate in Python costs: rows of many and of few keys through one stage, in one process."""
+"""The cost of a user's own aggregate in Python: rows of many and of few keys in one stage, in one process."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from stages.aggregates.combine_fn import Combine
 from stages.aggregates.totals import Mean
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.windowing import Windowing
 from windowing.windows import WindowFn
@@ -81,9 +81,9 @@ def _run(aggregate: Aggregate, windows: WindowFn, rows: int, keys: int) -> float
         {"user": number % keys, "score": number, EVENT_TIME: 0}, schema={**SCHEMA, EVENT_TIME: pl.Int64()}
     )
     begin = time.process_time()
-    stage.step(store, {MAIN: arrivals.head(rows // 2)}, Clock(0))
-    stage.step(store, {MAIN: arrivals.tail(rows - rows // 2)}, Clock(0))
-    panes = stage.step(store, {MAIN: arrivals.clear()}, Clock(2 * END)).panes
+    stage.step(store, {MAIN: arrivals.head(rows // 2)}, Times.of(0))
+    stage.step(store, {MAIN: arrivals.tail(rows - rows // 2)}, Times.of(0))
+    panes = stage.step(store, {MAIN: arrivals.clear()}, Times.of(2 * END)).panes
     seconds = time.process_time() - begin
     assert len(panes) == keys, f"{len(panes)} windows for {keys} keys"
     return seconds

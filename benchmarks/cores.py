@@ -1,4 +1,4 @@
-"""What a second core brings in process: a pipeline pinned to one core and on all of them, in turns.
+"""The gain of a second core in process: a pipeline pinned to one core and on all of them, in turns.
 
 `python -m benchmarks.cores` runs the flagship and a pipeline of several stages over the same plays, each run in a
 process of its own, whose start does not count. The rows must be the same, in the same order.
@@ -42,7 +42,7 @@ def flagship(data: Path, out: Path) -> bl.Pipeline:
 
 
 def stages(data: Path, out: Path) -> bl.Pipeline:
-    """One source, four stages side by side."""
+    """A pipeline of one source and four stages side by side."""
     p = bl.Pipeline("stages")
     plays = p.read(
         "plays",
@@ -68,7 +68,7 @@ JOBS: dict[str, Callable[[Path, Path], bl.Pipeline]] = {"flagship": flagship, "s
 
 
 def measure(job: str, data: Path, out: Path, cores: frozenset[int]) -> Run:
-    """One run on these cores."""
+    """Measures one run on these cores."""
     shutil.rmtree(out, ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.cores", "--one", job, str(data), str(out)]
     before = os.sched_getaffinity(0)

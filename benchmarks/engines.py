@@ -23,11 +23,11 @@ _PEERS = Path(__file__).with_name("peers")
 
 @attrs.frozen
 class Engine:
-    """How the job is run on an engine: a module of ours, or a script of a peer in an environment with `packages`.
+    """An engine and its job: a module of this project, or a script of a peer in an environment with `packages`.
 
-    What one event more takes is known from two `sizes`, numbers of events; the greater is worth some twenty seconds
-    and more. `files` are so many per source. `merged`: it takes a source's files in any order, so it gets one for each
-    source. `jars` are Maven's names of what the packages lack.
+    The cost of one more event is computed from two `sizes`, numbers of events; the greater one runs for some twenty
+    seconds or more. `files` is the number of files per source. With `merged` the engine reads a source's files in any
+    order, so each source has one file. `jars` are the Maven names of jars that the packages lack.
     """
 
     title: str
@@ -82,9 +82,9 @@ class Failed(Exception):
 
 
 def install(engine: Engine, work: Path) -> Path:
-    """The Python for an engine: this one, or that of an environment with its packages, which is made if need be.
+    """The Python for an engine: this one, or that of an environment with its packages, created if missing.
 
-    Raises Failed with what pip or Maven says.
+    Raises Failed with the message of pip or Maven.
     """
     for jar in engine.jars:
         if not _place(jar, work).exists():
@@ -120,7 +120,7 @@ def _place(jar: str, work: Path) -> Path:
 
 
 def command(engine: Engine, python: Path, data: Path, out: Path) -> list[str]:
-    """What runs the job over the plays below `data` and writes its answer below `out`."""
+    """The command that runs the job over the plays below `data` and writes its answer below `out`."""
     script, *options = engine.command
     if engine.packages:
         return [
@@ -135,7 +135,7 @@ def command(engine: Engine, python: Path, data: Path, out: Path) -> list[str]:
 
 
 def variables(engine: Engine, python: Path, work: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The process's environment: Flink takes its Python from PATH, and its Parquet needs Hadoop."""
+    """The process's environment: Flink finds its Python on PATH, and its Parquet needs Hadoop."""
     path = {**env, "PATH": os.pathsep.join([str(python.parent), env["PATH"]])}
     if not engine.jars:
         return path
@@ -145,7 +145,7 @@ def variables(engine: Engine, python: Path, work: Path, env: Mapping[str, str]) 
 
 
 def versions() -> dict[str, str]:
-    """What is measured of each engine: its own version, or that of what ours is built on."""
+    """The version of each engine, or of the libraries that this project's engine is built on."""
     pyspark_version = f"pyspark {version('pyspark')}"
     ours = {"local": f"polars {version('polars')}", "spark": pyspark_version, "spark-large": pyspark_version}
     return {

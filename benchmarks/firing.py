@@ -1,4 +1,4 @@
-"""What it takes to fire many windows in one step of a stage: each trigger beside the default one, in one process."""
+"""The time to fire many windows in one step of a stage: each trigger compared with the default one, in one process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from stages.aggregates.builtin import Count
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.triggers.base import Trigger
 from windowing.windowing import Windowing
@@ -74,7 +74,7 @@ def _steps(trigger: Trigger, windows: int) -> list[float]:
             schema={**SCHEMA, EVENT_TIME: pl.Int64()},
         )
         begin = time.process_time()
-        stage.step(store, {MAIN: arrivals}, Clock(watermark))
+        stage.step(store, {MAIN: arrivals}, Times.of(watermark))
         times.append(time.process_time() - begin)
     return times
 

@@ -1,6 +1,6 @@
-"""What a micro-batch costs before any row: the flagship job on tiny batches, on our Spark runner and in native Spark.
+"""The fixed cost of a micro-batch: tiny batches of the flagship job, on the Spark runner and in native Spark.
 
-Both keep state in RocksDB, in two stateful operators, and get a file of each source per batch.
+Both have their state in RocksDB, in two stateful operators, and read a file of each source per batch.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Moment:
 
 @attrs.frozen
 class Cost:
-    """Of a warm batch, in milliseconds: the medians of wall time and CPU, and of Java's and Python's share."""
+    """A warm batch, in milliseconds: the medians of wall time and CPU, and of Java's and Python's share."""
 
     wall: float
     cpu: float
@@ -65,7 +65,7 @@ class Cost:
 
     @classmethod
     def between(cls, ends: Sequence[Moment]) -> Cost:
-        """Of the batches that end at these moments."""
+        """The cost of the batches that end at these times."""
         steps = list(pairwise(ends))
         wall = median(end.wall - start.wall for start, end in steps)
         # Java compiles and collects in some batches for others: of CPU, the mean says what a batch costs.
@@ -113,7 +113,7 @@ def run_native(data: Path, out: Path, checkpoint: str, ended: Callable[[], None]
 
 
 def measured(engine: str, data: Path) -> Cost:
-    """What a warm batch costs on an engine, in a process of its own."""
+    """Measures the cost of a warm batch on an engine, in a process of its own."""
     with tempfile.NamedTemporaryFile("r", suffix=".json") as report:
         command = [sys.executable, "-m", "benchmarks.fixed_cost", "--one", engine, str(data), report.name]
         subprocess.run(command, check=True)
@@ -128,7 +128,7 @@ def measured(engine: str, data: Path) -> Cost:
 @click.option("--only", default=",".join(ENGINES), show_default=True)
 @click.option("--one", nargs=3, hidden=True)
 def main(batches: int, rows: int, repeats: int, only: str, one: tuple[str, str, str] | None) -> None:
-    """What a micro-batch of the flagship job costs on our Spark runner and in native Spark, and the ratio."""
+    """Measure a micro-batch of the flagship job on this project's Spark runner and in native Spark, and the ratio."""
     if one is not None:
         engine, data, report = one
         ends: list[Moment] = []

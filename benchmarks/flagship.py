@@ -30,10 +30,10 @@ _LOG_LINES = 30  # of a run that failed, to show
 
 @attrs.frozen
 class Answer:
-    """How an engine's result compares with the oracle's.
+    """The comparison of an engine's result with the oracle's.
 
-    A window is missing, wrong or right; `lost` sessions belong to the missing windows, `joined` is how many
-    fewer sessions the others have.
+    A window is missing, wrong or right; `lost` sessions belong to the missing windows, `joined` is the number of
+    sessions that the other windows lack.
     """
 
     windows: int
@@ -63,7 +63,7 @@ class Answer:
 
 @attrs.frozen
 class Run:
-    """One engine on one size of input."""
+    """A run of one engine on one size of input."""
 
     engine: str
     events: int
@@ -83,7 +83,7 @@ class Run:
 
 @attrs.frozen
 class Marginal:
-    """What more events take once an engine runs: the difference of two runs by that of their events."""
+    """The cost of more events once an engine runs: the difference of two runs divided by that of their events."""
 
     engine: str
     rate: float | None  # events per second; None where noise hides the difference
@@ -91,7 +91,7 @@ class Marginal:
 
 
 def marginal(runs: Sequence[Run]) -> list[Marginal]:
-    """One for each engine that ran on at least two sizes: from its smallest to its greatest."""
+    """A result for each engine that ran on at least two sizes: from its smallest to its greatest."""
     found = []
     for engine in dict.fromkeys(run.engine for run in runs):
         mine = sorted((run for run in runs if run.engine == engine), key=lambda run: run.events)
@@ -194,7 +194,7 @@ def _processor() -> str:
 
 
 def machine(java: Java | None) -> dict[str, str | int | None]:
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -14,9 +14,9 @@ from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import How, IntervalJoin
 from stages.operator import MAIN
 from stages.process.dedup import Dedup
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME
 from windowing.windowing import Windowing
@@ -92,13 +92,13 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
         before = versions.filter(pl.col(RIGHT).is_not_null())
     else:
         before = rows_of(random.permutation(ids), begun)
-    stage.step(store, {MAIN: before}, Clock(0 if ends else MIN_TIME))
+    stage.step(store, {MAIN: before}, Times.of(0 if ends else MIN_TIME))
     took = []
     for number in range(batches + WARM_UP):
         times = number * step + np.sort(random.integers(0, max(1, step), rows))
         arrivals = make(random, times, ids)
         begin = time.process_time()
-        stage.step(store, {MAIN: arrivals}, Clock((number + 1) * step))
+        stage.step(store, {MAIN: arrivals}, Times.of((number + 1) * step))
         took.append(time.process_time() - begin)
     return float(np.median(took[WARM_UP:]))
 

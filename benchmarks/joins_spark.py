@@ -42,7 +42,7 @@ _FLINK = Path(__file__).parent / "peers" / "flink_joins.py"
 
 
 def write(data: Path, live: int, rows: int, batches: int) -> None:
-    """A file of `live` rows for each side, then files of `rows`, each over the time in which as many rows go.
+    """A file of `live` rows for each side, then files of `rows`, each over the time in which as many rows expire.
 
     Keys are at random among as many as there are live rows, so that a row has about one partner.
     """
@@ -68,7 +68,7 @@ def write(data: Path, live: int, rows: int, batches: int) -> None:
 
 
 def ours(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """When each batch of the job began on the Spark runner, with one shard, in seconds since 1970."""
+    """The times at which the batches of the job began on the Spark runner, with one shard, in seconds since 1970."""
     p = bl.Pipeline("joins")
     left, right = (
         p.read(side, bl.Parquet(data / side, max_files_per_trigger=1), timestamp="at", watermark=_MARK)
@@ -88,7 +88,7 @@ _MARK = bl.MonotonousTimestamps()
 
 
 def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """When each batch of the job by what Spark has for it began, in seconds since 1970."""
+    """The times at which the batches of the equivalent job of native Spark began, in seconds since 1970."""
     # Counting the rows of the state costs a lookup for each that is written, so those who tune Spark turn it off.
     spark = native.session(1, {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"})
 
@@ -178,7 +178,7 @@ def lines(
     batches: int,
     environments: Path,
 ) -> Iterator[str]:
-    """One for each job and number of live rows, each engine in a process of its own."""
+    """A line for each job and number of live rows, each engine in a process of its own."""
     for job in jobs:
         for count in live:
             first = 0.0

@@ -12,7 +12,7 @@ Figures = dict[str, Any]
 
 
 def load(path: Path) -> list[Figures]:
-    """What was kept, in the order in which it was measured first; nothing if there is no file."""
+    """Reads the stored figures, in the order of their first measurement; empty if there is no file."""
     figures: list[Figures] = json.loads(path.read_text())["figures"] if path.exists() else []
     return figures
 

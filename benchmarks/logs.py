@@ -1,4 +1,4 @@
-"""What a log says of a failure."""
+"""The reason of a failure, found in a log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wall time, CPU time and memory of a command together with every process that comes out of it."""
+"""Wall time, CPU time and memory of a command together with its descendants."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PATIENCE = 30.0  # with processes that outlive the command, seconds
 
 @attrs.frozen
 class Usage:
-    """What a command took: wall seconds until it ended, CPU seconds of its whole process tree, the greatest
+    """The resources of a command: wall seconds until it ended, CPU seconds of its whole process tree, the greatest
     sum of the tree's resident memory (bytes; a shared page counts in each process), and its exit code.
     """
 
@@ -41,7 +41,7 @@ class Usage:
 def measure(
     command: Sequence[str], *, env: Mapping[str, str] | None = None, log: IO[str] | None = None
 ) -> Usage:
-    """Run `command` until it and all its descendants have ended, and say what they took. Linux only.
+    """Runs `command` until it and all its descendants have ended, and returns their resources. Linux only.
 
     Output goes to `log` where one is given. The command runs below a process of its own, so that other
     children of the caller do not count. A descendant that is still there 30 s after the command is killed.
@@ -63,11 +63,11 @@ class _Process:
 
 
 class _Watch(threading.Thread):
-    """Looks at the descendants of this process again and again.
+    """Polls the descendants of this process.
 
-    A process whose parent ignores SIGCHLD (the workers of PySpark's daemon) is waited for by nobody, so the
-    kernel adds its CPU time to no account: what it had used when last seen is kept in `unclaimed`.
-    If its parent dies first, it falls to this process after all: those are in `claimed`.
+    If the parent of a process ignores SIGCHLD (the workers of PySpark's daemon), no process waits for it, so the kernel
+    adds its CPU time to no account: its last known CPU time is stored in `unclaimed`. If its parent dies first, this
+    process inherits it: such CPU time is in `claimed`.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Watch(threading.Thread):
             self._look()
 
     def lost(self) -> float:
-        """CPU seconds of the processes that nobody waited for."""
+        """The CPU seconds of the processes for which no process waited."""
         return sum(ticks for pid, ticks in self.unclaimed.items() if pid not in self.claimed) / _TICKS
 
     def _look(self) -> None:

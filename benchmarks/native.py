@@ -90,7 +90,7 @@ def run(data: Path, out: Path, cores: int) -> None:
 
 
 def run_batch(data: Path, out: Path, cores: int) -> None:
-    """The same over all files at once, as a batch job."""
+    """Runs the same job over all files at once, as a batch job."""
     out.mkdir(parents=True, exist_ok=True)
     spark = session(cores)
     rows: pd.DataFrame = averages(spark, data, streaming=False).toPandas()

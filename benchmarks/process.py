@@ -1,4 +1,4 @@
-"""What keyed state and timers cost: on a stage alone, and the job of silent sensors in other frameworks beside ours."""
+"""The cost of keyed state and timers: on a stage alone, and for silent sensors compared with other frameworks."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def expected(data: Path) -> pl.DataFrame:
 
 
 def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
-    """How what an engine has written compares, in words; and whether it is right."""
+    """The comparison of an engine's output in words, and True if it is right."""
     since = pl.col("since").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
     frames = [pl.read_parquet(path).select("sensor", since) for path in sorted(out.rglob("*.parquet"))]
     found = pl.concat([right.clear(), *frames])
@@ -163,7 +163,7 @@ def ratios(runs: Sequence[Run]) -> Iterator[str]:
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
-    """What more readings take, an engine beside the other."""
+    """Draws the cost of more readings, one engine next to the other."""
     rates = {JOBS[name].title: more[0] for name in JOBS if (more := marginal(runs, name)) and more[0]}
     figure, ((panel,),) = figures(1, 1, (8, 0.5 * len(rates) + 1.2))
     panel.plot(list(rates.values()), list(rates), "D")
@@ -225,7 +225,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 def main(
     wanted: tuple[str, ...], sensors: int | None, small: bool, work: Path, environments: Path, results: Path
 ) -> None:
-    """Measure keyed state and timers; what is not measured anew is kept in the results."""
+    """Measure keyed state and timers; other figures stay in the results."""
     console = Console()
     console.width = max(console.width, 140)
     java = find_java()

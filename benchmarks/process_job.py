@@ -51,7 +51,7 @@ def pipeline(data: Path, out: Path) -> bl.Pipeline:
 
 
 def run_local(data: Path, out: Path, cores: int) -> None:
-    """In this process."""
+    """Runs the job in this process."""
     pipeline(data, out).run()
 
 
@@ -66,7 +66,7 @@ def run_spark(data: Path, out: Path, cores: int) -> None:
 
 
 class ByHand(StatefulProcessor):
-    """The same for native Spark. A pause between two rows of a batch is seen here, as no timer fires between them."""
+    """The processor for native Spark. It finds pauses between rows of a batch itself, because no timer fires there."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
@@ -99,7 +99,7 @@ def _told(key: Any, since: int) -> pd.DataFrame:
 
 
 def run_native(data: Path, out: Path, cores: int) -> None:
-    """With `transformWithStateInPandas`."""
+    """Runs the job with `transformWithStateInPandas`."""
     spark = native.session(cores)
     heard = spark.readStream.schema("sensor string, at timestamp, celsius double")
     heard = heard.option("maxFilesPerTrigger", 1).parquet(str(data / "readings"))

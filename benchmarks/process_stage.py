@@ -20,9 +20,9 @@ import polars as pl
 
 import beamlike as bl
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 SCHEMA = pl.Schema({"user": pl.Int64(), "value": pl.Int64(), "at": pl.Datetime("us", "UTC")})
@@ -51,7 +51,7 @@ class Silence(bl.Process):
 
 
 def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same in columns: what was last, then the rows, and the pauses between them."""
+    """Finds silences in columns: the last reading of the state, then the rows, and the pauses between them."""
     pending = pl.col("quiet").is_not_null() | pl.col("user").is_in(due["user"].implode())
     before = state.filter(pl.col("since").is_not_null())
     before = before.select("user", "rows", event_time="since", pending=pending)
@@ -128,7 +128,7 @@ class Bench:
         given = self.stage.step(
             self.store,
             {MAIN: arrivals.select(name for name in wanted if name in columns)},
-            Clock(clock, clock),
+            Times.of(clock, clock),
         )
         self.panes += len(given.panes)
         return time.process_time() - begin

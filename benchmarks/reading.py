@@ -1,13 +1,13 @@
-"""What an event costs until it is in an envelope: files by polars in the tasks, by Spark's own reader, and natively.
+"""The cost of an event until it is in an envelope: files read by polars in the tasks, by Spark's reader, and natively.
 
     python -m benchmarks.reading                 # Parquet, CSV and JSON lines; two sizes, one Spark
     python -m benchmarks.reading --rows 2000000 --format Parquet
 
-`files` is what `bl.Parquet` and the like do: Spark lists, the tasks read. `spark source` is `bl.SparkSource` with
-Spark's own reader, whose rows come through `mapInArrow`. Both parse event times, sort rows by shard and make envelopes.
-`native` only reads the columns. The cost of one event more is the difference between two sizes in the same number of
-micro-batches, in CPU time of Spark's whole process tree, so that what a batch costs without rows drops out. The batches
-before count as warm-up; the least of `--repeats` counts.
+`files` is the way of `bl.Parquet` and others: Spark lists, the tasks read. `spark source` is `bl.SparkSource` with
+Spark's own reader, whose rows pass through `mapInArrow`. Both parse event times, sort rows by shard and make envelopes.
+`native` only reads the columns. The cost of one more event is the difference between two sizes in the same number of
+micro-batches, in CPU time of Spark's whole process tree, which excludes the fixed cost of a batch. The batches before
+count as warm-up; the least of `--repeats` counts.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _READERS = {"Parquet": "parquet", "CSV": "csv", "JSONLines": "json"}
 
 
 def write(folder: Path, files: type[Files], rows: int) -> Path:
-    """As many files as there are batches, of `rows` rows in all."""
+    """Writes as many files as there are batches, of `rows` rows in all."""
     folder.mkdir(parents=True)
     random = np.random.default_rng(1)
     for number in range(_BATCHES):
@@ -50,7 +50,7 @@ def write(folder: Path, files: type[Files], rows: int) -> Path:
 
 
 def envelopes(session: SparkSession, source: object, shards: int) -> DataFrame:
-    """What goes from the source to a stage that counts by user."""
+    """The envelopes from the source to a stage that counts by user."""
     p = bl.Pipeline("reading")
     plays = p.read("plays", source, timestamp="event_time", watermark=bl.BoundedOutOfOrderness("5s"))
     counted = plays.window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count(), s=bl.sum("score"))
@@ -63,7 +63,7 @@ def envelopes(session: SparkSession, source: object, shards: int) -> DataFrame:
 def engines(
     session: SparkSession, name: str, folder: Path, shards: int
 ) -> dict[str, Callable[[], DataFrame]]:
-    """By name: the stream that reads the files of the folder, one in a micro-batch."""
+    """The streams that read the files of the folder, one in a micro-batch, by name."""
 
     def rows(spark: SparkSession) -> DataFrame:
         reader = spark.readStream.schema(_DDL).option("maxFilesPerTrigger", 1).format(_READERS[name])
@@ -78,7 +78,7 @@ def engines(
 
 
 def cpu() -> float:
-    """CPU seconds of this process, of all that came out of it, and of what these have waited for."""
+    """CPU seconds of this process, of its descendants, and of the processes that these have waited for."""
     processes: dict[int, tuple[int, float]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

@@ -9,7 +9,7 @@ README = Path(__file__).with_name("README.md")
 
 
 def put(name: str, lines: Iterable[str], path: Path = README) -> None:
-    """Replace what is between `<!-- name -->` and `<!-- end of name -->`. Raises ValueError if they are not there."""
+    """Replaces the text between `<!-- name -->` and `<!-- end of name -->`. Raises ValueError if they are not there."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, found, rest = path.read_text().partition(begin)
     _, ended, after = rest.partition(end)
@@ -31,7 +31,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def on(machines: Iterable[dict[str, object]]) -> str:
-    """A sentence on what figures were measured on; of several machines or versions the last."""
+    """A sentence on the machine and versions of the figures; the last ones if there are several."""
     about = list(machines)[-1]
     shown = {name: about[name] for name in ("processor", "system", "python", "java", "polars", "pyspark")}
     facts = ", ".join(f"{name} {value}" for name, value in shown.items() if value and name != "processor")

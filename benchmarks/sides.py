@@ -10,9 +10,9 @@ import polars as pl
 
 import beamlike as bl
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -58,7 +58,7 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
     inputs = stage.operator.inputs
     nothing = {role: one.no_arrivals() for role, one in inputs.items()}
     begin = time.process_time()
-    stage.step(store, {**nothing, SIDE: side}, Clock(0, sides={SIDE: MAX_TIME}))
+    stage.step(store, {**nothing, SIDE: side}, Times.of(0, sides={SIDE: MAX_TIME}))
     came, took = time.process_time() - begin, []
     for number in range(1, batches + WARM_UP + 1):
         at = number * SECOND + np.sort(random.integers(0, SECOND, rows))
@@ -66,7 +66,9 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
         columns = {"key": asked, "value": random.random(rows), "at": at, EVENT_TIME: at}
         arrivals = pl.DataFrame(columns).cast({"key": side.schema["key"]}).select(list(inputs[MAIN].schema))
         begin = time.process_time()
-        step = stage.step(store, {**nothing, MAIN: arrivals}, Clock(number * SECOND, sides={SIDE: MAX_TIME}))
+        step = stage.step(
+            store, {**nothing, MAIN: arrivals}, Times.of(number * SECOND, sides={SIDE: MAX_TIME})
+        )
         took.append(time.process_time() - begin)
         assert len(step.panes) == rows
     return float(np.median(took[WARM_UP:])), came

@@ -1,4 +1,4 @@
-"""What a batch of arrivals costs with much state: on a stage alone, on the Spark runner, and in native Spark."""
+"""The cost of a batch of arrivals with much state: on a stage alone, on the Spark runner, and in native Spark."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _LOG_LINES = 30  # of a run that failed, to show
 
 @attrs.frozen
 class State:
-    """What batches cost with so much state. `rows` were asked for, `live` is how many there were on average.
+    """The cost of batches with so much state. `rows` were requested, `live` is their number on average.
 
-    Seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, where they are known.
+    Seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, if they are known.
     A stage has the share of one shard: half of the rows and of the arrivals.
     """
 
@@ -62,7 +62,7 @@ class State:
     def of(
         cls, engine: str, workload: str, rows: int, batches: Sequence[dict[str, Any]], memory: int
     ) -> State:
-        """Of what each batch took. `memory`: the greatest that the run had, in bytes."""
+        """The summary of the costs of single batches. `memory`: the greatest that the run had, in bytes."""
 
         def each(name: str) -> list[float]:
             return [batch[name] for batch in batches]
@@ -108,7 +108,7 @@ def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> Stat
 
 
 def tables(states: Sequence[State]) -> Iterator[Table]:
-    """One for each engine, a row per kind of windows and size; `growth`: the median by that of the least size."""
+    """A table for each engine, a row per kind of windows and size; `growth`: the median by that of the least size."""
     for engine in dict.fromkeys(each.engine for each in states):
         of_stage = engine == "stage"
         shown = Table(Column("windows", no_wrap=True), title=engine, box=SIMPLE, title_justify="left")
@@ -236,7 +236,7 @@ def main(
     work: Path,
     results: Path,
 ) -> None:
-    """Measure batches of ten thousand arrivals with much state; what is not measured anew is kept in the results."""
+    """Measure batches of ten thousand arrivals with much state; other figures stay in the results."""
     console = Console()
     console.width = max(console.width, _WIDTH)
     work.mkdir(parents=True, exist_ok=True)

@@ -62,7 +62,7 @@ class CpuClock(threading.Thread):
 
 @attrs.frozen
 class Batch:
-    """What one batch took (seconds), the panes that it gave, and the rows and bytes of state after it."""
+    """The time of one batch (seconds), the panes that it emitted, and the rows and bytes of state after it."""
 
     wall: float
     cpu: float
@@ -73,7 +73,7 @@ class Batch:
 
 @attrs.frozen
 class Told:
-    """What an engine tells of a batch: the elements that came, the panes that it gave, rows and bytes of state."""
+    """An engine's report of a batch: arrived elements, emitted panes, rows and bytes of state."""
 
     elements: int
     panes: int
@@ -82,7 +82,7 @@ class Told:
 
 
 def prepare(workload: Workload, load: Load, batches: int, folder: Path) -> None:
-    """Write the workload's files, those of its batches last, in the order in which they are to be read."""
+    """Writes the workload's files, those of its batches last, in the order in which they must be read."""
     folder.mkdir()
     arrivals = (workload.batch(load, number) for number in range(_WARM_UP + batches))
     for number, plays in enumerate(itertools.chain(workload.before(load), arrivals)):
@@ -129,7 +129,7 @@ def _told(record: BatchRecord) -> Told:
 
 
 def native_scores(spark: SparkSession, workload: Workload, load: Load, data: Path) -> DataFrame:
-    """The same with what native Spark offers; what windows are kept for is in its only delay."""
+    """Computes the same scores in native Spark; its only delay is also the time for which windows are stored."""
     delay = SECOND + workload.lateness(load)
     plays = (
         spark.readStream.schema(_NATIVE_TYPES)
@@ -145,7 +145,7 @@ def native_scores(spark: SparkSession, workload: Workload, load: Load, data: Pat
 
 
 def run_native(workload: Workload, load: Load, batches: int, work: Path) -> list[Batch]:
-    """In native Spark, with its file sink."""
+    """Runs the job in native Spark, with its file sink."""
     spark = native.session(_CORES, _SETTINGS)
     clock = CpuClock()
     clock.start()

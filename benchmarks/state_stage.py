@@ -1,4 +1,4 @@
-"""One shard's part of a workload on a stage alone: its state is a dict in this process, there is no Spark."""
+"""The part of a workload of one shard on a stage alone: its state is a dict in this process, without Spark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from stages.aggregates.builtin import Count
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 _WARM_UP = 3  # batches that are not measured: the first finds much overdue
@@ -51,13 +51,13 @@ class CountingStore(DictStore):
 
     @property
     def bytes(self) -> int:
-        """What all values take."""
+        """The size of all values."""
         return sum(len(value) for value in self.values.values())
 
 
 @attrs.frozen
 class Batch:
-    """What one batch took (seconds, bytes), and what was live after it."""
+    """The cost of one batch (seconds, bytes), and the live rows after it."""
 
     wall: float
     cpu: float
@@ -73,7 +73,7 @@ def run(workload: Workload, load: Load, batches: int) -> list[Batch]:
     """The batches after those that warm up."""
     stage, store = _stage(workload, load), CountingStore()
     for plays in workload.before(load):
-        stage.step(store, {MAIN: _arrivals(plays)}, Clock(START - workload.lateness(load)))
+        stage.step(store, {MAIN: _arrivals(plays)}, Times.of(START - workload.lateness(load)))
     measured = [_batch(stage, store, workload, load, number) for number in range(_WARM_UP + batches)]
     return measured[_WARM_UP:]
 
@@ -86,7 +86,7 @@ def _stage(workload: Workload, load: Load) -> Stage:
 
 def _batch(stage: Stage, store: CountingStore, workload: Workload, load: Load, number: int) -> Batch:
     arrivals = _arrivals(workload.batch(load, number))
-    clock = Clock(START + number * SECOND, START + number * SECOND)
+    clock = Times.of(START + number * SECOND, START + number * SECOND)
     store.reset()
     wall, cpu = time.perf_counter(), time.process_time()
     step = stage.step(store, {MAIN: arrivals}, clock)

@@ -115,7 +115,7 @@ def main(
 ) -> None:
     """Run the flagship job in each framework.
 
-    A run of all takes the place of all that is in the results; one of some leaves the others there.
+    A run of all engines replaces all results; a run of some leaves the others.
     """
     console = Console()
     console.width = max(console.width, _WIDTH)

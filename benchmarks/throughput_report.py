@@ -1,4 +1,4 @@
-"""What is shown of measured throughput: tables, ratios, a plot, and their places in README files."""
+"""The report of measured throughput: tables, ratios, a plot, and their places in README files."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FRONT = Path(__file__).parents[1] / "README.md"
 
 @attrs.frozen
 class Run:
-    """One engine on one size: seconds and bytes of the whole process with its start, and how its answer compares.
+    """A run of one engine on one size: seconds and bytes of the whole process with its start, and its answer.
 
-    `batch` is the mean time of its micro-batches, but for the first two, where it has such. If it did not run,
-    `failed` says why and all else is zero.
+    `batch` is the mean time of its micro-batches without the first two, if it has any. If it did not run, `failed` has
+    the reason and all else is zero.
     """
 
     engine: str
@@ -41,7 +41,7 @@ class Run:
 
 
 def marginal(runs: Iterable[Run], name: str) -> tuple[float | None, float] | None:
-    """What more events take once an engine runs: events per second (None where noise hides it), CPU us per event."""
+    """The cost of more events once an engine runs: events per second (None if noise hides it), CPU us per event."""
     mine = sorted((run for run in runs if run.engine == name and not run.failed), key=lambda run: run.events)
     if len(mine) < 2:
         return None

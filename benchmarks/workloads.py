@@ -56,7 +56,7 @@ class Workload:
 
     @property
     def ending(self) -> bool:
-        """Whether windows of fixed bounds end in every batch."""
+        """True if windows of fixed bounds end in every batch."""
         return self.period == 1
 
     @property
@@ -65,13 +65,13 @@ class Workload:
         return 1 if self.sessions else self.size // self.period
 
     def users(self, load: Load) -> int:
-        """How many users there are for batches to draw from."""
+        """The number of users from which batches draw."""
         if self.sessions:
             return round(load.rows / (1 - math.exp(-_TOUCHES)))
         return load.rows if self.ending else load.rows // self.overlap
 
     def gap(self, load: Load) -> int:
-        """Of sessions, microseconds: in so much time, each user has `_TOUCHES` plays on average."""
+        """The gap of sessions in microseconds: in this time, each user has `_TOUCHES` plays on average."""
         return round(_TOUCHES * self.users(load) / load.arrivals * SECOND)
 
     def lateness(self, load: Load) -> int:

@@ -1,5 +1,5 @@
-"""Examples, each with its input and its answer by other means.
+"""Examples, each with its input and an independent computation of its answer.
 
-The flagship and a demo of it; panes side by side; a leaderboard; silent sensors, abandoned carts and a throttle, which
-have state and timers of their own.
+The flagship and its demo; panes of all modes side by side; a leaderboard; and silent sensors, abandoned carts and a
+throttle, which use keyed state and timers.
 """

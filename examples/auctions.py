@@ -23,7 +23,7 @@ BIDS = {"item": str, "bidder": str, "price": int, "at": datetime}
 
 
 def moment(second: int) -> datetime:
-    """So many seconds after noon."""
+    """A time so many seconds after noon."""
     return datetime.fromisoformat(f"2026-01-01T12:00:{second:02}Z")
 
 
@@ -50,8 +50,8 @@ OFFERED = [
 def hot_items(bids: bl.Collection) -> bl.Collection:
     """Query 5: every two seconds, the auctions with the most bids in the last ten.
 
-    The first grouping counts by auction and window. The second one is in the same windows, without a key, and keeps all
-    that are first: a list of structs, which become rows and columns.
+    The first grouping counts by auction and window. The second one uses the same windows, without a key, and selects
+    all auctions with the greatest count: a list of structs, which become rows and columns.
     """
     counts = bids.window_into(bl.SlidingWindows("10s", "2s")).group_by("item").aggregate(bids=bl.count())
     return (
@@ -60,11 +60,11 @@ def hot_items(bids: bl.Collection) -> bl.Collection:
 
 
 def winners(auctions: bl.Collection, bids: bl.Collection) -> bl.Collection:
-    """Query 9: the bid that wins each auction, once, when the auction is over.
+    """Query 9: the bid that wins each auction, emitted once, when the auction is over.
 
-    Each auction is joined with the bids that are made while it lasts. These move to the time at which it expires,
-    into a window of its own, which the watermark closes when no bid can come any more. Of equal prices the bid that was
-    made first wins: of equals, `arg_max` takes the least value.
+    Each auction is joined with the bids that are made while it is open. The pairs move to the time at which it expires,
+    into a window of its own, which the watermark closes when no bid can arrive any more. Among equal prices the first
+    bid wins: on a tie, `arg_max` chooses the least value.
     """
     offers = auctions.join(
         bids.rename({"at": "bid_at"}), on="item", within=("0s", bl.col("expires") - bl.col("at"))
@@ -82,7 +82,7 @@ def winners(auctions: bl.Collection, bids: bl.Collection) -> bl.Collection:
 def ranking(bids: bl.Collection) -> bl.Collection:
     """Query 19: the two highest bids of each auction, so far.
 
-    There is no window, so there is no end: each pane has all that came until then, in place of the one before.
+    There is no window, so there is no end: each pane has all bids so far, and replaces the one before.
     """
     so_far = bids.window_into(
         trigger=bl.AfterWatermark(early=bl.AfterCount(2)), accumulation=bl.ACCUMULATING
@@ -92,7 +92,7 @@ def ranking(bids: bl.Collection) -> bl.Collection:
 
 
 def pipeline() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """All three, and where their rows are."""
+    """The three queries, and the sinks of their rows."""
     p = bl.Pipeline("auctions")
     read: dict[str, Any] = {"timestamp": "at", "watermark": bl.BoundedOutOfOrderness("1s")}
     auctions = p.read("auctions", bl.Rows(OPENED, AUCTIONS, rows_per_batch=1), **read)
@@ -115,7 +115,7 @@ def shown(title: str, rows: pl.DataFrame, *columns: str) -> Table:
 @click.command()
 @click.option("--runner", default="local", type=click.Choice(["local", "spark"]), show_default=True)
 def main(runner: str) -> None:
-    """Show what is hot, who wins, and the highest bids."""
+    """Show the hot items, the winners and the highest bids."""
     p, found = pipeline()
     p.run(bl.LocalRunner() if runner == "local" else bl.SparkRunner(drain=True, shards=2, master="local[2]"))
     console = Console()

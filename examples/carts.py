@@ -1,8 +1,8 @@
-"""Carts that are abandoned: thirty minutes after the last item was put in, unless they are bought before.
+"""Abandoned carts: thirty minutes after the last item was added, unless they are bought before.
 
     python -m examples.carts [--runner local|spark]
 
-A second stage adds up what both kinds were worth. The carts are compared with a plain computation, shopper by shopper.
+A second stage adds up the value of both kinds. The carts are compared with a plain computation, shopper by shopper.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 @attrs.frozen
 class Shoppers:
-    """So many shoppers, who come within eight hours, some of them twice."""
+    """The number of shoppers, who arrive within eight hours, some of them twice."""
 
     shoppers: int = 2_000
     seed: int = 7
 
 
 def clicks(asked: Shoppers) -> pl.DataFrame:
-    """What was put into carts and what was bought, in order of arrival: shopper, at, what, cents.
+    """The items that were added and the carts that were bought, in order of arrival: shopper, at, what, cents.
 
     The first shopper buys exactly thirty minutes after the last item, which is too late.
     """
@@ -68,7 +68,7 @@ def _visit(rng: np.random.Generator, shopper: int, at: datetime) -> Iterator[Cli
 
 
 class Carts(bl.Process):
-    """A row for each cart when it is bought or abandoned."""
+    """Emits a row for each cart when it is bought or abandoned."""
 
     cents = bl.List(int)
     abandoned = bl.EventTimer()
@@ -90,7 +90,7 @@ class Carts(bl.Process):
 
 
 def pipeline(source: Any) -> tuple[bl.Pipeline, bl.Collection, bl.Collection]:
-    """The pipeline, and in it the carts, and what those of a quarter of an hour were worth."""
+    """The pipeline with its two collections: the carts, and their value in each quarter of an hour."""
     p = bl.Pipeline("carts")
     came = p.read("clicks", source, timestamp="at", watermark=bl.BoundedOutOfOrderness(BOUND))
     carts = came.group_by("shopper", name="carts").process(Carts(), _CARTS)
@@ -106,12 +106,12 @@ class Sold:
     quarters: pl.DataFrame
 
     def equals(self, other: Sold) -> bool:
-        """Whether both are the same."""
+        """True if both results are the same."""
         return self.carts.equals(other.carts) and self.quarters.equals(other.quarters)
 
 
 def run(came: pl.DataFrame, runner: Any = None, batches: int = 10) -> Sold:
-    """What the pipeline makes of the clicks."""
+    """Runs the pipeline over the clicks."""
     p, carts, quarters = pipeline(bl.Rows(came, rows_per_batch=-(-len(came) // batches)))
     of_carts, of_quarters = bl.Memory(), bl.Memory()
     carts.write("single carts", of_carts)
@@ -125,7 +125,7 @@ def run(came: pl.DataFrame, runner: Any = None, batches: int = 10) -> Sold:
 
 
 def expected(came: pl.DataFrame) -> Sold:
-    """The same by plain Python, shopper by shopper, and polars."""
+    """Computes the same in plain Python, shopper by shopper, and polars."""
     rows = came.sort("shopper", "at").rows()
     carts = [cart for _, own in groupby(rows, key=lambda click: click[0]) for cart in _carts(list(own))]
     found = pl.DataFrame(carts, [*_CARTS, "event_time"], orient="row")
@@ -149,7 +149,7 @@ def _carts(own: list[Click]) -> Iterator[tuple[int, str, int, int, datetime]]:
 
 
 def picture(sold: Sold, path: Path) -> None:
-    """What carts were worth, by quarter of an hour."""
+    """Draws the value of the carts, by quarter of an hour."""
     figure, ((panel,),) = figures(1, 1, (9, 3))
     for side, (outcome, color) in enumerate(OUTCOMES.items()):
         own = sold.quarters.filter(pl.col("outcome") == outcome)
@@ -168,7 +168,7 @@ def picture(sold: Sold, path: Path) -> None:
 @click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated clicks.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, shoppers: int, seed: int, work: Path) -> None:
-    """Find abandoned carts and draw what they were worth; exit code 1 if they are not what they should be."""
+    """Find abandoned carts and draw their value; exit code 1 if they are not as expected."""
     console = Console()
     came = clicks(Shoppers(shoppers, seed))
     sold = run(came, bl.SparkRunner() if on == "spark" else bl.LocalRunner())

@@ -1,4 +1,4 @@
-"""What `make demo` runs: both variants of the flagship example, their watermarks, reports, and if they are right."""
+"""The demo that `make demo` runs: both variants of the flagship example, their watermarks, reports, and a check."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _POINTS = 4  # of processing time at which the watermarks are shown
 
 @attrs.frozen
 class Outcome:
-    """One variant after its run: its records, the windows written, and the lines in which they are wrong."""
+    """A variant after its run: its records, the windows written, and the lines in which they are wrong."""
 
     combiner: bl.TimestampCombiner
     history: History
@@ -46,12 +46,12 @@ class Outcome:
 
     @property
     def batches(self) -> Sequence[BatchRecord]:
-        """What was recorded of each batch."""
+        """The records of the batches."""
         return self.history.batches
 
 
 def run(combiner: bl.TimestampCombiner, data: Path, work: Path, on: str) -> Outcome:
-    """Run one variant from the beginning and compare what it wrote with the oracle."""
+    """Runs one variant from the beginning and compares its output with the oracle."""
     folder = work / combiner.value
     shutil.rmtree(folder, ignore_errors=True)
     pipeline(data, folder / "averages", combiner).run(runner=_runner(on, folder))
@@ -77,13 +77,13 @@ def windows_table(outcome: Outcome) -> Table:
 
 
 def points(batches: Sequence[BatchRecord]) -> list[BatchRecord]:
-    """A few batches spread evenly over the run, the last one among them."""
+    """A few batches spread evenly over the run, including the last one."""
     count = min(_POINTS, len(batches))
     return [batches[(i + 1) * len(batches) // count - 1] for i in range(count)]
 
 
 def clock(us: int) -> str:
-    """The time of day in UTC, in whole seconds; -inf and +inf as they are."""
+    """The time of day in UTC, in whole seconds; -inf and +inf unchanged."""
     day, _, time = format_time(us).partition("T")
     return time[:8] or day
 
@@ -94,13 +94,13 @@ def seconds(us: int) -> str:
 
 
 def behind(batch: BatchRecord) -> int:
-    """How far the second stage's input watermark is behind that of the slowest source, in microseconds."""
+    """The microseconds by which the input watermark of the second stage is behind that of the slowest source."""
     slowest = min(source.watermark for source in batch.sources.values())
     return slowest - batch.stages[_SECOND_STAGE].input
 
 
 def finding(end_of_window: Outcome, earliest: Outcome) -> str:
-    """What the watermarks of both variants show, at the middle of their runs."""
+    """Describes the watermarks of both variants in the middle of their runs."""
     middle = _middle(end_of_window, earliest)
     told = [f"After batch {end_of_window.batches[middle].batch}:"]
     for outcome in (end_of_window, earliest):
@@ -128,7 +128,7 @@ def _emitted(batches: Sequence[BatchRecord]) -> int:
 
 
 def verdict(outcome: Outcome) -> str:
-    """Whether the windows are those of the oracle; if not, which are wrong."""
+    """Compares the windows with those of the oracle, and lists wrong ones."""
     if not outcome.wrong:
         return f"[green]OK[/green] all {outcome.windows.height} windows equal the plain polars computation"
     lines = "".join(f"\n  {line}" for line in outcome.wrong)
@@ -136,7 +136,7 @@ def verdict(outcome: Outcome) -> str:
 
 
 def write_pictures(end_of_window: Outcome, earliest: Outcome, work: Path) -> list[Path]:
-    """A report of each variant, the second stage of both side by side, and the graph in the middle of EARLIEST."""
+    """Writes a report of each variant, the second stage of both, and the graph in the middle of EARLIEST."""
     outcomes = (end_of_window, earliest)
     reports = [work / outcome.combiner.value / "report.html" for outcome in outcomes]
     for outcome, report in zip(outcomes, reports, strict=True):
@@ -148,7 +148,7 @@ def write_pictures(end_of_window: Outcome, earliest: Outcome, work: Path) -> lis
 
 
 def show(console: Console, outcome: Outcome) -> None:
-    """Print one variant: its windows, its watermarks, and whether it is right."""
+    """Prints one variant: its windows, its watermarks, and the comparison with the oracle."""
     console.rule(f"{outcome.combiner.name}: {VARIANTS[outcome.combiner]}")
     console.print(windows_table(outcome))
     console.print(watermarks_table(points(outcome.batches)))
@@ -162,7 +162,7 @@ def show(console: Console, outcome: Outcome) -> None:
 @click.option("--runner", "on", default="spark", type=click.Choice(["spark", "local"]), help="Where to run.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
-    """Run the flagship example in both variants; exit code 1 if a result is not what it should be."""
+    """Run the flagship example in both variants; exit code 1 if a result is not as expected."""
     console = Console()
     data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
     console.print(f"{events:,} plays, {files} files of each source, below {data}", highlight=False)

@@ -17,7 +17,7 @@ def figures(down: int, across: int, size: tuple[float, float], **shared: Any) ->
 
 
 def save(figure: Any, path: Path) -> None:
-    """As SVG, without the time."""
+    """Saves a figure as SVG, without the time."""
     figure.tight_layout()
     with matplotlib.rc_context({"svg.hashsalt": "beamlike", "svg.fonttype": "none"}):
         figure.savefig(path, metadata={"Date": None})

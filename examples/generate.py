@@ -1,4 +1,4 @@
-"""Makes the plays of a game on mobile phones and consoles: sessions, out of order, in order of arrival."""
+"""Generates the plays of a game on mobile phones and consoles: sessions, out of order, in order of arrival."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _RECORD = "parameters.json"
 
 @attrs.frozen
 class Plays:
-    """What to generate: so many events from this seed, cut into so many files per source.
+    """The input to generate: the number of events, the seed, and the number of files for each source.
 
-    With `ties`, one session of a hundred holds two plays exactly one session gap apart.
+    With `ties`, one session of a hundred has two plays exactly one session gap apart.
     """
 
     events: int = attrs.field(default=1_000_000, validator=[instance_of(int), ge(1)])
@@ -81,9 +81,9 @@ def _in_arrival_order(plays: pl.DataFrame, mine: npt.NDArray[np.bool_]) -> pl.Da
 
 
 def slices(sources: dict[str, pl.DataFrame], files: int) -> dict[str, list[pl.DataFrame]]:
-    """Each source cut into `files` pieces; piece i of every source covers the same stretch of arrival time.
+    """Cuts each source into `files` pieces; piece i of every source covers the same range of arrival time.
 
-    The stretches hold equally many plays of all sources together; a piece may be empty.
+    The ranges have equally many plays of all sources together; a piece may be empty.
     """
     arrivals = np.sort(np.concatenate([frame["arrival"].to_numpy() for frame in sources.values()]))
     edges = arrivals[[len(arrivals) * i // files for i in range(1, files)]]
@@ -95,10 +95,10 @@ def slices(sources: dict[str, pl.DataFrame], files: int) -> dict[str, list[pl.Da
 
 
 def write(out: str | os.PathLike[str], plays: Plays) -> Path:
-    """Write the plays as `out/<source>/part-0000.parquet` and so on, and return `out`.
+    """Writes the plays as `out/<source>/part-0000.parquet` and so on, and returns `out`.
 
-    The files' modification times rise by a second from file to file, so a file source takes them in
-    arrival order. A folder that holds the plays of the same parameters already is left as it is.
+    The files' modification times rise by a second from file to file, so a file source reads them in order of arrival.
+    A folder that already has the plays of the same parameters is not changed.
     """
     out = Path(out)
     record = out / _RECORD

@@ -1,8 +1,8 @@
-"""A leaderboard of teams that changes as scores come: every 30 s, on time, and once more for late scores.
+"""A leaderboard of teams that changes as scores arrive: every 30 s, on time, and once more for late scores.
 
     python -m examples.leaderboard [--runner local|spark]
 
-Panes are retracting, so whoever adds up rows, as the board and the second stage do, is always right.
+Panes are retracting, so the sum of all rows, as the board and the second stage compute it, is always right.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DAY = "2026-01-01"
 
 
 def score(team: str, points: int, clock: str) -> dict[str, Any]:
-    """Points that a team made at this time of the day."""
+    """The points that a team made at this time of the day."""
     return {"team": team, "points": points, "at": f"{DAY}T{clock}Z"}
 
 
@@ -62,14 +62,14 @@ def teams(scores: bl.Collection) -> bl.Collection:
 
 
 def together(of_teams: bl.Collection) -> bl.Collection:
-    """The score of all teams together, at once for every pane of a team: its windows are those of the teams."""
+    """The score of all teams together, emitted with every pane of a team, in the windows of the teams."""
     at_once = of_teams.window_into(trigger=bl.Repeatedly(bl.AfterCount(1)))
     return at_once.aggregate(points=bl.sum("points"), teams=bl.count()).named("together")
 
 
 @attrs.frozen
 class Played:
-    """What came of the scores: the panes of teams and of all together, what was too late, and the records."""
+    """The result of a run: the panes of teams and of all together, dropped scores, and the records."""
 
     teams: Rows = attrs.field(factory=dict)
     together: Rows = attrs.field(factory=dict)
@@ -78,7 +78,7 @@ class Played:
 
 
 def play(runner: Any = None) -> Played:
-    """Play the scores on a runner, in this process by default."""
+    """Runs the pipeline on a runner, in this process by default."""
     played, p = Played(), bl.Pipeline("leaderboard")
     of_teams = teams(p.read("scores", SCORES, timestamp="at"))
     of_teams.write("board", bl.Callback(partial(_keep, played.teams)))
@@ -104,7 +104,7 @@ class Standing:
     together: int
 
     def ranked(self) -> list[str]:
-        """The teams with their points, best first, and what was added."""
+        """The teams with their points, best first, and the points that the batch added."""
         return [
             f"{team} {points}" + (f" [green]+{self.added[team]}[/green]" if self.added[team] else "")
             for team, points in self.points.most_common()
@@ -112,7 +112,7 @@ class Standing:
 
 
 def standings(played: Played) -> list[Standing]:
-    """The board of each window whenever it changes: nothing but the sum of all rows so far."""
+    """The board of each window after each change: the sum of all rows so far."""
     board: dict[datetime, Counter[str]] = defaultdict(Counter)
     found = []
     for batch in played.batches:
@@ -136,7 +136,7 @@ def by_window(rows: Iterable[dict[str, Any]]) -> dict[datetime, list[dict[str, A
 
 
 def table(played: Played) -> Table:
-    """A row for each change: when it came, of which window, in panes of which timing, and the board then."""
+    """A row for each change: its time, its window, the timing of the panes, and the board."""
     columns = ("now", "watermark", "window", "panes", "1st", "2nd", "3rd")
     layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     made = Table(*columns, box=box.SIMPLE_HEAD, **layout)
@@ -155,7 +155,7 @@ def table(played: Played) -> Table:
 
 
 def too_late(played: Played) -> list[str]:
-    """The scores that came when their window was gone, in words."""
+    """The scores that were dropped because their window was collected, in words."""
     rows = [row for batch in sorted(played.late) for row in played.late[batch]]
     return [
         f"{row['reason']}: {row['points']} for {row['team']} at {row['event_time']:%H:%M:%S}, window "
@@ -167,7 +167,7 @@ def too_late(played: Played) -> list[str]:
 @click.command()
 @click.option("--runner", "on", default="local", type=click.Choice(["local", "spark"]), show_default=True)
 def main(on: str) -> None:
-    """Play the scores and print the leaderboard as it changes."""
+    """Run the pipeline and print the leaderboard as it changes."""
     played = play(bl.SparkRunner() if on == "spark" else bl.LocalRunner())
     console = Console()
     console.print(table(played), highlight=False)

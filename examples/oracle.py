@@ -1,4 +1,4 @@
-"""The flagship example's answer by a plain polars computation over the whole input, without the engine."""
+"""The answer of the flagship example, computed in plain polars over the whole input, without the engine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read(data: str | os.PathLike[str]) -> dict[str, pl.LazyFrame]:
 def sessions(plays: pl.LazyFrame) -> pl.LazyFrame:
     """The sessions of one source: user, first and last play (microseconds UTC), length in seconds.
 
-    A session ends where the next play of the user comes one gap or more after the last: plays exactly
-    one gap apart belong to two sessions. Its length is that of its window: [first, last + gap).
+    A session ends if the next play of the user is one gap or more after the last: plays exactly one gap apart
+    belong to two sessions. Its length is that of its window: [first, last + gap).
     """
     time = pl.col("event_time").dt.timestamp("us").alias("time")
     starts = (pl.col("user") != pl.col("user").shift(1)) | (pl.col("time").diff() >= _GAP)
@@ -38,9 +38,9 @@ def sessions(plays: pl.LazyFrame) -> pl.LazyFrame:
 def averages(plays: Mapping[str, pl.LazyFrame], combiner: str) -> pl.DataFrame:
     """Mean session length (seconds) and number of sessions in each window of two minutes, by window.
 
-    A session counts where its result stands in event time: with the combiner "end_of_window" at the last
-    microsecond of its window, with "earliest" at its first play. Columns: window_start, window_end
-    (Datetime us UTC), mean, sessions. A window without sessions has no row.
+    A session counts at the event time of its result: with the combiner "end_of_window" at the last microsecond
+    of its window, with "earliest" at its first play. Columns: window_start, window_end (Datetime us UTC), mean,
+    sessions. A window without sessions has no row.
     """
     stamps = {"end_of_window": pl.col("last") + _GAP - 1, "earliest": pl.col("first")}
     if combiner not in stamps:
@@ -64,7 +64,7 @@ def averages(plays: Mapping[str, pl.LazyFrame], combiner: str) -> pl.DataFrame:
 def written(out: str | os.PathLike[str]) -> pl.DataFrame:
     """The windows in all Parquet files below `out`: window_start (Datetime us UTC), mean, sessions.
 
-    A window_start without a time zone, as native Spark gives it to pandas, is in UTC.
+    A window_start without a time zone, as native Spark returns it to pandas, is in UTC.
     """
     start = pl.col("window_start").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
     frames = [pl.read_parquet(path) for path in sorted(Path(out).rglob("*.parquet"))]
@@ -74,7 +74,7 @@ def written(out: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def differences(result: pl.DataFrame, expected: pl.DataFrame) -> list[str]:
-    """What is wrong with `result`, a line for each window; empty when it equals `expected`.
+    """The differences between `result` and `expected`, a line for each window; empty if they are equal.
 
     Means may differ by one part in a thousand million: sums of the same numbers in another order.
     """

@@ -1,4 +1,4 @@
-"""One input in all three accumulation modes, side by side: the panes of each step, and what they add up to.
+"""The three accumulation modes side by side: the panes of each step for one input, and their sums.
 
     python -m examples.panes
 
@@ -51,7 +51,7 @@ SCORES = (
 
 
 def totals(scores: bl.Collection, mode: bl.Accumulation) -> bl.Collection:
-    """The total of each window: early after a minute, on time at its end, again for whatever comes late."""
+    """The total of each window: early after a minute, on time at its end, and again for late scores."""
     windowed = scores.window_into(
         bl.FixedWindows("2m"),
         trigger=bl.AfterWatermark(early=bl.AfterProcessingTime("1m"), late=bl.AfterCount(1)),
@@ -77,23 +77,23 @@ def _keep(panes: Panes, frame: pl.DataFrame, step: int) -> None:
 
 
 def signed(pane: Pane) -> int:
-    """What the pane adds for someone who adds up panes: one that is retracted is subtracted."""
+    """The number to add for a pane: a retracted pane is subtracted."""
     total: int = pane["total"]
     return -total if pane.get("pane_retracted") else total
 
 
 def added(panes: Iterable[Pane]) -> str:
-    """What they add up to, below their totals."""
+    """The sums of the panes, for the lines below the table."""
     return f"{sum(map(signed, panes)):>13}"
 
 
 def last_panes(panes: Iterable[Pane]) -> list[Pane]:
-    """The last pane of each window, for someone who overwrites."""
+    """The last pane of each window, as a sink that overwrites has it."""
     return list({pane["window_start"]: pane for pane in panes}.values())
 
 
 def steps(stream: bl.TestStream) -> Iterator[str]:
-    """What happens in each step, as text."""
+    """The events of each step, as text."""
     now = 0
     for step in stream.steps:
         if step.elements.height:
@@ -106,7 +106,7 @@ def steps(stream: bl.TestStream) -> Iterator[str]:
 
 
 def shown(pane: Pane) -> str:
-    """Timing, index and total of a pane, with the scores in it; one that is retracted in red, with a minus."""
+    """Timing, index and total of a pane, with its scores; a retracted pane is red, with a minus."""
     facts = f"{pane['pane_timing']:<7} {pane['pane_index']} {signed(pane):>3}"
     if pane.get("pane_retracted"):
         return f"[red]{facts}[/red]"
@@ -115,7 +115,7 @@ def shown(pane: Pane) -> str:
 
 
 def table(played: Mapping[bl.Accumulation, Panes]) -> Table:
-    """A row for each step, and for each window that has panes in it; below, what the panes add up to."""
+    """A row for each step, and for each window that has panes in it; below, the sums of the panes."""
     modes = [mode.value for mode in played]
     layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     made = Table("step", "window", *modes, box=box.SIMPLE_HEAD, **layout)

@@ -1,8 +1,8 @@
-"""How long players' sessions are on two platforms: Examples 3-1, 3-2 and 3-3 of *Streaming Systems*.
+"""The session lengths of players on two platforms: Examples 3-1, 3-2 and 3-3 of *Streaming Systems*.
 
     beamlike run examples.session_lengths:end_of_window --runner local
 
-runs it on the plays that `python -m examples.generate build/demo/plays` writes.
+reads the plays that `python -m examples.generate build/demo/plays` writes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ OUT = Path("build/demo/averages")
 
 
 def session_lengths(plays: bl.Collection, platform: str, combiner: bl.TimestampCombiner) -> bl.Collection:
-    """Example 3-1: the length in seconds of each session of a user, where a minute without a play ends it.
+    """Example 3-1: the length in seconds of each session of a user, which a minute without a play ends.
 
-    The combiner says where in event time a session's length stands: at the end of its window, or (Example
-    3-3) at its first play, which holds the output watermark back to there until the session is over.
+    The combiner sets the event time of a session's length: the end of its window, or (Example 3-3) its first
+    play, which holds the output watermark there until the session is over.
     """
     sessions = plays.window_into(bl.Sessions(gap="1m"), timestamp_combiner=combiner)
     return sessions.group_by("user", name=f"sessions of {platform}").aggregate(length=bl.window_length())
@@ -58,10 +58,10 @@ def pipeline(
 
 
 def end_of_window() -> bl.Pipeline:
-    """A session's length stands at the end of the session's window: the smoothest progress."""
+    """The variant with a session's length at the end of its window, where watermarks advance most smoothly."""
     return pipeline(DATA, OUT / "end_of_window", bl.END_OF_WINDOW)
 
 
 def earliest() -> bl.Pipeline:
-    """It stands at the session's first play, and so holds the second stage back: the most conservative."""
+    """The variant with a session's length at its first play, which holds the second stage back."""
     return pipeline(DATA, OUT / "earliest", bl.EARLIEST)

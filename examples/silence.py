@@ -1,8 +1,8 @@
-"""Sensors that fall silent: an alert after ten minutes without a reading, and word when one is heard again.
+"""Silent sensors: an alert after ten minutes without a reading, and a message when a sensor sends again.
 
     python -m examples.silence [--runner local|spark]
 
-Some sensors die, others pause. What is found is compared with a plain polars computation over all readings.
+Some sensors die, others pause. The result is compared with a plain polars computation over all readings.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MINUTE = 60_000_000  # microseconds
 
 @attrs.frozen
 class Sensors:
-    """So many sensors, each with a reading a minute for so many hours. One of eight dies, one of five pauses."""
+    """The number of sensors, each with a reading a minute for some hours. One of eight dies, one of five pauses."""
 
     sensors: int = 200
     hours: int = 3
@@ -59,7 +59,7 @@ def readings(asked: Sensors) -> pl.DataFrame:
 
 
 def _heard(rng: np.random.Generator, number: int, end: int) -> npt.NDArray[np.int64]:
-    """When there are readings of a sensor, in microseconds from the beginning."""
+    """The times of the readings of a sensor, in microseconds from the beginning."""
     at = np.arange(rng.integers(0, _MINUTE), end, _MINUTE) + rng.integers(0, _MINUTE // 12)
     dies = rng.uniform(0.2, 0.9) * end if rng.random() < 1 / 8 else end
     begins = rng.uniform(0.1, 0.7) * end
@@ -70,7 +70,7 @@ def _heard(rng: np.random.Generator, number: int, end: int) -> npt.NDArray[np.in
 
 
 class Silence(bl.Process):
-    """Says once that a sensor has been silent for so long, and once that it is back."""
+    """Reports once that a sensor has been silent for so long, and once that it is back."""
 
     last = bl.Value(datetime)
     silent = bl.Value(bool, default=False)
@@ -91,14 +91,14 @@ class Silence(bl.Process):
 
 
 def alerts(source: Any) -> tuple[bl.Pipeline, bl.Collection]:
-    """The pipeline, and in it what is told of the sensors."""
+    """The pipeline with the collection of alerts."""
     p = bl.Pipeline("silence")
     heard = p.read("readings", source, timestamp="at", watermark=bl.BoundedOutOfOrderness(BOUND))
     return p, heard.group_by("sensor", name="silence").process(Silence(SILENCE), _SCHEMA)
 
 
 def expected(heard: pl.DataFrame) -> pl.DataFrame:
-    """The same by polars alone: sensor, what, since, event_time. A sensor that may yet be heard is not silent."""
+    """Computes the same in polars: sensor, what, since, event_time. A sensor that may still send is not silent."""
     known = heard["at"].max() - BOUND
     gaps = (
         heard.sort("sensor", "at")
@@ -115,7 +115,7 @@ def _in_order(told: pl.DataFrame) -> pl.DataFrame:
 
 
 def run(heard: pl.DataFrame, runner: Any = None, batches: int = 20) -> pl.DataFrame:
-    """What the pipeline tells: sensor, what, since, event_time."""
+    """Runs the pipeline: sensor, what, since, event_time."""
     p, told = alerts(bl.Rows(heard, rows_per_batch=-(-len(heard) // batches)))
     result = bl.Memory()
     told.write("alerts", result)
@@ -124,7 +124,7 @@ def run(heard: pl.DataFrame, runner: Any = None, batches: int = 20) -> pl.DataFr
 
 
 def picture(heard: pl.DataFrame, told: pl.DataFrame, path: Path, most: int = 24) -> None:
-    """The sensors that fell silent: for how long, and when that was told."""
+    """Draws the silent sensors, the length of their silence, and the times of the alerts."""
     sensors = told["sensor"].unique(maintain_order=True).head(most).to_list()
     figure, ((panel,),) = figures(1, 1, (9, 0.22 * len(sensors) + 1))
     end = heard["at"].max()
@@ -147,7 +147,7 @@ def picture(heard: pl.DataFrame, told: pl.DataFrame, path: Path, most: int = 24)
 @click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated readings.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, sensors: int, seed: int, work: Path) -> None:
-    """Find silent sensors and draw them; exit code 1 if what is told is not what it should be."""
+    """Find silent sensors and draw them; exit code 1 if the alerts are not as expected."""
     console = Console()
     heard = readings(Sensors(sensors, seed=seed))
     told = run(heard, bl.SparkRunner() if on == "spark" else bl.LocalRunner())

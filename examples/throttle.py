@@ -1,4 +1,4 @@
-"""A rate limit per key in processing time: twenty calls of a client in ten seconds; the others wait for their turn.
+"""A rate limit per key in processing time: twenty calls of a client in ten seconds; other calls wait for their turn.
 
     python -m examples.throttle [--runner local|spark]
 
@@ -36,7 +36,7 @@ Passed = list[tuple[int, str, int, float]]
 
 @attrs.frozen
 class Clients:
-    """So many clients, each of whom calls once in a while and, once in a minute, very often."""
+    """The number of clients, each of which calls occasionally and, once in a minute, very often."""
 
     clients: int = 4
     seconds: int = 90
@@ -44,7 +44,7 @@ class Clients:
 
 
 def calls(asked: Clients) -> Calls:
-    """What comes when."""
+    """The calls with their times."""
     rng = np.random.default_rng(asked.seed)
     numbers = iter(range(1_000_000))
     found: Calls = {}
@@ -58,7 +58,7 @@ def calls(asked: Clients) -> Calls:
 
 
 class Throttle(bl.Process):
-    """Passes so many calls of a client in a period, which begins with the first; the others wait, in order."""
+    """Emits so many calls of a client in a period, which begins with the first call; the others wait, in order."""
 
     used = bl.Value(int, default=0)
     waiting = bl.List({"call": int, "came": float})
@@ -87,7 +87,7 @@ class Throttle(bl.Process):
 
 
 def stream(coming: Calls) -> bl.TestStream:
-    """The calls, a second of processing time apart, and then as much time as it takes until all have passed."""
+    """The calls, a second of processing time apart, and then enough time for all of them to pass."""
     made = bl.TestStream({"client": str, "call": int, "at": str}).advance_watermark_to(DAY)
     for second in range(2 * len(coming)):
         rows = [{"client": client, "call": call, "at": DAY} for client, call in coming.get(second, [])]
@@ -111,7 +111,7 @@ def _keep(found: dict[int, list[tuple[str, int, float]]], rows: pl.DataFrame, ba
 
 
 def expected(coming: Calls) -> Passed:
-    """The same by a plain simulation: each client has a queue, and from time to time so many may go."""
+    """Simulates the same: each client has a queue, from which so many calls may pass in a period."""
     passed, queues = [], defaultdict[str, list[tuple[int, int]]](list)
     begins, used = dict[str, int](), defaultdict[str, int](int)
     for second in range(2 * len(coming)):
@@ -133,7 +133,7 @@ def expected(coming: Calls) -> Passed:
 
 
 def picture(coming: Calls, passed: Passed, path: Path) -> None:
-    """The calls of each client by second: as they came, and as they passed."""
+    """Draws the calls of each client by second: when they arrived, and when they passed."""
     came = [(second, client) for second, rows in coming.items() for client, _ in rows]
     clients = sorted({client for _, client in came})
     figure, panels = figures(len(clients), 1, (9, 1.2 * len(clients) + 0.6), sharex=True, sharey=True)
@@ -154,7 +154,7 @@ def picture(coming: Calls, passed: Passed, path: Path) -> None:
 @click.option("--seed", default=7, type=click.IntRange(0), help="Of the generated calls.")
 @click.option("--work", default=Path("build/demo"), type=click.Path(file_okay=False, path_type=Path))
 def main(on: str, clients: int, seed: int, work: Path) -> None:
-    """Throttle calls and draw them; exit code 1 if they do not pass as they should."""
+    """Throttle calls and draw them; exit code 1 if they do not pass as expected."""
     console = Console()
     coming = calls(Clients(clients, seed=seed))
     passed = run(coming, bl.SparkRunner() if on == "spark" else bl.LocalRunner())

@@ -1,19 +1,19 @@
-"""Declared operators, as a checkpoint knows them again."""
+"""Descriptions of declared operators, by which a checkpoint recognizes them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import attrs
 import polars as pl
 
-from windowing.time import Microseconds
+from windowing.time import Microseconds, format_duration
 from windowing.windowing import Windowing
 
 
 @attrs.frozen
 class Said:
-    """A fact with a text of its own for people; `value` alone is compared."""
+    """A fact with a text of its own for people; only `value` is compared."""
 
     value: object
     text: str
@@ -21,11 +21,11 @@ class Said:
 
 @attrs.frozen
 class Declaration:
-    """A declared operator, as a checkpoint knows it again.
+    """The description of a declared operator, by which a checkpoint recognizes it.
 
-    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and more may
-    be added to a run; `accumulators` are the columns that they keep. `does` is the rest of what tells it from other
-    operators, such as a user's function: it may change, as state does not depend on it.
+    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and a run may
+    add more; `accumulators` are their columns. `does` is the rest that tells it from other operators, such as a user's
+    function: it may change, as state does not depend on it.
     """
 
     kind: str
@@ -44,6 +44,19 @@ def choices_of(windowing: Windowing) -> dict[str, object]:
         "accumulation": windowing.accumulation,
         "timestamp combiner": windowing.timestamp_combiner,
         "allowed lateness": Microseconds(windowing.allowed_lateness),
+        "on_time": windowing.on_time,
+        "closing": windowing.closing,
+    }
+
+
+def windowing_facts(windowing: Windowing, text: Callable[[object], str]) -> dict[str, str]:
+    """Returns each choice of a windowing for people; `text` writes values as a user would declare them."""
+    return {
+        "windows": text(windowing.windows),
+        "trigger": text(windowing.trigger),
+        "accumulation": text(windowing.accumulation),
+        "timestamp": text(windowing.timestamp_combiner),
+        "allowed lateness": format_duration(windowing.allowed_lateness),
         "on_time": windowing.on_time,
         "closing": windowing.closing,
     }

@@ -1,20 +1,20 @@
-"""What a step raises where a result is none that it can give."""
+"""The errors of a step."""
 
 from __future__ import annotations
 
 
 class ResultError(ValueError):
-    """A value that the column of a result cannot hold; the stage says in which step."""
+    """A value that the column of a result cannot hold; the stage adds the name of the step."""
 
 
 class UnreadableState(ResultError):
-    """State that cannot be read, so that going on would lose it: the run stops."""
+    """State that cannot be read. The run stops, as it would lose the state otherwise."""
 
 
 class StepError(RuntimeError):
-    """A step got a value that it cannot use: from a user's function, or a sum that its type cannot hold.
+    """A value that a step cannot use: from a user's function, or a sum that its type cannot hold.
 
-    `step` is its name.
+    `step` is the name of the step.
 
     Example:
         >>> strict = bl.Pipeline("p", on_error="fail")

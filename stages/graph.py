@@ -13,19 +13,19 @@ Inputs = Mapping[str, Iterable[str]] | Iterable[tuple[str, Iterable[str]]]
 
 
 class GraphError(ValueError):
-    """The stages do not form a graph that can run."""
+    """Stages that do not form a graph that can run."""
 
 
 class CycleError(GraphError):
-    """A stage reads, over others or directly, what it gives."""
+    """A stage that reads its own output, directly or over others."""
 
 
 class UnknownInput(GraphError, LookupError):
-    """A stage reads from something that is not in the graph."""
+    """A stage that reads from something that is not in the graph."""
 
 
 def _canonical(inputs: Inputs) -> dict[str, tuple[str, ...]]:
-    """Sorted by name, the inputs of each name sorted and each once: the declaration's order does not show."""
+    """The inputs by name, sorted and without duplicates, so that the order of declaration does not matter."""
     pairs = inputs.items() if isinstance(inputs, Mapping) else inputs
     graph: dict[str, tuple[str, ...]] = {}
     for name, names in pairs:
@@ -39,17 +39,17 @@ def _canonical(inputs: Inputs) -> dict[str, tuple[str, ...]]:
 
 @attrs.frozen
 class StageGraph:
-    """Who reads whom: `mapping` has for every source and stage the names that it reads from.
+    """The graph of sources and stages: `mapping` contains for each name the names that it reads from.
 
-    A source reads from nothing. Every name that is read must be there (`UnknownInput`), and no stage may read
-    what it gives (`CycleError`). Graphs with the same names and inputs are equal, however they were declared.
+    A source reads from nothing. Every name that is read must exist (`UnknownInput`), and no stage may read
+    its own output (`CycleError`). Graphs with the same names and inputs are equal, however they were declared.
     """
 
     mapping: dict[str, tuple[str, ...]] = attrs.field(converter=_canonical)
 
     @classmethod
     def from_inputs(cls, inputs: Inputs) -> StageGraph:
-        """A graph of `{name: names that it reads from}`, or of such pairs, whose names then must differ."""
+        """Makes a graph of `{name: names that it reads from}`, or of such pairs, whose names then must differ."""
         return cls(inputs)
 
     def __attrs_post_init__(self) -> None:
@@ -82,23 +82,23 @@ class StageGraph:
         return level
 
     def order(self) -> tuple[str, ...]:
-        """All names, producers before consumers, otherwise by the alphabet."""
+        """All names, producers before consumers, otherwise in alphabetical order."""
         return self._order
 
     def sources(self) -> tuple[str, ...]:
-        """The names that read from nothing, by the alphabet."""
+        """The names that read from nothing, in alphabetical order."""
         return tuple(name for name, names in self.mapping.items() if not names)
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """The names that `name` reads from, by the alphabet."""
+        """The names that `name` reads from, in alphabetical order."""
         return self.mapping[self._known(name)]
 
     def consumers(self, name: str) -> tuple[str, ...]:
-        """The names that read from `name`, by the alphabet."""
+        """The names that read from `name`, in alphabetical order."""
         return tuple(sorted(self._digraph.successors(self._known(name))))
 
     def upstream(self, name: str) -> tuple[str, ...]:
-        """Everything that `name` depends on, directly or over others, by the alphabet."""
+        """All names that `name` depends on, directly or over others, in alphabetical order."""
         return tuple(sorted(nx.ancestors(self._digraph, self._known(name))))
 
     def level(self, name: str) -> int:
@@ -106,7 +106,7 @@ class StageGraph:
         return self._level[self._known(name)]
 
     def levels(self) -> tuple[tuple[str, ...], ...]:
-        """The names by level, sources first; within a level by the alphabet."""
+        """The names by level, sources first; within a level in alphabetical order."""
         depth = 1 + max(self._level.values(), default=-1)
         return tuple(
             tuple(name for name in self.mapping if self._level[name] == level) for level in range(depth)
@@ -124,7 +124,7 @@ class StageGraph:
 
 
 def _closed_path(names: list[str]) -> str:
-    """The cycle as a path that begins and ends with its first name in the alphabet."""
+    """The cycle as a path that begins and ends with its first name in alphabetical order."""
     first = names.index(min(names))
     turned = names[first:] + names[:first]
     return " -> ".join([*turned, turned[0]])

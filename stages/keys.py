@@ -1,4 +1,4 @@
-"""Placing keys: hashes that are the same in every process and version, for shards and buckets; and keys as text."""
+"""Hashes of keys for shards and buckets, the same in every process and version; and keys as text."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _STEPS: Final = (
 _LAST: Final = np.uint64(31)
 _WHOLE: Final = frozenset({pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64})
 _DAYS: Final = 95_000_000
-"""So many days before and after 1970, 260 thousand years, are in polars' calendar, which panics at what is not."""
+"""The days before and after 1970, 260 thousand years, that are in polars' calendar; it panics outside of it."""
 _TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 _SHOWN: Final = 100  # characters
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
 
 
 def key_hash(keys: Sequence[str]) -> pl.Expr:
-    """UInt64 per row: a stable hash of the key columns; the same for every row where there is no key."""
+    """UInt64 per row: a stable hash of the key columns; the same for every row if there are no keys."""
     if not keys:
         return pl.lit(0, pl.UInt64)
     # On columns, not on expressions, which mixing would multiply.
@@ -35,7 +35,7 @@ def key_hash(keys: Sequence[str]) -> pl.Expr:
 
 
 def hashed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """The same of rows that are there. An operation of polars around it would take longer than a few rows do."""
+    """Like `key_hash`, for the rows of a frame. An expression would take longer than the hashes of a few rows do."""
     return _hash([rows[key] for key in keys]) if keys else rows.select(key_hash(keys)).to_series()
 
 
@@ -44,7 +44,7 @@ def _hash(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def _hash_column(values: pl.Series) -> pl.Series:
-    """Whole numbers and times by their bits, which is many times faster than by their text; all else by that."""
+    """Hashes of whole numbers and times by their bits, many times faster than by text; of all other values by text."""
     numbers = values.to_physical() if values.dtype.is_temporal() else values
     if numbers.dtype.is_float():  # no key, but what is counted or sampled may be one; both zeros are 0
         whole = numbers.cast(pl.Float64).fill_nan(float("nan"))
@@ -69,22 +69,22 @@ def _mixed(bits: pl.Series) -> pl.Series:
 
 
 def key_text(key: str) -> pl.Expr:
-    """A key column as text, null where it is null: equal exactly where the keys are."""
+    """A key column as text, null for null: texts are equal exactly if the keys are."""
     return pl.col(key).map_batches(_text, return_dtype=pl.String, is_elementwise=True)
 
 
 def key_named(key: str) -> pl.Expr:
-    """A key column as text, `null` where it is null: equal exactly where the keys are, as the text null is quoted."""
+    """A key column as text, `null` for null: texts are equal exactly if the keys are, as the text null is quoted."""
     return pl.col(key).map_batches(_named, return_dtype=pl.String, is_elementwise=True)
 
 
 def key_shown(key: str) -> pl.Expr:
-    """A key column to read: its name, of which an enormous one is cut."""
+    """A key column for people: its name, cut if it is enormous."""
     return pl.col(key).map_batches(_shown, return_dtype=pl.String, is_elementwise=True)
 
 
 def text_named(text: str) -> str:
-    """The name of a text, as `key_named` has it: one that is null in any quotes gets one more pair."""
+    """The name of a text, as `key_named` makes it: one that is null in any quotes gets one more pair."""
     return f"'{text}'" if text.strip("'") == "null" else text
 
 
@@ -111,7 +111,7 @@ def _named(values: pl.Series) -> pl.Series:
 
 
 def _text(values: pl.Series) -> pl.Series:
-    """Times that are not in the calendar as their number, and bytes, which may be no text, as hexadecimal digits."""
+    """Values as text: times outside of the calendar as their number, and bytes as hexadecimal digits."""
     dtype = values.dtype
     if dtype == pl.Binary:
         return values.bin.encode("hex")
@@ -127,5 +127,5 @@ def _text(values: pl.Series) -> pl.Series:
 
 
 def shard_of(keys: Sequence[str], shards: int) -> pl.Expr:
-    """Which of `shards` shards has the key of each row."""
+    """The shard, of `shards` shards, of the key of each row."""
     return (key_hash(keys) % shards).cast(pl.Int32)

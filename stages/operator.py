@@ -6,19 +6,27 @@ state with timers is another.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, Self
 
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
-from stages.progress.watermarks import Times, Watermarks
-from windowing.identity import fields_of, kind_of
+from windowing.clocks import Times
+from windowing.identity import fields_of
+from windowing.windowing import Windowing
 
 MAIN: Final = "main"
 """The role of an operator's only input, or of the one that others go beside."""
+
+SIDE: Final = "side."
+"""The beginning of the role of a side, before its name."""
+
+Text = Callable[[object], str]
+"""Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
 
 PENDING: Final = "__pending"
 """Of a row of state: elements in it that are in no output yet."""
@@ -36,12 +44,14 @@ Placed = Literal["by key", "anywhere", "everywhere"]
 class Input:
     """What comes to an operator in one role: `schema` has the columns of its rows, `placed` says on which shards.
 
-    Where that is by key, `keys` are the columns that say so; without any, one shard has them all.
+    Where that is by key, `keys` are the columns that say so; without any, one shard has them all. `read_fully`: rows of
+    the main input wait until this one has ended.
     """
 
     keys: tuple[str, ...]
     schema: pl.Schema
     placed: Placed = "by key"
+    read_fully: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def shared(self) -> bool:
@@ -123,7 +133,12 @@ class Table:
         return pl.DataFrame(schema=self.incoming)
 
 
-class Kept(Protocol):
+def side_name(role: str) -> str:
+    """Returns the name of the side that has this role."""
+    return role.removeprefix(SIDE)
+
+
+class StateTable(Protocol):
     """A table of an operator, and what its state must know of the rows to find those that a step has to look at."""
 
     @property
@@ -137,23 +152,23 @@ class Kept(Protocol):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         """Of each clock the time after `times`, in microseconds, at which a row must be looked at; null: none."""
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Admitted arrivals as the rows that they would be if there were no others: what is known of those that wait.
 
         It is asked only where arrivals may wait.
         """
         return incoming
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         """Of each of these admitted arrivals, whether it becomes part of one of these rows."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All rows of the table, arrivals that waited among them; no clock moves."""
-        return pl.concat([visit.rows, visit.incoming])
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        """All rows of the table, arrivals that waited among them; the clock does not move."""
+        return pl.concat([loaded.rows, loaded.incoming])
 
 
-class Visit(Protocol):
+class Loaded(Protocol):
     """What a step looks at of a table: rows, and arrivals for them, of which some may have waited.
 
     Of the keys in `unmerged`, rows may have to become one although nothing has come.
@@ -168,11 +183,11 @@ class Visit(Protocol):
         """Arrivals, in order."""
 
     @property
-    def unmerged(self) -> pl.DataFrame | None:
+    def overlapping(self) -> pl.DataFrame | None:
         """Keys."""
 
     @property
-    def seen(self) -> pl.DataFrame:
+    def requested(self) -> pl.DataFrame:
         """Rows that were asked for and are not among `rows`: they stay as they are."""
 
 
@@ -183,32 +198,34 @@ class State(Protocol):
     def arrived(self) -> int:
         """How much was placed in all steps before."""
 
-    def visit(
+    def load(
         self,
-        kept: Kept,
+        kept: StateTable,
         incoming: pl.DataFrame,
         between: tuple[int, int] | None = None,
-        asked: pl.DataFrame | None = None,
-    ) -> Visit:
+        requested_keys: pl.DataFrame | None = None,
+    ) -> Loaded:
         """What must be looked at of a table when these arrivals, with the columns of `incoming`, have come for it.
 
         Of one that is spread by time, what lies `between` two times (us), too. Of one that is visited by key and not
-        spread, the rows of keys that are `asked` for can be seen, too.
+        spread, the rows of `requested_keys` are read, too, and stay as they are.
         """
 
-    def peek(self, kept: Kept, between: tuple[int, int], keys: pl.DataFrame | None = None) -> pl.DataFrame:
+    def scan(
+        self, kept: StateTable, between: tuple[int, int], keys: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
         """The rows, and what waits, that lie between two times (us) in a table that is spread by time; others may, too.
 
         Only those of these keys, if any are given. Nothing is changed.
         """
 
-    def find(self, kept: Kept, keys: pl.DataFrame) -> pl.DataFrame:
+    def lookup(self, kept: StateTable, keys: pl.DataFrame) -> pl.DataFrame:
         """The rows of a table that is `by_key` which have one of these keys; null is none."""
 
-    def add(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def append(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows, too, in a table that is `by_key`."""
 
-    def leave(self, kept: Kept, rows: pl.DataFrame) -> None:
+    def write_back(self, kept: StateTable, rows: pl.DataFrame) -> None:
         """Has these rows in place of those that were looked at."""
 
 
@@ -254,7 +271,7 @@ class Operator(Protocol):
         """What comes to it, by role."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """What it keeps. The rows of the first are those that are counted as live."""
 
     @property
@@ -263,13 +280,40 @@ class Operator(Protocol):
 
     @property
     def declared(self) -> Declaration:
-        """The operator as a checkpoint knows it again: by all that it was made with, if it says nothing else."""
-        return Declaration(kind_of(type(self)), {"operator": fields_of(self)})
+        """The operator as a checkpoint compares it; by default, all that it was made with."""
+        fields = fields_of(self)
+        return Declaration(fields.pop("kind"), fields)
 
     @property
     def numbered(self) -> tuple[str, ...]:
         """The parts of its state whose names depend on the order in which steps are declared."""
         return ()
+
+    def facts(self, text: Text) -> Mapping[str, str]:
+        """The operator for people, as in `explain`; the first fact says what it does.
+
+        `text` writes values as a user would declare them.
+        """
+        return {"operator": text(self)}
+
+    @property
+    def panes(self) -> Windowing | None:
+        """The windowing whose panes the operator emits; None if its rows of state are no windows."""
+        return None
+
+    @property
+    def timers(self) -> Mapping[str, str]:
+        """The timers of the operator by name, each "event" or "processing"."""
+        return {}
+
+    @property
+    def assigns_windows(self) -> bool:
+        """True if rows may arrive without windows, which the operator then assigns."""
+        return False
+
+    def with_late(self) -> Self | None:
+        """Returns the operator that also returns the rows that it drops; None if there is none."""
+        return None
 
     def needed(self, role: str) -> frozenset[str]:
         """The columns of an input on which the state and the results depend."""
@@ -293,15 +337,8 @@ class Operator(Protocol):
         """The arrivals of a bundle, of which some may have been shrunk, in their order as one frame."""
         return pl.concat(frames) if frames else self.inputs[MAIN].no_arrivals()
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """Arrivals, by role, with the watermarks before this step, then the clocks, which move from `then` to `now`."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Processes the arrivals of each input with the watermarks before this step, then moves the clock."""
 
 
 @attrs.frozen
@@ -329,52 +366,43 @@ class Advanced:
     late: pl.DataFrame = attrs.field(factory=pl.DataFrame)
 
 
-class OneTable(Operator, Kept, Protocol):
+class OneTable(Operator, StateTable, Protocol):
     """An operator with one table: arrivals are admitted, meet the rows that they reach, and then the clocks move."""
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
+    def tables(self) -> tuple[StateTable, ...]:
         """Its own."""
         return (self,)
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
-        """What of the arrivals, by role, may become part of the state.
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+        """Admits the arrivals, by role, that may become part of the state.
 
-        `arrived` is how much was placed in all steps before.
+        `arrived` is how many rows were placed in all steps before.
         """
 
     def advance(
         self,
         rows: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
-        """Arrivals with the watermarks before this step, then the clocks: they stood at `then` and move to `now`.
+        """Processes arrivals with the watermarks before this step, then moves the clock.
 
-        Of the keys in `unmerged`, rows may have to become one although nothing has come.
+        Rows of the keys in `unmerged` may have to become one although nothing has arrived for them.
         """
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
         """Arrivals that waited have become part of the rows."""
-        return self.advance(visit.rows, Admitted(visit.incoming), before, times, times, visit.unmerged).rows
+        return self.advance(loaded.rows, Admitted(loaded.incoming), clock, loaded.overlapping).rows
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
         """Looks once at what is due or reached."""
-        admitted = self.admit(arrivals, before, state.arrived)
-        visit = state.visit(self, admitted.incoming)
-        reached = attrs.evolve(admitted, incoming=visit.incoming)
-        advanced = self.advance(visit.rows, reached, before, then, now, visit.unmerged)
-        state.leave(self, advanced.rows)
+        admitted = self.admit(arrivals, clock, state.arrived)
+        loaded = state.load(self, admitted.incoming)
+        reached = attrs.evolve(admitted, incoming=loaded.incoming)
+        advanced = self.advance(loaded.rows, reached, clock, loaded.overlapping)
+        state.write_back(self, advanced.rows)
         return Given(
             advanced.panes,
             admitted.elements,

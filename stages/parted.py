@@ -1,4 +1,4 @@
-"""Rows in two parts. What is all of them, or none, is not copied: an operation on few rows costs as much as on many."""
+"""Splits and joins frames without a copy if a part has all rows: an operation on few rows costs as much as on many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import polars as pl
 
 
 def parted(rows: pl.DataFrame, mask: pl.Series | pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(the rows for which it holds, the others); it is null for none."""
+    """(the rows for which the mask is true, the others); the mask has no nulls."""
     if rows.is_empty():
         return rows, rows
     where = rows.select(mask).to_series() if isinstance(mask, pl.Expr) else mask
@@ -27,5 +27,5 @@ def together(*parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def replaced(columns: Iterable[str], new: Mapping[str, pl.Expr]) -> list[pl.Expr]:
-    """These columns, as the new expressions of that name have them where there is one."""
+    """Expressions for these columns: the new one of the name if there is one, else the column."""
     return [new[name].alias(name) if name in new else pl.col(name) for name in columns]

@@ -1,4 +1,4 @@
-"""Objects of users in state, which are kept with pickle."""
+"""Objects of users in state, which are stored by pickle."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stages.errors import UnreadableState
 
 
 class _Tracing(pickle.Unpickler):
-    """Notes the class that it has looked up last."""
+    """An unpickler that records the last class that it has loaded."""
 
     last = ""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The class, or what else a module has by this name."""
+        """Returns the class, or another attribute of a module."""
         self.last = f"{module}.{name}"
         return super().find_class(module, name)
 
 
 def load(data: bytes, what: str) -> Any:
-    """The object that pickle wrote. Raises `UnreadableState`, which names `what` it is of, the class and the reason."""
+    """Loads a pickled object. Raises `UnreadableState`, which names the owner `what`, the class and the reason."""
     try:
         return pickle.loads(data)
     except MemoryError:
@@ -37,7 +37,7 @@ def load(data: bytes, what: str) -> Any:
 
 
 def _class_in(data: bytes) -> str:
-    """The class at which reading fails."""
+    """The class at which loading fails."""
     reader = _Tracing(io.BytesIO(data))
     with suppress(Exception):
         reader.load()

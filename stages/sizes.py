@@ -1,4 +1,4 @@
-"""How much memory rows take."""
+"""The size of rows in memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _VIEW: Final = 16
 
 
 def size_of(frame: pl.DataFrame) -> int:
-    """About how many bytes the rows take. Polars leaves out the 16 that a text takes beside its content."""
+    """The approximate size of the rows in bytes. Polars leaves out the 16 that a text has beside its content."""
     views = sum(isinstance(dtype, pl.String | pl.Binary) for dtype in frame.dtypes)
     return int(frame.estimated_size()) + _VIEW * views * len(frame)

@@ -1,8 +1,8 @@
-"""Rows in order of several columns, nulls last.
+"""Sorts rows by several columns, nulls last.
 
-To sort by several columns, of which the first is of numbers, polars takes two to three times as long if nulls are to be
-last, and columns that have one value throughout cost as much as others. So nulls last is asked for only where there are
-some, and such columns are left out.
+To sort by several columns, of which the first contains numbers, polars takes two to three times as long with nulls
+last, and constant columns cost as much as others. So nulls last is requested only if there are some, and constant
+columns are left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 
 
 def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[bool] = ()) -> pl.DataFrame:
-    """The rows by these columns, of which some are `descending`; equal rows come in any order."""
+    """The rows by these columns, of which some are `descending`; equal rows are in any order."""
     if len(rows) < 2:
         return rows
     order = rows.select(column.alias(f"{number}") for number, column in enumerate(by))
@@ -31,6 +31,6 @@ def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[boo
 
 
 def _is_constant(column: pl.Series) -> bool:
-    """Whether a number or a flag has one value throughout; of others that is not looked for."""
+    """True if a column of integers or Booleans has one value throughout; False for other types."""
     plain = column.dtype.is_integer() or column.dtype == pl.Boolean
     return plain and not column.null_count() and bool(column.min() == column.max())

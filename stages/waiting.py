@@ -1,4 +1,4 @@
-"""Rows that wait until the watermark has passed their time, so that they can be taken in order of time."""
+"""Pending rows: rows that wait until the watermark has passed their time, to be processed in order of time."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
-from windowing.triggers.base import WATERMARK
 
 WAITING: Final = "waiting"
 """The name of their table."""
 
 NUMBER: Final = "__number"
-"""Of rows: those that have come before have less."""
+"""Column of rows: their number in order of arrival."""
 
 _SECOND: Final = 1_000_000
 _LIVE: Final = 3600 * _SECOND
-"""Rows that wait are spread by time as if they were those of an hour."""
+"""Pending rows are spread by time as if they lived for an hour."""
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waiting(Kept):
-    """Rows that wait until the watermark has passed their time: then all that are to be played before have come.
+class Waiting(StateTable):
+    """The table of pending rows: when the watermark has passed their time, all rows before them have arrived.
 
     `columns` are those of the rows, with `keys` among them.
     """
@@ -38,13 +37,12 @@ class Waiting(Kept):
 
     @cached_property
     def schema(self) -> pl.Schema:
-        """The columns of a row, with its window and number, and what it holds."""
+        """The columns of a row, with its window, number and hold."""
         own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, NUMBER, PENDING, HOLD), pl.Int64())
         return pl.Schema({**self.columns, **own})
 
     @cached_property
     def table(self) -> Table:
-        """Spread by time, so that only what is due is read."""
         return Table(
             "row",
             "waits for its turn in the order of time",
@@ -58,5 +56,5 @@ class Waiting(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """A row of time t is played when the watermark is after t: until then others of its time may come."""
+        """The time after t for a row of time t: until then others of its time may arrive."""
         return {WATERMARK: pl.col(EVENT_TIME) + 1}

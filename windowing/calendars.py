@@ -17,14 +17,14 @@ from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import Frame, WindowFn
 
 _UNITS: Final = {"days": 1, "weeks": 7, "months": 31, "years": 366}
-"""Unit -> the most days that one has."""
+"""Unit -> the most days that one unit has."""
 _MOST: Final = {"days": 3_600_000, "weeks": 500_000, "months": 100_000, "years": 9_000}
 
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date(2, 1, 1) - _EPOCH).days
 _LAST_DAY: Final = (date(9999, 1, 1) - _EPOCH).days
 _FIRST, _LAST = _FIRST_DAY * DAY, _LAST_DAY * DAY
-"""The times that have a date of their own; before and after these the first and the last window go on."""
+"""The times that have a date of their own; the first and the last window contain all times outside of these."""
 
 _WEEKDAYS: Final = [name.lower() for name in calendar.day_name]
 _SECOND: Final = 1_000_000
@@ -85,12 +85,13 @@ def _zone(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 class CalendarWindows(WindowFn):
     """Windows of whole days, weeks, months or years, which begin at midnight by the clocks of a time zone.
 
-    They are made with `days`, `weeks`, `months` or `years`; each takes how many of them a window has, and a
-    `timezone` such as "Europe/Berlin". A day on which the clocks change has 23 or 25 hours. A midnight that the
-    clocks leave out is the moment at which they jump over it; of one that they show twice, the first counts. Windows
-    lie before `start`, too. Times before the year 2 and after 9998 are in the first and the last window, which have
-    no other end; the clocks of years after 2099 stay on standard time. Raises `ValueError` for a zone or a day that
-    there is not.
+    They are made with `days`, `weeks`, `months` or `years`. A day on which the clocks change has 23 or 25 hours. If the
+    clocks skip midnight, a window begins when they jump over it; if they show midnight twice, the first counts. Windows
+    exist before `start` as well. Times before the year 2 and after 9998 are in the first and the last window, which
+    have no other end; the clocks of years after 2099 stay on standard time.
+
+    Raises:
+        ValueError: For a time zone or a day that does not exist.
 
     Example, with the `plays` of `bl.Collection`:
         >>> months = bl.CalendarWindows.months(timezone="Europe/Berlin")
@@ -115,12 +116,25 @@ class CalendarWindows(WindowFn):
 
     @classmethod
     def days(cls, n: int = 1, *, timezone: str = "UTC", start: date | str = _EPOCH) -> CalendarWindows:
-        """Windows of `n` days; one of them begins on the date `start`."""
+        """Makes windows of `n` days.
+
+        Args:
+            n: The days of a window.
+            timezone: The name of a time zone, such as "Europe/Berlin".
+            start: A date, such as "1970-01-01", on which one of the windows begins.
+        """
         return cls("days", n, start, timezone)
 
     @classmethod
     def weeks(cls, n: int = 1, *, starts_on: str = "monday", timezone: str = "UTC") -> CalendarWindows:
-        """Windows of `n` weeks; one of them begins on that day of the week of 1970-01-01 (Monday to Sunday)."""
+        """Makes windows of `n` weeks.
+
+        Args:
+            n: The weeks of a window.
+            starts_on: The weekday on which windows begin; one begins on that day of the week of 1970-01-01 (Monday to
+                Sunday).
+            timezone: The name of a time zone, such as "Europe/Berlin".
+        """
         if starts_on not in _WEEKDAYS:
             hint = _nearest(starts_on, _WEEKDAYS)
             raise ValueError(
@@ -132,7 +146,14 @@ class CalendarWindows(WindowFn):
     def months(
         cls, n: int = 1, *, day: int = 1, start: str = "1970-01", timezone: str = "UTC"
     ) -> CalendarWindows:
-        """Windows of `n` months that begin on that day, from 1 to 28; one begins in the month `start`."""
+        """Makes windows of `n` months.
+
+        Args:
+            n: The months of a window.
+            day: The day of the month on which windows begin, from 1 to 28.
+            start: A month, such as "1970-01", in which one of the windows begins.
+            timezone: The name of a time zone, such as "Europe/Berlin".
+        """
         _whole("day", day, 1, 28, ", which every month has")
         try:
             first = date.fromisoformat(f"{start}-01")
@@ -146,7 +167,15 @@ class CalendarWindows(WindowFn):
     def years(
         cls, n: int = 1, *, month: int = 1, day: int = 1, start: int = 1970, timezone: str = "UTC"
     ) -> CalendarWindows:
-        """Windows of `n` years that begin on that day of that month; one begins in the year `start`."""
+        """Makes windows of `n` years.
+
+        Args:
+            n: The years of a window.
+            month: The month in which windows begin.
+            day: The day of that month on which windows begin; every year must have it.
+            start: A year in which one of the windows begins.
+            timezone: The name of a time zone, such as "Europe/Berlin".
+        """
         _whole("start", start, 1, 9999)
         _whole("month", month, 1, 12)
         # 2001 is no leap year: a day is one that every year has.
@@ -159,14 +188,13 @@ class CalendarWindows(WindowFn):
         return (self.count * _UNITS[self.unit] + 1) * DAY
 
     def assign(self, frame: Frame) -> Frame:
-        """One window per element."""
         dtype = pl.Struct(dict.fromkeys(WINDOW_COLUMNS, pl.Int64))
         bounds = pl.col(EVENT_TIME).map_batches(self._bounds, return_dtype=dtype, is_elementwise=True)
         fields = [pl.col(_BOUNDS).struct.field(column) for column in WINDOW_COLUMNS]
         return frame.with_columns(bounds.alias(_BOUNDS)).with_columns(fields).drop(_BOUNDS)
 
     def _bounds(self, times: pl.Series) -> pl.Series:
-        """Windows of times: those of their dates, except where clocks turned back show a date that is over."""
+        """The windows of times: those of their dates, or the next ones if clocks turned back show an earlier date."""
         known = times.clip(_FIRST, _LAST)
         days = known.cast(_UTC).dt.convert_time_zone(self.timezone).dt.date().cast(pl.Int32)
         rows = pl.DataFrame({"time": known, "day": days})
@@ -180,7 +208,7 @@ class CalendarWindows(WindowFn):
         ).to_struct(times.name)
 
     def _windows(self, days: pl.Series) -> pl.DataFrame:
-        """Of each day, in days since 1970: start and end of its window, and the end of the window after that."""
+        """The start and end of the window of each day (days since 1970), and the end of the window after that."""
         in_months = self.unit in ("months", "years")
         first_days = self._months(days) if in_months else self._days(days)
         return pl.DataFrame(
@@ -206,13 +234,13 @@ class CalendarWindows(WindowFn):
         }
 
     def _day_of(self, months: pl.Series) -> pl.Series:
-        """The day on which the window begins that begins in this month, counted from the year 0."""
+        """The day on which the window of this month begins; months are counted from the year 0."""
         months = months.clip(12, 9999 * 12 + 11)
         dates = pl.date(pl.col("month") // 12, pl.col("month") % 12 + 1, self.start.day)
         return pl.DataFrame({"month": months}).select(dates.cast(pl.Int32)).to_series()
 
     def _midnights(self, days: pl.Series) -> pl.Series:
-        """The moments at which days begin."""
+        """The times at which days begin."""
         # Two days beyond the limits are beyond them in every zone.
         naive = days.clip(_FIRST_DAY - 2, _LAST_DAY + 2).cast(pl.Date).cast(_NAIVE)
         local = naive.dt.replace_time_zone(self.timezone, ambiguous="earliest", non_existent="null")
@@ -223,7 +251,7 @@ class CalendarWindows(WindowFn):
         return moments.scatter(left_out.arg_true(), self._jumps(naive.filter(left_out)))
 
     def _jumps(self, local: pl.Series) -> pl.Series:
-        """The moments at which the clocks jump over these local times: bisected, as clocks jump at whole seconds."""
+        """The times at which the clocks jump over these local times: bisected, as clocks jump at whole seconds."""
         wanted = local.cast(pl.Int64) // _SECOND
         before, after = wanted - DAY // _SECOND, wanted + DAY // _SECOND
         for _ in range((2 * DAY // _SECOND).bit_length()):

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 EVENT_TIME: Final = "__event_time"
-"""Int64, microseconds UTC: when the element happened; of a pane, its output timestamp."""
+"""Int64, microseconds UTC: the time at which the element happened; of a pane, its output timestamp."""
 
 WINDOW_START: Final = "__window_start"
 WINDOW_END: Final = "__window_end"
 """Int64, microseconds UTC: the window is half-open, `[start, end)`."""
 
 PREVIOUS_END: Final = "__previous_end"
-"""Int64, of windows of the user's own: the end of the one before. No pane of the window is dated before that."""
+"""Int64, of a user's own windows: the end of the previous window. No pane of the window has an earlier time."""
 
 PANE_TIMING: Final = "__pane_timing"
 PANE_INDEX: Final = "__pane_index"
@@ -20,9 +20,9 @@ PANE_NONSPECULATIVE_INDEX: Final = "__pane_nonspeculative_index"
 PANE_FIRST: Final = "__pane_first"
 PANE_LAST: Final = "__pane_last"
 PANE_RETRACTED: Final = "__pane_retracted"
-"""Boolean: the pane takes back one that was emitted before."""
+"""Boolean: true if the pane retracts one that was emitted before."""
 PANE_DRAINED: Final = "__pane_drained"
-"""Boolean: the end of a run closed the window before its watermark had passed, so elements of it may be missing."""
+"""Boolean: true if the end of a run closed the window before its watermark had passed, so elements may be missing."""
 
 WINDOW_COLUMNS: Final = (WINDOW_START, WINDOW_END)
 PANE_COLUMNS: Final = (

@@ -1,4 +1,4 @@
-"""A user's own windows in Python: the slow path, with the shape of the others."""
+"""A user's own windows in Python: slow, with the interface of the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Bounds = tuple[int, int]
 
 _FUNCTIONS: Final = ("assign_windows", "merge_windows", "previous_end")
 _ALIKE: Final = 0.85
-"""How near a name is to one of these if it is misspelt: `merge_window` is, `make_windows` is a name of its own."""
+"""The similarity to one of these names from which on a name is misspelt: `merge_window` is, `make_windows` is not."""
 
 _KEY: Final = "__key"
 _ROW, _ELEMENT, _PLACE = "__row", "__element", "__place"
@@ -28,12 +28,13 @@ _RESULT: Final = (_RESULT_START, _RESULT_END)
 
 
 class CustomWindows(WindowFn):
-    """Windows that a user's own functions give: subclass it, as a plain class or as an attrs one.
+    """Windows that a user's own functions compute: subclass it, as a plain class or as an attrs one.
 
-    `columns` names the columns that `assign_windows` finds in `row`. A class with `merge_windows` has windows
-    that merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; what reaches beyond the
-    limits of time ends there. Both functions must give the same for the same. A row on which `assign_windows` raises,
-    or for which it gives something else, is a dead letter of `window_into`; that `merge_windows` does fails the run.
+    `columns` names the columns of `row` that `assign_windows` reads. A class with `merge_windows` has windows that
+    merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; a window that extends beyond the limits
+    of time ends there. Both functions must return the same for the same arguments. A row on which `assign_windows`
+    raises, or for which it returns anything else, is a dead letter of `window_into`; if `merge_windows` raises, the run
+    fails.
 
     Example, with the `plays` of `bl.Collection`:
         >>> class UntilDeadline(bl.CustomWindows):
@@ -61,22 +62,22 @@ class CustomWindows(WindowFn):
         return True
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
-        """The windows of an element, which end after its time: none, one, or, where they do not merge, several."""
+        """Returns the windows of an element, which end after its time: none, one, or, if they do not merge, several."""
         raise NotImplementedError(f"{type(self).__name__} must define assign_windows(self, time, row)")
 
     def merge_windows(self, windows: list[Bounds]) -> Iterable[tuple[Iterable[Bounds], Bounds]]:
-        """Of the windows of a key, in order: `(parts, result)` for all that become one window.
+        """Merges the windows of a key, which are in order: yields `(parts, result)` for those that become one window.
 
-        No window is part of two results. A result is one of its parts, or a window that is not there.
+        No window is part of two results. A result is one of its parts, or a window that does not exist.
         """
         raise NotImplementedError
 
     def previous_end(self, window: Bounds) -> int | None:
-        """The end of the window that comes before this one and may reach into it, in microseconds; None: there is none.
+        """Returns the end of the previous window that may reach into this one, in microseconds; None if there is none.
 
-        No pane of this window is dated before that, so that it does not hold back the window before. By default it is
-        the latest end, before its own, of the windows that an element is in with it. That is right where windows follow
-        each other, as sliding ones do; say it where some lie within others, or where not all elements are in all of
+        No pane of this window has an earlier time, so that it does not hold back the previous window. By default it is
+        the latest end, before its own, of the windows that an element is in with it. That is right if windows follow
+        each other, as sliding ones do; override it if some are inside of others, or if not all elements are in all of
         them. For days and the hours in them:
 
             def previous_end(self, window):
@@ -122,9 +123,9 @@ class CustomWindows(WindowFn):
         return f"{type(self).__name__}({values})"
 
     def windows_of(self, frame: pl.DataFrame, failed: Failed) -> pl.DataFrame:
-        """The rows with all windows of each: window start and end are lists, null where there are none.
+        """The rows with all windows of each: window start and end are lists, null if there are none.
 
-        `failed` is told of a row on which the user's function raises, or for which it gives something else.
+        `failed` is called for a row on which the user's function raises, or for which it returns anything else.
         """
         rows = frame.select(EVENT_TIME, *self.columns)
         windows: list[list[Bounds]] = for_each(
@@ -133,9 +134,9 @@ class CustomWindows(WindowFn):
         return frame.with_columns(_lists(windows))
 
     def assign(self, frame: Frame) -> Frame:
-        """A row per window of each element, in the order in which the user's function gives them.
+        """A row per window of each element, in the order in which the user's function returns them.
 
-        With the end of the window before, in `__previous_end`, where an element's other windows tell it.
+        Adds the end of the previous window, in `__previous_end`, if it follows from an element's other windows.
         """
         if isinstance(frame, pl.DataFrame):
             return spread(self, self.windows_of(frame, _fail))
@@ -150,7 +151,7 @@ class CustomWindows(WindowFn):
         )
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
-        """What `previous_end` says of each window, or what was found when elements got their windows."""
+        """The ends that `previous_end` returns, or those that were found when windows were assigned."""
         if _says_previous_end(type(self)):
             return pl.lit(self._ends_said(placed.select(WINDOW_COLUMNS)))
         return pl.col(PREVIOUS_END) if PREVIOUS_END in placed.columns else None
@@ -178,12 +179,12 @@ class CustomWindows(WindowFn):
         return merged.with_columns((pl.struct(run).rle_id() + 1).alias(RUN)).drop(_KEY)
 
     def run_bounds(self) -> dict[str, pl.Expr]:
-        """The result of the merge, which need not reach over its parts."""
+        """The result of the merge, which need not cover its parts."""
         return {WINDOW_START: pl.col(_RESULT_START).first(), WINDOW_END: pl.col(_RESULT_END).first()}
 
 
 def _require_no_misspelling(owner: type[CustomWindows]) -> None:
-    """A function that is nearly one of those that are called never would be; helpers may begin with `_`."""
+    """Raises `TypeError` for a function whose name is almost that of a called one; helpers may begin with `_`."""
     for name, value in vars(owner).items():
         if name.startswith("_") or hasattr(CustomWindows, name) or not callable(value):
             continue
@@ -193,7 +194,7 @@ def _require_no_misspelling(owner: type[CustomWindows]) -> None:
 
 
 def assigned_columns(windows: WindowFn) -> tuple[str, ...]:
-    """The columns that an element gets with its windows."""
+    """The columns that are added to an element with its windows."""
     if not isinstance(windows, CustomWindows) or windows.merging or _says_previous_end(type(windows)):
         return WINDOW_COLUMNS
     return (*WINDOW_COLUMNS, PREVIOUS_END)
@@ -222,7 +223,7 @@ def _with_previous_ends(frame: Frame) -> Frame:
 
 
 def _lists(windows: list[list[Bounds]]) -> list[pl.Series]:
-    """Starts and ends of the windows of each row; a series of Python's lists would take ten times as long."""
+    """Starts and ends of the windows of each row; a series of Python lists would take ten times as long."""
     each = [window for own in windows for window in own]
     columns = {
         _ROW: [row for row, own in enumerate(windows) for _ in own],
@@ -256,7 +257,7 @@ def _windows_of(owner: CustomWindows, time: int, row: dict[str, Any]) -> list[Bo
 
 
 def _results(owner: CustomWindows, windows: pl.DataFrame) -> pl.DataFrame:
-    """Distinct windows of keys, in order -> with the result of each."""
+    """Distinct windows of keys, in order -> the same with the result of each."""
     rows: list[tuple[int, ...]] = []
     for key, starts, ends in windows.group_by(_KEY, maintain_order=True).agg(*WINDOW_COLUMNS).iter_rows():
         results = _merged(owner, list(zip(starts, ends, strict=True)))
@@ -324,7 +325,7 @@ def _previous_end(owner: CustomWindows, window: Bounds) -> int | None:
 
 
 def _listed(asked: str, expected: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
-    """What the user's function gives; its errors say what it was asked."""
+    """The results of the user's function; its errors get a note with the arguments."""
     try:
         given: object = function(*arguments)
         if isinstance(given, Iterable):

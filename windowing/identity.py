@@ -1,4 +1,4 @@
-"""Identities: declarations as plain data that JSON can hold, by which a later run knows them again.
+"""Identities: declarations as plain data that JSON can hold, by which a later run recognizes them.
 
 Two declarations are the same if their identities are equal. An attribute at its default is left out, so an attribute
 that a later version adds changes no identity. Text for people is made elsewhere and is never compared.
@@ -24,14 +24,14 @@ import polars as pl
 
 _OURS: Final = ("windowing", "stages", "beamlike")
 _LONGEST: Final = 1_000
-"""Characters of a value that a function has been given; of a longer one the digest is kept."""
+"""Characters of the values that a function was made with; of longer ones the digest is stored."""
 
 _FIXED: Final = (type(None), bool, int, float, str, bytes, Enum, date, time, timedelta, Decimal)
-"""Types of values that cannot change while an object or a function that was given them is there."""
+"""Types of values that cannot change after an object or a function was made with them."""
 
 
 class Declared:
-    """A declaration that says as plain data what it is."""
+    """A declaration that describes itself as plain data."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class Declared:
 
 
 def identity_of(value: Any) -> Any:
-    """The value as plain data: numbers, text, lists and dicts with a `kind`. Of an unknown object, only its kind."""
+    """The value as plain data: numbers, text, lists and dicts with a `kind`. An unknown object has only its kind."""
     if isinstance(value, Declared):
         return value.identity()
     if isinstance(value, Enum):
@@ -72,7 +72,7 @@ def identity_of(value: Any) -> Any:
 
 
 def fields_of(value: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The kind of a declaration, and its attributes by name: those that are not at their default, nor in `without`."""
+    """The kind of a declaration, and its attributes by name that are not at their default, nor in `without`."""
     found = {name: identity_of(each) for name, each in _attributes(value) if name not in without}
     if "kind" in found:
         found["its kind"] = found.pop("kind")
@@ -104,7 +104,7 @@ def _is_cached(value: Any, name: str) -> bool:
 
 
 def _default(default: Any) -> Any:
-    """The value that an attribute has where none is given."""
+    """The value of an attribute that is not set."""
     made = getattr(default, "factory", None)  # of what `attrs.Factory` gives
     return default if made is None or default.takes_self else made()
 
@@ -117,7 +117,7 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def kind_of(kind: type) -> str:
-    """The name of a class. A user's may move to another module, and is the same then."""
+    """The name of a class. A user's class may move to another module and keep its kind."""
     return kind.__name__ if _is_ours(kind.__module__) else kind.__qualname__
 
 
@@ -126,10 +126,10 @@ def _is_ours(module: str) -> bool:
 
 
 def function_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function by module and name, and the values that it was given when it was made.
+    """A function by module and name, and the values that it was made with.
 
-    Its code is left out, so that it may be changed. Of what a nested function sees around it, and of defaults, values
-    of plain types that cannot change count.
+    Its code is left out, so that it may be changed. Defaults and variables around a nested function count if they are
+    of plain types that cannot change.
     """
     if isinstance(function, partial):
         given = {"arguments": identity_of(function.args), "named": identity_of(function.keywords)}
@@ -169,7 +169,7 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _module(name: str | None) -> str:
-    """The module of a function: a script is called as if it had been imported."""
+    """The module of a function: a script has the name that it would have if it were imported."""
     if name != "__main__":
         return name or ""
     main = sys.modules.get("__main__")
@@ -178,5 +178,5 @@ def _module(name: str | None) -> str:
 
 
 def as_text(identity: Any) -> str:
-    """An identity as one text, the same for equal ones."""
+    """An identity as text, equal for equal ones."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Which rows have windows that merge with others, without merging them."""
+"""Finds rows whose windows merge with others, without merging them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ROW: Final = "__row"
 
 
 def meets(rows: pl.DataFrame, others: pl.DataFrame, windows: WindowFn, keys: Sequence[str]) -> pl.Series:
-    """Of each of these rows, whether it is in one run with some of the others when all are merged.
+    """True for rows that are in one run with some of the others when all are merged.
 
-    One sort: to compare the windows of each key in pairs is quadratic where a key has many.
+    One sort: to compare the windows of each key in pairs is quadratic for a key with many.
     """
     mine = rows.select(*keys, *WINDOW_COLUMNS).with_row_index(_ROW)
     mine, theirs = _of_shared_keys(mine, others.select(*keys, *WINDOW_COLUMNS), list(keys))
@@ -27,7 +27,7 @@ def meets(rows: pl.DataFrame, others: pl.DataFrame, windows: WindowFn, keys: Seq
 
 
 def in_company(rows: pl.DataFrame, more: pl.DataFrame, windows: WindowFn, keys: Sequence[str]) -> pl.Series:
-    """Of each of these rows, whether another one, of these or of `more`, is in its run when all are merged."""
+    """True for rows whose run contains another row, of these or of `more`, when all are merged."""
     narrow = [frame.select(*keys, *WINDOW_COLUMNS) for frame in (rows, more)]
     merged = windows.merge(pl.concat(narrow).with_row_index(_ROW), keys)
     run = pl.col(RUN)
@@ -38,7 +38,7 @@ def in_company(rows: pl.DataFrame, more: pl.DataFrame, windows: WindowFn, keys: 
 def _of_shared_keys(
     left: pl.DataFrame, right: pl.DataFrame, keys: list[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows of either whose key is in both: the sort is of few where most keys are in one only."""
+    """The rows of either whose key is in both, so that few rows are sorted if most keys are in one only."""
     if not keys:
         return left, right
     if len(left) < len(right):  # a join makes a table of its right side, and looks up the left one

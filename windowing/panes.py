@@ -1,4 +1,4 @@
-"""Panes: what a window has emitted so far, and how its next pane is numbered and timed."""
+"""Panes: the state of a window's panes so far, and the number and timing of its next pane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from windowing.columns import (
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
 ALWAYS, IF_NON_EMPTY = "always", "if_non_empty"
-"""When a pane that has nothing new is emitted, at the end of a window or at its last."""
+"""The choices for a pane without new elements, at the end of a window or as its last."""
 
 NEXT_INDEX = "__next_index"
 NEXT_NONSPECULATIVE = "__next_nonspeculative"
@@ -31,15 +31,15 @@ PANE_STATE: Final[dict[str, tuple[pl.DataType, object]]] = {
     NEXT_NONSPECULATIVE: (pl.Int64(), 0),
     LAST_TIMING: (pl.String(), None),
 }
-"""Per window: index of the next pane, of the next that is not early, timing of the last one; with defaults."""
+"""Columns of a window, with defaults: index of the next pane, of the next that is not early, timing of the last one."""
 
 
 class Accumulation(Enum):
-    """What becomes of a window's content when it has been emitted.
+    """The use of a window's content after it has been emitted.
 
-    DISCARDING forgets it: panes are parts. ACCUMULATING keeps it: each pane has all so far. RETRACTING keeps it, and
-    takes back each pane that a new one replaces: the old pane comes once more, marked as retracted, before the new.
-    `window_into` takes a member or its text, such as "accumulating".
+    DISCARDING removes it: panes are parts. ACCUMULATING keeps it: each pane contains all elements so far. RETRACTING
+    keeps it, and retracts each pane that a new one replaces: the old pane is emitted once more, marked as retracted,
+    before the new one. `window_into` accepts a member or its text, such as "accumulating".
 
     Example, with the `plays` of `bl.Collection`:
         >>> early = bl.AfterWatermark(early=bl.AfterCount(2))
@@ -59,7 +59,7 @@ class Accumulation(Enum):
 def timing(input_watermark: int, promised: pl.Expr) -> pl.Expr:
     """EARLY* ON_TIME? LATE*: the timing of a window's next pane.
 
-    The stage has this input watermark now. `promised` is the least of what it was before the step and of the
+    `input_watermark` is the current one of the stage. `promised` is the least of what it was before the step and of the
     window's own hold. A pane is late when that has passed the window, or after a pane that was not early. So neither
     other keys nor their shards count.
     """
@@ -74,7 +74,7 @@ def timing(input_watermark: int, promised: pl.Expr) -> pl.Expr:
 
 
 def describe(last: pl.Expr) -> dict[str, pl.Expr]:
-    """The pane columns of a row that emits, where PANE_TIMING has been set already; `last`: it closes the window."""
+    """The pane columns of a row that emits, once PANE_TIMING is set; `last`: the pane closes the window."""
     early = pl.col(PANE_TIMING) == EARLY
     return {
         PANE_TIMING: pl.col(PANE_TIMING),
@@ -87,7 +87,7 @@ def describe(last: pl.Expr) -> dict[str, pl.Expr]:
 
 
 def number_next(emitted: pl.Expr) -> dict[str, pl.Expr]:
-    """The pane state after a step in which the rows under `emitted` gave a pane of PANE_TIMING."""
+    """The pane state after a step in which the rows under `emitted` emitted a pane of PANE_TIMING."""
     counted = emitted & (pl.col(PANE_TIMING) != EARLY)
     return {
         NEXT_INDEX: pl.col(NEXT_INDEX) + emitted.cast(pl.Int64),

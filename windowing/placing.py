@@ -1,4 +1,4 @@
-"""Elements meet windows: a row for each window that an element is in, and the elements that are in none."""
+"""Assignment of windows: a row for each window that an element is in, and the elements that are in none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ROW: Final = "__row"
 def place(elements: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
     """(a row per (element, window), the elements in no window).
 
-    Elements may have their window already, or a list of them, where a user's function has found it.
+    Elements may have their window already, or a list of windows from a user's function.
     """
     if isinstance(elements.schema.get(WINDOW_START), pl.List):
         nowhere = elements.filter(pl.col(WINDOW_START).is_null())

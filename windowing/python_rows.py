@@ -1,6 +1,6 @@
-"""Rows for a user's function: it is called for each, but for those with values that Python cannot hold.
+"""Calls of a user's function for each row, except rows with values that Python cannot hold.
 
-Python's times are of the years 1 to 9999, and those of columns may lie far outside.
+Python's times are of the years 1 to 9999; those of columns may be far outside.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 Result = TypeVar("Result")
 
 Failed = Callable[[int, Exception], object]
-"""Is told the number of a row that cannot be used, and why."""
+"""Receives the number of a row that cannot be used, and the error."""
 
 BEYOND: Final = (
     "it has a time or a duration that Python cannot hold, such as one outside of the years 1 to 9999"
@@ -30,7 +30,7 @@ _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_
 def for_each(
     rows: pl.DataFrame, function: Callable[[dict[str, Any]], Result], failed: Failed, instead: Result
 ) -> list[Result]:
-    """What the function gives for the dict of each row, and `instead` where it raises, of which `failed` is told."""
+    """The results of the function for each row as a dict; if it raises, `instead`, and `failed` is called."""
     fits = python_has(rows)
     if fits is not None:
         rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
@@ -40,7 +40,7 @@ def for_each(
 def for_each_value(
     column: pl.Series, function: Callable[[Any], Result], failed: Failed, instead: Result
 ) -> list[Result]:
-    """The same for the values of a column."""
+    """Like `for_each`, for the values of a column."""
     fits = python_has(column.to_frame())
     if fits is not None:
         column = column.to_frame().select(pl.when(pl.lit(fits)).then(pl.all())).to_series()
@@ -55,9 +55,9 @@ def each(
     instead: Result,
     fits: pl.Series | None = None,
 ) -> list[Result]:
-    """The same for `count` values, of which those that do not fit are failures.
+    """Like `for_each`, for `count` values; those that do not fit fail.
 
-    No value that it can use costs more than the call: a failure interrupts, and the next one goes on.
+    A value without an error costs no more than the call: a failure interrupts the loop, which continues after it.
     """
     results: list[Result] = []
     calls = map(function, values) if fits is None else map(_fitting(function), values, fits)
@@ -84,7 +84,7 @@ def _fitting(function: Callable[[Any], Result]) -> Callable[[Any, bool], Result]
 
 
 def python_has(rows: pl.DataFrame) -> pl.Series | None:
-    """For each row whether Python can hold its values; None where it can hold all of them."""
+    """True for rows whose values Python can hold; None if it can hold all of them."""
     fits = [fit for name, dtype in rows.schema.items() if (fit := _fits(pl.col(name), dtype)) is not None]
     if not fits:
         return None
@@ -93,14 +93,14 @@ def python_has(rows: pl.DataFrame) -> pl.Series | None:
 
 
 def beyond_python(frame: pl.DataFrame) -> str | None:
-    """The first column that has such a value; None where there is none."""
+    """The first column with a value that Python cannot hold; None if there is none."""
     if python_has(frame) is None:
         return None
     return next(name for name in frame.columns if python_has(frame[[name]]) is not None)
 
 
 def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
-    """Null fits. None where every value of the type does."""
+    """True for values that Python can hold, and null. None if it can hold every value of the type."""
     if isinstance(dtype, pl.Date):
         return _between(value, _FIRST_DAY, _LAST_DAY)
     if isinstance(dtype, pl.Datetime):

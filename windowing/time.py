@@ -1,4 +1,4 @@
-"""Event time is int64 microseconds since 1970-01-01 UTC; `datetime` and `timedelta` appear only at the border.
+"""Event time is int64 microseconds since 1970-01-01 UTC; `datetime` and `timedelta` are used at the border only.
 
 The limits are those of the Beam model (its portable constants, in milliseconds, times a thousand).
 """
@@ -15,7 +15,7 @@ Duration = str | timedelta | int | float
 """A length of time as users write it: text, a `timedelta`, or a number of seconds.
 
 Text has numbers with units, such as `"90s"`, `"5 minutes"`, `"1h30m"` or `"2 days 12 hours"`. The units are us, ms, s
-(sec, second), m (min, minute), h (hr, hour), d (day) and w (week), in any case and number; a minus in front holds for
+(sec, second), m (min, minute), h (hr, hour), d (day) and w (week), in any case and number; a minus in front applies to
 all of them.
 """
 
@@ -27,13 +27,13 @@ MAX_TIME: Final = 9_223_372_036_854_775_000
 
 DAY: Final = 86_400_000_000
 LONGEST: Final = 36_500_000 * DAY
-"""Of a duration, some hundred thousand years: the sum of two such still fits 64 bits."""
+"""The longest duration, some hundred thousand years: the sum of two such still fits 64 bits."""
 
 GLOBAL_WINDOW_END: Final = MAX_TIME - DAY
 """End of the global window: before `MAX_TIME`, so that the end of input closes even that window."""
 
 _UNITS: Final = {"d": DAY, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""The units that a duration is shown in, the longest first."""
+"""The units in which a duration is shown, the longest first."""
 
 _WORDS: Final = {
     "microsecond": 1,
@@ -60,11 +60,11 @@ class Microseconds(int):
 
 
 def microseconds(duration: Duration) -> Microseconds:
-    """The duration in microseconds, exactly; what was converted before stays as it is.
+    """Converts a duration to microseconds, exactly; a converted one stays as it is. Durations may be negative.
 
-    Raises `TypeError` for another type and `ValueError` for text that is no duration, for a number that is not finite
-    and for what is longer than `LONGEST`. Durations may be negative (window offsets are); who needs a positive one
-    checks that.
+    Raises:
+        TypeError: For another type.
+        ValueError: For text that is no duration, for a number that is not finite, and for more than `LONGEST`.
     """
     if isinstance(duration, Microseconds):
         return duration
@@ -84,7 +84,7 @@ def is_duration(given: object) -> bool:
 
 
 def of_any_length(duration: Duration) -> int:
-    """The same for one that may be longer, as where times that it leads to are cut to what there is."""
+    """Like `microseconds`, without the limit of `LONGEST`."""
     if isinstance(duration, Microseconds):
         return duration
     if isinstance(duration, timedelta):
@@ -130,7 +130,7 @@ def _scaled(number: str, unit: int) -> int:
 
 
 def format_duration(us: int) -> str:
-    """A length of time in microseconds as users write it.
+    """Formats a length of time in microseconds as users write it.
 
     Example:
         >>> bl.observe.format_duration(90_000_000)
@@ -146,8 +146,9 @@ def format_duration(us: int) -> str:
 
 
 def format_time(us: int) -> str:
-    """A time in microseconds since 1970 as ISO 8601 in UTC, without a fraction that is zero; `-inf` and `+inf` at the
-    limits.
+    """Formats a time in microseconds since 1970 as ISO 8601 in UTC, without a fraction that is zero.
+
+    The limits of time are `-inf` and `+inf`.
 
     Example:
         >>> bl.observe.format_time(90_000_000)
@@ -162,7 +163,7 @@ def format_time(us: int) -> str:
 
 
 def day_and_clock(us: int) -> tuple[str, str] | None:
-    """The date of a time and its clock to the second, in UTC; None for the limits, and for what no calendar has."""
+    """The date of a time and its clock to the second, in UTC; None for the limits and outside of the calendar."""
     moment = _moment(us) if MIN_TIME < us < GLOBAL_WINDOW_END - 1 else None
     return None if moment is None else (moment.date().isoformat(), f"{moment:%H:%M:%S}")
 

@@ -1,4 +1,4 @@
-"""Timestamp combiners: the event time that a pane gets, and at which it holds the watermark until then."""
+"""Timestamp combiners: the event time of a pane, at which its window holds the watermark until it is emitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from windowing.identity import Declared
 
 
 def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
-    """The event time, but not before the end of the window that comes before, where windows overlap.
+    """The event time, but not before the end of the previous window, if windows overlap.
 
     A window then never holds the watermark inside an earlier one (Streaming Systems, chapter 3, "the tricky case of
     overlapping windows").
@@ -22,11 +22,10 @@ def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
 
 
 class TimestampCombiner(Enum):
-    """Which time stands for all elements of a pane: END_OF_WINDOW (its last microsecond), EARLIEST or LATEST.
+    """The time of a pane: END_OF_WINDOW (its last microsecond), or the EARLIEST or LATEST of its elements.
 
-    EARLIEST and LATEST are of the elements that were not late. Where windows overlap, EARLIEST is not before the end
-    of the window before, so that no window holds the watermark inside an earlier one. `window_into` takes a member or
-    its text, such as "earliest".
+    Late elements do not count. If windows overlap, EARLIEST is not before the end of the previous window, so that no
+    window holds the watermark inside an earlier one. `window_into` accepts a member or its text, such as "earliest".
 
     Example, with the `plays` of `bl.Collection`:
         >>> for choice in bl.END_OF_WINDOW, bl.EARLIEST, bl.LATEST:
@@ -48,36 +47,38 @@ class TimestampCombiner(Enum):
 
     @property
     def depends_on_window(self) -> bool:
-        """Whether the window alone tells the time, so that a window that grows moves it."""
+        """True if the time follows from the window alone, so that a window that grows moves it."""
         return self is TimestampCombiner.END_OF_WINDOW
 
     @property
     def adjusted(self) -> bool:
-        """Whether its time is moved to the end of the window before, where windows overlap."""
+        """True if its time is moved to the end of the previous window, if windows overlap."""
         return self is TimestampCombiner.EARLIEST
 
     def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
-        """Per (element, window) row: the output time that this element alone would give, in microseconds."""
+        """The output time (us) that the element of each (element, window) row would have alone."""
         if self is TimestampCombiner.END_OF_WINDOW:
             return pl.col(WINDOW_END) - 1
         return _not_before(previous_end if self.adjusted else None)
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
-        """The hold of many, as an aggregation: associative, commutative, idempotent; nulls do not count."""
+        """The hold of many rows, as an aggregation: associative, commutative, idempotent; nulls do not count."""
         return hold.min() if self is TimestampCombiner.EARLIEST else hold.max()
 
     def both(self, one: pl.Expr, other: pl.Expr) -> pl.Expr:
-        """The hold of two, row by row, as `fold` gives it."""
+        """The hold of two, row by row, as `fold` computes it."""
         combine = pl.min_horizontal if self is TimestampCombiner.EARLIEST else pl.max_horizontal
         return combine(one, other)
 
 
 @attrs.frozen
 class TimestampOf(Declared):
-    """The event time of a chosen element stands for the pane, such as the click's in a join of queries and clicks.
+    """The time of a pane is that of a chosen element, such as the click's in a join of queries and clicks.
 
-    `column` is a Boolean column that marks the chosen elements; of several, the earliest that is not late counts.
     A pane without a chosen element has the end of its window.
+
+    Args:
+        column: A Boolean column that marks the chosen elements; of several, the earliest that is not late counts.
     """
 
     column: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -91,13 +92,13 @@ class TimestampOf(Declared):
         return (self.column,)
 
     def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
-        """Per (element, window) row: the output time that a chosen element gives, null for others."""
+        """The output time of a chosen element, per (element, window) row; null for others."""
         return pl.when(pl.col(self.column)).then(_not_before(previous_end))
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
-        """The earliest; nulls do not count."""
+        """The earliest hold; nulls do not count."""
         return hold.min()
 
     def both(self, one: pl.Expr, other: pl.Expr) -> pl.Expr:
-        """The earlier of two, row by row."""
+        """The earlier of two holds, row by row."""
         return pl.min_horizontal(one, other)

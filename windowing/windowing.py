@@ -1,4 +1,4 @@
-"""Windowing: where in event time, when, and how a grouping emits: the choices, checked together."""
+"""Windowing: the choices of where in event time, when, and how a grouping emits, checked together."""
 
 from __future__ import annotations
 
@@ -45,15 +45,16 @@ def _true_or_false(owner: object, attribute: attrs.Attribute[bool], value: objec
 
 @attrs.frozen
 class Windowing(Declared):
-    """How a collection is windowed: windows, trigger, accumulation, timestamp combiner, allowed lateness.
+    """The windowing of a collection: windows, trigger, accumulation, timestamp combiner, allowed lateness.
 
-    `allowed_lateness` is a duration, kept in microseconds: how long after its end a window still takes
-    elements. `on_time` says whether the pane at the end of a window comes also if it has nothing new ("always",
-    the default) or only "if_non_empty"; `closing` says the same of the last pane, by default "if_non_empty".
-
-    A trigger that finishes while the window would still take elements is refused, as these would
-    be dropped; `allow_data_loss=True` takes it nevertheless. `allow_repeats=True` lets a later grouping count
-    accumulating panes, which repeat each other, as they come.
+    Args:
+        allowed_lateness: A duration, stored in microseconds, during which a window accepts elements after its end.
+        on_time: "always", the default, to emit the pane at the end of a window even without new elements; or
+            "if_non_empty".
+        closing: The same for the last pane of a window, by default "if_non_empty".
+        allow_data_loss: Accepts a trigger that finishes while the window would still accept elements, which are
+            dropped. By default it is refused.
+        allow_repeats: Lets a later grouping count accumulating panes, which repeat each other.
     """
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
@@ -81,14 +82,14 @@ class Windowing(Declared):
             )
 
     def may_lose_data(self) -> bool:
-        """Whether the trigger can close a window that still takes elements."""
+        """True if the trigger can close a window that still accepts elements."""
         if not self.trigger.may_finish():
             return False
         at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger.percentile is None
         return not (at_the_end and self.allowed_lateness == 0)
 
     def may_repeat(self) -> bool:
-        """Whether a pane may have again what an earlier one of its window had."""
+        """True if a pane may repeat elements of an earlier one of its window."""
         if self.accumulation is not Accumulation.ACCUMULATING:
             return False
         at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger == AfterWatermark()
@@ -107,5 +108,5 @@ class Windowing(Declared):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that windows and timestamp combiner read of each element."""
+        """The user's columns of an element that windows and timestamp combiner read."""
         return tuple(dict.fromkeys([*self.windows.columns, *self.timestamp_combiner.columns]))

@@ -1,4 +1,4 @@
-"""Windows: into which spans of event time `[start, end)` an element falls, as columns."""
+"""Windows: the spans of event time `[start, end)` that contain an element, as columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, microse
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 RUN: Final = "__run"
-"""Of merging windows: which rows become one window."""
+"""Column of rows with merging windows: the number of the run of rows that become one window."""
 
 _TIME = pl.col(EVENT_TIME)
 _NEW_KEY: Final = "__new_key"
@@ -24,7 +24,7 @@ _TWO_TO_64: Final = pl.lit(1 << 64, pl.Int128)
 
 
 def _end(start: pl.Expr, length: int) -> pl.Expr:
-    """`start + length`, but at the end of the global window at the latest, where Int64 comes to its end, too."""
+    """`start + length`, limited to the end of the global window, so that Int64 does not overflow."""
     return start.clip(upper_bound=GLOBAL_WINDOW_END - length) + length
 
 
@@ -42,9 +42,9 @@ _MOST: Final = 100_000
 # Its own __getstate__ would pickle nothing of a user's subclass that is no attrs class.
 @attrs.frozen(getstate_setstate=False)
 class WindowFn(Declared):
-    """A way to divide event time into windows; `assign` gives each element its windows.
+    """The base of all windows: `assign` finds the windows of each element.
 
-    It is the base of all windows; those of your own begin with `CustomWindows`.
+    Subclass `CustomWindows` for windows of your own.
 
     Example:
         >>> isinstance(bl.FixedWindows("1m"), bl.WindowFn)
@@ -52,16 +52,16 @@ class WindowFn(Declared):
     """
 
     merging: ClassVar[bool] = False
-    """Whether windows of one key may become one."""
+    """True if windows of one key may merge."""
 
     merges_in_parts: ClassVar[bool] = True
     """Law: to merge some windows first, and then their results with the rest, gives what merging all gives."""
 
     merges_by_overlap: ClassVar[bool] = False
-    """Of merging windows: whether those of a key merge that overlap, and no others."""
+    """True if merging windows of a key merge if they overlap, and no others do."""
 
     python: ClassVar[bool] = False
-    """Whether it calls functions of the user's."""
+    """True if it calls functions of the user's."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class WindowFn(Declared):
 
     @property
     def period(self) -> int | None:
-        """Distance between the starts of overlapping windows in microseconds; None where they do not overlap."""
+        """Distance between the starts of overlapping windows in microseconds; None if they do not overlap."""
         return None
 
     @property
@@ -80,32 +80,32 @@ class WindowFn(Declared):
 
     @property
     def gaps(self) -> bool:
-        """Whether there may be elements in no window."""
+        """True if elements may be in no window."""
         return False
 
     def slice_start(self) -> pl.Expr | None:
-        """Where the slice of each event time begins (us): all times of a slice are in the same windows.
+        """The start (us) of the slice of each event time: all times of a slice are in the same windows.
 
-        None where no element is in several windows of this kind, or nothing can be said of them.
+        None if no element is in several windows of this kind, or if slices are not known.
         """
         return None
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
-        """Of each (element, window) row the end (us) of the window before, if that may reach into its window.
+        """The end (us) of the previous window for each (element, window) row, if that may reach into its window.
 
-        None where windows never overlap, or each key has its own.
+        None if windows never overlap, or each key has its own.
         """
         return None
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """Of merging windows: the rows with a number in `__run`, the same for rows of a key that become one window.
+        """Numbers the rows of merging windows in `__run`, equally for rows of a key that become one window.
 
-        Runs are numbered from 1, in the order of the rows that come back.
+        Runs are numbered from 1, in the order of the returned rows.
         """
         raise NotImplementedError
 
     def run_bounds(self) -> dict[str, pl.Expr]:
-        """Of merging windows: start and end of the window that a run becomes, as aggregations over its rows."""
+        """Start and end of the window that a run of merging windows becomes, as aggregations over its rows."""
         return {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
 
     def assign(self, frame: Frame) -> Frame:
@@ -117,8 +117,14 @@ class WindowFn(Declared):
 class FixedWindows(WindowFn):
     """Windows of one size, one after the other: `[offset + n * size, offset + (n + 1) * size)`.
 
-    `size` and `offset` are durations, such as "90s", "1h 30m" or a timedelta; windows are counted from 1970-01-01 in
-    UTC. Raises `ValueError` for a size that is not longer than nothing.
+    Windows are counted from 1970-01-01 in UTC.
+
+    Args:
+        size: A duration, such as "90s", "1h 30m" or a timedelta.
+        offset: A duration by which all windows are moved; it may be negative.
+
+    Raises:
+        ValueError: If the size is not positive.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m", offset="30s")).aggregate(n=bl.count())
@@ -134,7 +140,6 @@ class FixedWindows(WindowFn):
         return self.size
 
     def assign(self, frame: Frame) -> Frame:
-        """One window per element, whose start is rounded down, also before 1970."""
         # Polars' % takes the sign of the divisor, as floor division does.
         start = _TIME - (_TIME - self.offset) % self.size
         return frame.with_columns(start.alias(WINDOW_START), _end(start, self.size).alias(WINDOW_END))
@@ -142,11 +147,18 @@ class FixedWindows(WindowFn):
 
 @attrs.frozen
 class SlidingWindows(WindowFn):
-    """Windows of one size that start every `period`: they overlap where the period is shorter than the size.
+    """Windows of one size that start every `period`: they overlap if the period is shorter than the size.
 
-    `size`, `period` and `offset` are durations, such as "90s" or a timedelta. With a period longer than the size
-    there are gaps between windows; an element in a gap is in no window, and is dropped by a grouping and counted.
-    Raises `ValueError` where an element would be in more than 100,000 windows.
+    With a period longer than the size there are gaps between windows; an element in a gap is in no window, and is
+    dropped by a grouping and counted.
+
+    Args:
+        size: A duration, such as "90s" or a timedelta.
+        period: The duration between the starts of two windows.
+        offset: A duration by which all windows are moved; it may be negative.
+
+    Raises:
+        ValueError: If an element would be in more than 100,000 windows, or a duration is not positive.
 
     Example, with the `plays` of `bl.Collection`:
         >>> counts = plays.window_into(bl.SlidingWindows("2m", "1m")).aggregate(n=bl.count())
@@ -176,14 +188,13 @@ class SlidingWindows(WindowFn):
         return self.period > self.size
 
     def slice_start(self) -> pl.Expr | None:
-        """Where the last window has begun, or ended since then."""
+        """The last time up to each event time at which a window has begun or ended."""
         if self.period >= self.size:
             return None
         since, end = (_TIME - self.offset) % self.period, self.size % self.period
         return _TIME - since + pl.when(since >= end).then(end).otherwise(0)
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
-        """One period before its own end."""
         return pl.col(WINDOW_END) - self.period
 
     def assign(self, frame: Frame) -> Frame:
@@ -200,8 +211,10 @@ class SlidingWindows(WindowFn):
 class Sessions(WindowFn):
     """Spans of activity of a key that a silence of `gap` ends; elements exactly `gap` apart are two sessions.
 
-    `gap` is a duration, such as "10m" or a timedelta. A session begins with its first element and ends a gap after
-    its last.
+    A session begins with its first element and ends a gap after its last.
+
+    Args:
+        gap: A duration, such as "10m" or a timedelta.
 
     Example, with the `plays` of `bl.Collection`:
         >>> sessions = plays.window_into(bl.Sessions("90s")).group_by("user").aggregate(n=bl.count())
@@ -215,11 +228,11 @@ class Sessions(WindowFn):
     gap: int = attrs.field(converter=microseconds, validator=_positive)
 
     def assign(self, frame: Frame) -> Frame:
-        """One window `[time, time + gap)` per element; the grouping merges those of a key that overlap."""
+        """A window `[time, time + gap)` per element; the grouping merges those of a key that overlap."""
         return frame.with_columns(_TIME.alias(WINDOW_START), _end(_TIME, self.gap).alias(WINDOW_END))
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """A sweep: a row begins a new session where its start is not before the running maximum of the ends."""
+        """A sweep: a row begins a new session if its start is not before the running maximum of the ends."""
         ordered = _by_key_and_start(rows, keys)
         start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
         if not _ends_ascend(ordered):
@@ -231,7 +244,7 @@ class Sessions(WindowFn):
 
 
 def _by_key_and_start(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Rows with those of a key together, by their starts, and `__new_key`: whether a row is the first one of its key.
+    """The rows of a key together, by their starts, and `__new_key`, true for the first row of a key.
 
     Stable, so that of elements with one event time the one that arrived first stays first.
     """
@@ -250,20 +263,20 @@ def _by_key_and_start(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def begins_key(keys: Sequence[str]) -> pl.Expr:
-    """Whether a row is the first one of its key, where rows are in the order of keys."""
+    """True for the first row of each key, if rows are in the order of keys."""
     changes = [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys]
     return pl.any_horizontal(pl.int_range(pl.len()) == 0, *changes)
 
 
 def _ends_ascend(ordered: pl.DataFrame) -> bool:
-    """Whether ends go up with the starts of each key, as those of single elements do: then no maximum is needed."""
+    """True if ends go up with the starts of each key, as those of single elements do: then no maximum is needed."""
     end = pl.col(WINDOW_END)
     return bool(ordered.select((pl.col(_NEW_KEY) | (end >= end.shift())).fill_null(True).all()).item())
 
 
 @attrs.frozen
 class GlobalWindows(WindowFn):
-    """One window for all of time, which only the end of input closes.
+    """A single window for all of time, which only the end of input closes.
 
     Rows of a source are in it until a `window_into`. A grouping of an input without end needs a trigger that emits
     before the window ends.
@@ -275,7 +288,6 @@ class GlobalWindows(WindowFn):
     """
 
     def assign(self, frame: Frame) -> Frame:
-        """The same window for every element."""
         return frame.with_columns(
             pl.lit(MIN_TIME, pl.Int64).alias(WINDOW_START),
             pl.lit(GLOBAL_WINDOW_END, pl.Int64).alias(WINDOW_END),

@@ -1,4 +1,4 @@
-"""What users hold: a `Pipeline`, and `Collection`s that steps are called on.
+"""The objects that users build pipelines from: pipelines, collections, groupings, side inputs and savepoints.
 
 May import `local`, `spark`, `observe` and all below them.
 """

@@ -1,4 +1,4 @@
-"""Several collections grouped together: for each key, the rows that each of them has."""
+"""The grouping of several collections: for each key, the rows of each collection."""
 
 from __future__ import annotations
 
@@ -8,22 +8,27 @@ import attrs
 
 from beamlike.api.collection import Collection
 from beamlike.api.flatten import require_collections
-from beamlike.logical.joins import cogrouped, made_for
+from beamlike.logical.joins import cogrouped
 
 
 @attrs.frozen
 class Cogroup:
-    """Collections by the names of their sides, waiting for the keys by which they are grouped."""
+    """Collections by the names of their sides; `by` groups them."""
 
     sides: dict[str, Collection]
 
     def by(self, *keys: str, name: str | None = None) -> Collection:
-        """One row per key, window and pane: the keys, then for each side a list of its rows, as structs.
+        """Groups the collections: one row per key, window and pane, with the keys and a list of structs for each side.
 
-        `keys` are names of columns that all collections have, of the same type, at least one. Null is a key like any
-        other. `name` is that of the step. All must be in the same windows, with the same choices; sessions are those
-        of all rows together. Raises `PlanError` where they differ, with what is different, and for a column that is
-        not there.
+        All collections must have the same windowing; sessions are merged over the rows of all sides. Null is a key like
+        any other.
+
+        Args:
+            *keys: Columns, at least one, that all collections have with the same type.
+            name: The name of the step.
+
+        Raises:
+            PlanError: The collections differ, with the difference in the message; or a column does not exist.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -32,21 +37,24 @@ class Cogroup:
             >>> [(user, len(few), len(many)) for user, few, many in both[["user", "few", "many"]].rows()]
             [('ada', 1, 0), ('bob', 0, 1)]
         """
-        pipeline = next(iter(self.sides.values())).pipeline
+        first = next(iter(self.sides.values()))
+        pipeline = first.pipeline
         step = pipeline.new_name(name, "cogroup")
         made = cogrouped(
             {side: collection.node for side, collection in self.sides.items()}, keys, step, pipeline.free
         )
-        for node in made_for(made):
-            pipeline.keep(node)
-        return Collection(pipeline, made)
+        return first._made(made)
 
 
 def cogroup(**collections: Collection) -> Cogroup:
-    """Groups several collections together: call `by` on the result, with the keys.
+    """Groups several collections together. Call `by` on the result, with the keys.
 
-    Each keyword is the name of a side, and of its column in the result; at least two collections, of one pipeline. A
-    collection may be there twice. Raises `PlanError` for others.
+    Args:
+        **collections: At least two collections of one pipeline, by the name of their side, which is also the name of
+            its column in the result. A collection may be given twice.
+
+    Raises:
+        PlanError: Fewer than two collections, or of different pipelines.
 
     Example, with the `plays` of `Collection`:
         >>> bl.cogroup(ours=plays.select("user"), theirs=plays.select("user")).by("user").schema.names()

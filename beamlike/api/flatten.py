@@ -1,4 +1,4 @@
-"""Several collections as one."""
+"""The union of several collections."""
 
 from __future__ import annotations
 
@@ -18,11 +18,15 @@ from beamlike.steps.infer import flat
 def flatten(
     *collections: Collection | Iterable[Collection], fill_missing: bool = False, name: str | None = None
 ) -> Collection:
-    """The rows of all collections together, which must have the same columns and the same windowing.
+    """The rows of several collections together.
 
-    `collections` are at least two, of one pipeline; they may be given as a list. With `fill_missing=True`, columns that
-    only some have are null in the rows of the others. `name` is that of the step. Raises `PlanError` where they differ,
-    with what is different.
+    Args:
+        *collections: At least two collections of one pipeline, or a list of them, with the same columns and windowing.
+        fill_missing: True accepts columns that only some collections have; they are null in the rows of the others.
+        name: The name of the step.
+
+    Raises:
+        PlanError: The collections differ, with the difference in the message.
 
     Example, with the `plays` of `Collection`:
         >>> few, many = plays.filter(bl.col("points") < 4), plays.filter(bl.col("points") > 4)
@@ -45,7 +49,7 @@ def flatten(
 
 
 def _filled(inputs: Sequence[Collection], step: str) -> list[Collection]:
-    """All with the columns of all, in one order."""
+    """Adds to each collection the columns that it lacks, as nulls, in one order for all."""
     columns: dict[str, pl.DataType] = {}
     for item in inputs:
         for column, dtype in item.schema.items():
@@ -63,7 +67,7 @@ def _column(item: Collection, name: str, dtype: pl.DataType) -> nw.Expr:
 
 
 def require_collections(given: Sequence[Any], what: str, step: str) -> None:
-    """At least two collections of one pipeline, for a step that is called `what`."""
+    """Raises `PlanError` unless `given` has at least two collections of one pipeline; `what` names the step."""
     for item in given:
         if not isinstance(item, Collection):
             raise WrongType(f"expected collections, got {item!r}", step=step)

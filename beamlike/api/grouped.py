@@ -1,4 +1,4 @@
-"""A collection that is grouped: what is to be computed of each group comes next."""
+"""A grouped collection, and the declaration of what is computed for each group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CollectionT = TypeVar("CollectionT")
 
 @attrs.frozen(eq=False)
 class Grouped(Generic[CollectionT]):
-    """A collection grouped by keys, waiting for its aggregates."""
+    """A collection grouped by keys; its methods declare what is computed for each group."""
 
     pipeline: Registry = attrs.field(repr=False)
     node: Node
@@ -40,17 +40,21 @@ class Grouped(Generic[CollectionT]):
     if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with what there is here for a name of another library."""
+            """Raises `AttributeError` with the fitting method for a name of another library."""
             if name.startswith("_"):
                 raise AttributeError(name)
             raise missing(self, "group_by(...)", name, GROUPED, public_names(type(self)))
 
     def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> CollectionT:
-        """One row per key, window and pane: the keys, then these aggregates, each named by its keyword.
+        """Aggregates each group: one row per key, window and pane, with the keys and the aggregates.
 
-        An aggregate is `bl.count()`, `bl.sum("points")`, a `bl.combine(...)` of your own and the like. Raises
-        `PlanError` where none is given, one has no name, or a column is not there or of a type that the aggregate
-        cannot take.
+        Args:
+            **aggregates: Aggregates by the name of their column: `bl.count()`, `bl.sum("points")`, a `bl.combine(...)`
+                of your own and so on.
+
+        Raises:
+            PlanError: There is no aggregate, one has no name, or a column does not exist or has a type that the
+                aggregate cannot accept.
 
         Example, with the `plays` of `Collection`:
             >>> grouped = plays.window_into(bl.FixedWindows("1d")).group_by("user")
@@ -70,14 +74,18 @@ class Grouped(Generic[CollectionT]):
         retractions: bool = False,
         keep_forever: bool = False,
     ) -> CollectionT:
-        """What a `Process` of your own, with state and timers for each key and window, makes of the rows.
+        """Calls a `Process` of your own, with state and timers for each key and window, and emits what it returns.
 
-        `schema` has the columns and types of what its methods give. With `order="time"` rows wait for the watermark
-        and are played in order of time, so that the result does not depend on when they came; with "arrival" they are
-        played at once. `retractions=True` takes rows that take back earlier ones, for which `self.retracted` is true.
-        `keep_forever=True` takes an input without end of which state is never forgotten.
+        Args:
+            process: The process. Its methods are called for rows and timers.
+            schema: The columns and types of the dicts that its methods return.
+            order: With "time", rows wait for the watermark and are processed in order of event time, so that the result
+                does not depend on their arrival. With "arrival", they are processed at once.
+            retractions: True accepts rows that retract earlier ones; `self.retracted` is true for them.
+            keep_forever: True accepts an unbounded input whose state is never removed.
 
-        Raises `PlanError` where a timer has no method or a method no timer, a field no type, or the windows merge.
+        Raises:
+            PlanError: A timer has no method or a method no timer, a field has no type, or the windows merge.
 
         Example, with the `plays` of `Collection`:
             >>> class Totals(bl.Process):
@@ -102,18 +110,28 @@ class Grouped(Generic[CollectionT]):
         order: Order = "time",
         keep_forever: bool = False,
     ) -> CollectionT:
-        """What a function of frames, with state and timers for each key and window, makes of the rows.
+        """Calls a function of polars frames, with state and timers for each key and window, and emits its rows.
 
-        `function(rows, state, due)` is called once per shard and batch, with three polars frames. `rows` has the rows,
-        those of a key together and in the order of time, and a Datetime `event_time`. `state` has a row for each key
-        that rows have come for or of which a timer is due: the key, the fields of `state=` by name, null where nothing
-        was written, and a Datetime column for each of `timers=`, null where it is not set. `due` has the timers that
-        are due: key, `timer`, `time`, and `event_time`, with which to stamp what is emitted; they are not set any
-        more. Where there are windows, all three have `window_start` and `window_end`.
+        `function(rows, state, due)` is called once per shard and batch. If there are windows, each frame has the
+        columns `window_start` and `window_end`.
 
-        It gives two frames: what is emitted, with the columns of `schema` and `event_time` (and those of the window),
-        and the state as it is now; a key that it leaves out has none. Where it raises, it is called for fewer keys at a
-        time, and only the rows of keys on which it raises are dead letters. `order` and `keep_forever` as in `process`.
+        - `rows` has the rows, sorted by key and then by event time, with a Datetime column `event_time`.
+        - `state` has a row for each key with rows or due timers: the key, the fields of `state=` by name (null if never
+        written), and a Datetime column for each timer of `timers=` (null if not set).
+        - `due` has the due timers: key, `timer`, `time`, and `event_time`, the time for rows that they emit. They are
+        no longer set.
+
+        The function returns two frames: the rows to emit, with the columns of `schema` and `event_time` (and of the
+        window), and the new state; a key that it omits has none. If it raises an error, it is called again for fewer
+        keys at a time, and only the rows of failing keys become dead letters.
+
+        Args:
+            function: The function.
+            schema: The columns and types of the emitted rows.
+            state: The fields of the state and their types.
+            timers: Timers by name.
+            order: As in `process`.
+            keep_forever: As in `process`.
 
         Example, with the `plays` of `Collection`:
             >>> import polars as pl
@@ -146,10 +164,13 @@ class Grouped(Generic[CollectionT]):
         keep_forever: bool = False,
         **aggregates: Aggregate | Previous,
     ) -> CollectionT:
-        """The rows, each with these aggregates of its key and window up to it, itself included.
+        """Adds to each row running aggregates: over the rows of its key and window up to the row, itself included.
 
-        `bl.count`, `bl.sum`, `bl.mean`, `bl.min`, `bl.max`, `bl.first` and `bl.last` have a running form, and
-        `bl.previous("at")` is the value of a column in the row before. `order` and `keep_forever` as in `process`.
+        Args:
+            order: As in `process`.
+            keep_forever: As in `process`.
+            **aggregates: `bl.count`, `bl.sum`, `bl.mean`, `bl.min`, `bl.max`, `bl.first` or `bl.last`, by the name of
+                their column; or `bl.previous("at")`, the value of a column in the row before.
 
         Example, with the `plays` of `Collection`:
             >>> so_far = plays.group_by("user").running(total=bl.sum("points"), before=bl.previous("points"))
@@ -163,14 +184,21 @@ class Grouped(Generic[CollectionT]):
     def group_into_batches(
         self, *, size: int | None = None, bytes: int | None = None, max_wait: Duration | None = None
     ) -> CollectionT:
-        """The rows of each key and window in batches: the keys, and `rows`, a list of structs in order of arrival.
+        """Collects the rows of each key and window in batches: the keys, and a list of structs, `rows`.
 
-        A batch is given when it has `size` rows; when one more row would make it larger than `bytes`, of which a text
-        or a binary has its length, a list or a struct its length as JSON, and any other value 8; when its first row has
-        waited for `max_wait` of processing time; and when its window is over or the input ends, so that no row is left.
-        A single row that is larger than `bytes` is a batch of its own. A batch has the time of its earliest row, and
-        holds the watermark there until it is given. Raises `PlanError` without `size` and `bytes`, and where rows of an
-        input without end could wait for ever.
+        Rows are in arrival order. A batch is emitted when it is full, when its first row has waited for `max_wait`,
+        when its window is over, and when the input ends, so that no row is left. A batch has the time of its earliest
+        row, and holds the watermark there until it is emitted.
+
+        Args:
+            size: The number of rows of a full batch.
+            bytes: The size of a full batch: a row that would exceed it begins the next batch. A text or binary counts
+                its length, a list or struct its length as JSON, and any other value 8. A larger single row is a batch
+                of its own.
+            max_wait: The longest wait, a duration of processing time.
+
+        Raises:
+            PlanError: Both `size` and `bytes` are missing, or rows of an unbounded input could wait for ever.
 
         Example, with the `plays` of `Collection`:
             >>> batches = plays.group_by("user").group_into_batches(size=2)

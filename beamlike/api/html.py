@@ -1,4 +1,4 @@
-"""What notebooks show of collections and pipelines. All text that is not ours is escaped."""
+"""HTML of collections and pipelines for notebooks. All text of users is escaped."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from html import escape
 import polars as pl
 
 from beamlike.errors import PlanError
-from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
-from beamlike.logical.keyed import operator_facts
+from beamlike.expressions.describe import aggregate_text, describe, text_of, windowing_choices
 from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.rows.dtypes import type_name
 from beamlike.runtime.html import page, table
@@ -26,7 +25,7 @@ _WORDS = {
 def collection_html(
     title: str, origin: Origin, inputs: Sequence[str], schema: pl.Schema, windowing: Windowing
 ) -> str:
-    """A collection: its step, what it is made from, the columns, and the windowing."""
+    """The HTML of a collection: its step, its inputs, its columns and its windowing."""
     facts = {"step": _made_by(origin)}
     if inputs:
         facts["from"] = ", ".join(inputs)
@@ -45,14 +44,14 @@ def _made_by(origin: Origin) -> str:
             )
             return f"group by {', '.join(keys) or 'window'}: {what}"
         case Apply(operator=operator):
-            return ", ".join(f"{name} {fact}" for name, fact in operator_facts(operator).items())
+            return ", ".join(f"{name} {fact}" for name, fact in operator.facts(text_of).items())
         case DeadLetters() | Flatten() | Late() | Configure():
             return _WORDS[type(origin)]
     return f"{origin.kind} {origin.detail()}"
 
 
 def pipeline_html(name: str, picture: Callable[[], str], text: Callable[[], str]) -> str:
-    """The graph of a pipeline: the picture, or as text where there is no matplotlib."""
+    """The HTML of a pipeline's graph: a picture, or text without matplotlib."""
     return page(f"Pipeline {name!r}", _graph(picture, text))
 
 

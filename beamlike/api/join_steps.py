@@ -1,4 +1,4 @@
-"""The steps of a collection in which a row meets those of another: what matches it."""
+"""Steps of a collection that join its rows with those of another."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import attrs
 
-from beamlike.api.once_steps import OnceSteps
+from beamlike.api.handle import Handle
 from beamlike.errors import PlanError, WrongType
 from beamlike.logical.joins import joined
 from beamlike.logical.time_joins import Sides, Within, as_of, lasting
@@ -21,8 +21,8 @@ Columns = str | Sequence[str]
 
 
 @attrs.frozen(eq=False, repr=False)
-class JoinSteps(OnceSteps):
-    """What can be done with rows that look at those of another collection."""
+class JoinSteps(Handle):
+    """The steps of a collection that join its rows with those of another."""
 
     def join(
         self,
@@ -38,30 +38,40 @@ class JoinSteps(OnceSteps):
         keep_forever: bool = False,
         name: str | None = None,
     ) -> Self:
-        """The rows of this collection, left, with those of `right` that have the same keys and are in the same window.
+        """Joins rows of this collection, the left side, with those of `right` of equal keys in the same window.
 
-        `on` names one column or several that both have, of the same type; or `left_on` and `right_on` do, where their
-        names differ. The result has the columns of the left side, with the keys once, under the names that they have
-        there, and then the others of the right side; of those that have the name of a left column, with `suffix`.
-        `how`: "inner" has the pairs that match; "left", "right" and "full" also the rows of one side, or both, that
-        match nothing, with nulls for the other; "semi" has the left rows that match something, and "anti" those that
-        match nothing, both without columns of the right side. Null matches nothing. `name` is that of the step.
+        Both sides must have the same windowing; a result is emitted with the panes of its window, by default at the
+        window's end. If a window may have several panes, accumulation must be accumulating or retracting. A null key
+        matches nothing. A collection may be joined with itself.
 
-        With `within=(low, high)`, two durations, rows match whose event times are that near to each other, whatever
-        windows there are: `left time + low <= right time <= left time + high`. `high` may be an expression on the left
-        row that gives a duration, such as `bl.col("expires") - bl.col("at")`. Pairs come at once, and what
-        matches nothing when that is certain. `event_time` is the time that the result has. "latest" (the default): a
-        pair has the later of the two times, and a row that matches nothing the moment when that is certain, or its own
-        time if that is later. "left" or "right": a pair has the time of its row of that side, and a row that matches
-        nothing its own; rows of that side hold the watermark at their time for as long as a match may come. A row is
-        kept for that long. Neither side has windows yet, and `how` is not "semi" or "anti".
+        The result has the columns of the left side, with the keys once under their left names, then the other columns
+        of the right side.
 
-        With `keep_forever=True`, rows match whenever they come: each pair comes once, at once, with the later of the
-        two times, and no row is too late or ever forgotten. Neither side has windows yet, and `how` is "inner".
+        Args:
+            right: The other collection.
+            on: One key column or several, of the same name and type on both sides.
+            how: "inner" emits the pairs that match; "left", "right" and "full" also the unmatched rows of one side, or
+                of both, with nulls for the other; "semi" the left rows that match, and "anti" those that do not, both
+                without columns of the right side.
+            left_on: The key columns of the left side, if the names differ.
+            right_on: The key columns of the right side, if the names differ.
+            suffix: Appended to the name of a right column that is also a left column.
+            within: Two durations `(low, high)`. Rows match whose event times are near to each other, independent of
+                windows: `left time + low <= right time <= left time + high`. `high` may be an expression over the left
+                row that computes a duration, such as `bl.col("expires") - bl.col("at")`. Pairs are emitted at once,
+                unmatched rows when no match can arrive any more; a row is stored until then. Neither side may have
+                windows yet, and `how` is not "semi" or "anti".
+            event_time: The time of the result of a join `within`. "latest" (the default): for a pair the later of both
+                times, for an unmatched row the time at which no match can arrive any more, or its own time if that is
+                later. "left" or "right": for a pair the time of its row of that side, for an unmatched row its own;
+                rows of that side hold the watermark at their time while a match may still arrive.
+            keep_forever: True matches rows at any distance in time: each pair is emitted once, at once, with the later
+                of both times, and no row is late or ever removed from state. Neither side may have windows yet, and
+                `how` is "inner".
+            name: The name of the step.
 
-        Otherwise both sides must be in the same windows, with the same choices; the result comes when a pane of
-        the window does, as a rule at its end. Where a window may have several panes, accumulation is accumulating or
-        retracting. Raises `PlanError` for what does not go together. A collection may be joined with itself.
+        Raises:
+            PlanError: The sides or the choices do not fit together.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -107,13 +117,18 @@ class JoinSteps(OnceSteps):
         tolerance: Duration | None = None,
         name: str | None = None,
     ) -> Self:
-        """The rows of this collection, each with the row of `right` that was the newest of its keys at its event time.
+        """Joins each row with the newest row of `right` that has its keys and no later event time.
 
-        One of exactly that time counts. `how` is "left", with nulls where there is none, or "inner". A version that is
-        more than `tolerance` older than the row does not count. `on`, `left_on`, `right_on`, `suffix` and `name` are as
-        in `join`. A row waits until all that is not after it has come, and holds the watermark at its time until then;
-        a version that comes later than that counts for the rows to come. Neither side has windows yet. Of each key the
-        newest version is kept, and those after the watermark.
+        A row waits until all rows up to its time have arrived, and holds the watermark at its time until then. A right
+        row that arrives later is used for later rows only. State keeps the newest right row of each key, and those
+        after the watermark. Neither side may have windows yet.
+
+        Args:
+            right: The other collection.
+            on: The key columns, as in `join`; also `left_on`, `right_on` and `suffix`.
+            how: "left" emits unmatched rows with nulls, "inner" does not.
+            tolerance: The greatest age, a duration, at which a right row still matches; unlimited by default.
+            name: The name of the step.
 
         Example, with the `plays` of `Collection`:
             >>> before = plays.join_asof(plays.filter(bl.col("points") < 4), on="user")

@@ -1,4 +1,4 @@
-"""The steps of a collection after which rows are there once: no repetitions, or only the newest of each key."""
+"""Steps of a collection that remove duplicates, or keep the newest row of each key."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from typing import Self
 
 import attrs
 
-from beamlike.api.row_steps import RowSteps
+from beamlike.api.handle import Handle
 from beamlike.logical.dedup import deduplicated, distinct, newest
-from beamlike.logical.joins import made_for
-from beamlike.logical.node import Node
 from stages.process.dedup import By
 from windowing.time import Duration
 
 
 @attrs.frozen(eq=False, repr=False)
-class OnceSteps(RowSteps):
-    """What leaves out rows, as others of the same collection make up for them."""
+class OnceSteps(Handle):
+    """The steps of a collection that remove duplicates, or keep the newest row of each key."""
 
     def dedup(self, *ids: str, within: Duration, by: By = "event", name: str | None = None) -> Self:
-        """The rows without those that have the id of an earlier one, which has passed at most `within` ago.
+        """Removes rows whose id an earlier row had within a duration.
 
-        `ids` are names of columns, at least one, that together are the id. Rows are taken as they come, and the first
-        of an id passes at once. One that has passed, with event time t, covers the times [t, t + within): a row of its
-        id in there is left out. `by="processing"` goes by the times at which rows come. An id is forgotten when the
-        watermark, or processing time, says that no row which is in time can be covered any more; what is later than
-        that, by event time, passes. Where rows are in windows, each window has ids of its own. `name` is that of the
-        step. Raises `PlanError` for a column that is not there and for a duration that is none.
+        Rows are compared in arrival order; the first row of an id passes at once. A passed row with event time t covers
+        the times [t, t + within): rows of its id with a time in there are removed. An id is forgotten when the
+        watermark, or processing time, shows that no row in time can be covered any more; a row that is later than that,
+        by event time, passes. Each window has ids of its own.
+
+        Args:
+            *ids: The columns, at least one, that together are the id.
+            within: The duration.
+            by: "event" compares event times, "processing" the times of arrival.
+            name: The name of the step.
+
+        Raises:
+            PlanError: A column does not exist, or `within` is no duration.
 
         Example, with the `plays` of `Collection`:
             >>> plays.dedup("user", within="1h").collect()["points"].to_list()
@@ -36,11 +41,13 @@ class OnceSteps(RowSteps):
         return self._after(deduplicated(self.node, ids, within, by, step))
 
     def distinct(self, *, name: str | None = None) -> Self:
-        """The rows without those that are equal, in all columns, to an earlier one of their window.
+        """Removes rows that equal an earlier row of their window in all columns.
 
-        The first that comes passes at once, with its event time. Rows are remembered until their window is over, and
-        the allowed lateness; so an input without end needs windows. `name` is that of the step. Raises `PlanError`
-        where it has none, and for columns of lists and structs.
+        The first row passes at once, with its event time. Rows are stored until their window and its allowed lateness
+        are over, so an unbounded input needs windows.
+
+        Raises:
+            PlanError: An unbounded input has no windows, or a column has lists or structs.
 
         Example, with the `plays` of `Collection`:
             >>> plays.select("user").distinct().collect()["user"].to_list()
@@ -50,11 +57,17 @@ class OnceSteps(RowSteps):
         return self._after(distinct(self.node, step))
 
     def latest(self, *keys: str, name: str | None = None) -> Self:
-        """The row with the greatest event time of each key and window; of several, the one that came last.
+        """Keeps the row with the greatest event time of each key and window; of equal times, the last to arrive.
 
-        `keys` are names of columns, at least one. It comes with the panes of its window, as an aggregate does. Where a
-        window may have several panes, accumulation is accumulating or retracting. `name` is that of the step. Raises
-        `PlanError` for a column that is not there or cannot be a key.
+        The row is emitted with the panes of its window, as an aggregate is. If a window may have several panes,
+        accumulation must be accumulating or retracting.
+
+        Args:
+            *keys: The columns of the key, at least one.
+            name: The name of the step.
+
+        Raises:
+            PlanError: A column does not exist, or cannot be a key.
 
         Example, with the `plays` of `Collection`:
             >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -63,9 +76,3 @@ class OnceSteps(RowSteps):
         """
         step, _ = self._new_name("latest", name)
         return self._made(newest(self.node, keys, step, self.pipeline.free))
-
-    def _made(self, made: Node) -> Self:
-        """A new collection; its name is taken from now on, as are those of nodes that are made for it alone."""
-        for node in made_for(made):
-            self.pipeline.keep(node)
-        return type(self)(self.pipeline, made)

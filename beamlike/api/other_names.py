@@ -1,4 +1,4 @@
-"""Names that other libraries have for what is done here: the error for one says what it is called, or what to do."""
+"""Names of other libraries for methods of this one, for errors that say what to use instead."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ COLLECTION: Final[Mapping[str, str]] = {
         _WINDOWS,
     ),
     **dict.fromkeys(
-        ("apply", "transform", "pipe", "foreach", "mapInPandas", "mapInArrow", "map_elements", "map_rows"),
+        ("transform", "pipe", "foreach", "mapInPandas", "mapInArrow", "map_elements", "map_rows"),
         _MAP,
     ),
     **dict.fromkeys(("applymap", "map_partitions", "mapPartitions", "applyInPandas"), _MAP),
@@ -245,7 +245,7 @@ PACKAGE: Final[Mapping[str, str]] = {
 def missing(
     given: object, what: str, name: str, hints: Mapping[str, str], known: Iterable[str]
 ) -> AttributeError:
-    """The error for an attribute `name` that `what` does not have: with what there is for it, or the nearest name."""
+    """The error for a missing attribute `name` of `what`, with the method to use instead, or the nearest name."""
     hint = hints.get(name)
     if hint is None:
         instead = nearest(name, known)

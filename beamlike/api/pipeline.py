@@ -1,4 +1,4 @@
-"""The pipeline: where collections begin, and what is done with all that was declared."""
+"""The pipeline: sources, and the plan and run of all declarations."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import attrs
 
 from beamlike.api.collection import Collection
-from beamlike.api.columns import with_columns
 from beamlike.api.html import pipeline_html
 from beamlike.api.other_names import PIPELINE, missing, public_names
 from beamlike.io.refreshed import Refreshed
+from beamlike.io.sources import SchemaFromSpark
 from beamlike.logical.names import require_named
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import readings_node, source_node
@@ -24,24 +24,29 @@ if TYPE_CHECKING:
 
 
 class Runner(Protocol):
-    """What carries a plan out."""
+    """A runner: executes a plan."""
 
     def run(self, plan: Plan) -> Any:
-        """Runs the plan to the end of its input, or begins to; the result says what happened."""
+        """Runs the plan to the end of its input, or starts it; returns the run."""
 
 
 @attrs.define(eq=False)
 class Pipeline(Registry):
-    """A graph of collections from sources to sinks, declared step by step and run by a runner.
+    """A graph of collections from sources to sinks, declared step by step and executed by a runner.
 
-    Every source, step and sink has a name of its own; steps that are given none get one that is derived from
-    where they stand, such as `mobile.filter`. `name` is that of the pipeline, for records, sinks and pictures.
+    Every source, step and sink has a unique name; a step without a given name has a derived one, such as
+    `mobile.filter`.
 
-    `on_error` says what becomes of a row that a source or step cannot use: it is set aside as one of its
-    `"dead_letters"`, or the run is to `"fail"`. `max_dead_letters` fails the run when there are more of them in all:
-    a count, or as a float a share of the rows that were read, when these are a thousand or all. Without it, a source
-    or step fails the run that could use none of its first thousand rows, or of fewer at the end, but at least two. It
-    is looked at after each batch. Raises `PlanError` for a name or a choice that cannot be.
+    Args:
+        name: The name of the pipeline in records, sinks and pictures.
+        on_error: "dead_letters" (the default) sets aside a row that a source or step cannot use; "fail" fails the run.
+        max_dead_letters: The limit of dead letters over the whole run: a count, or as a float a share of the rows read,
+            checked from 1,000 rows on or at the end. Above it the run fails. Without it, the run fails if a source or
+            step could use none of its first 1,000 rows, or none of fewer (at least two) at the end. Limits are checked
+            after each batch.
+
+    Raises:
+        PlanError: The name or a choice is invalid.
 
     Example:
         >>> p = bl.Pipeline("plays", max_dead_letters=0.01)
@@ -52,7 +57,7 @@ class Pipeline(Registry):
     if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with what there is here for a name of another library."""
+            """Raises `AttributeError` with the fitting method for a name of another library."""
             if name.startswith("_"):
                 raise AttributeError(name)
             raise missing(self, "a pipeline", name, PIPELINE, public_names(type(self)))
@@ -67,20 +72,26 @@ class Pipeline(Registry):
         timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
         max_future: Duration | None = "1d",
     ) -> Collection:
-        """The rows of a source, as a collection in the global window. `name` is that of the source.
+        """Reads a source, and returns its rows as a collection in the global window.
 
-        `timestamp` names the column with the event time: a Datetime or Date (in UTC where it has no zone), text in
-        ISO 8601, or a number since 1970 in `timestamp_unit` ("s", "ms", "us" or "ns"). Rows in which it is null or
-        cannot be read go to `dead_letters()`. `watermark` says how far the source is complete; it is left out for a
-        source that says so itself, as a `TestStream` does. With `bl.IngressTimestamps()` there is no `timestamp`.
+        Without `timestamp` and `watermark`, rows have no event time until a later `with_watermark(...)`, for example
+        because they must be parsed first.
 
-        A time more than `max_future`, a duration, after processing time, which would drive the watermark past
-        everything, is a dead letter, too, unless that is None. It does not matter for test streams, whose processing
-        time is their own.
+        Args:
+            name: The name of the source.
+            source: The source, such as `bl.JSONLines("plays")`.
+            timestamp: The column with the event time: a Datetime or Date (in UTC if it has no zone), text in ISO 8601,
+                or a number since 1970. Rows in which it is null or unreadable go to `dead_letters()`.
+                `bl.IngressTimestamps()` needs none.
+            watermark: The strategy that estimates how complete the source is. A source that announces its own
+                watermark, such as a `TestStream`, needs none.
+            timestamp_unit: The unit of numbers in `timestamp`: "s", "ms", "us" or "ns".
+            max_future: A duration. A row with a time so much after processing time would move the watermark past all
+                other rows, and becomes a dead letter; None accepts it. Test streams, whose processing time is their
+                own, ignore it.
 
-        Without `timestamp` and `watermark`, rows have no event time until a later `with_watermark(...)`, as where
-        they must be parsed first. Raises `PlanError` where a column is not there or cannot be an event time, and
-        where the name is taken.
+        Raises:
+            PlanError: A column does not exist or cannot be an event time, or the name is taken.
 
         Example:
             >>> scores = bl.Rows([{"points": 3, "at": 10}, {"points": 5, "at": 70}])
@@ -92,18 +103,19 @@ class Pipeline(Registry):
         require_named(name, source, "read", "bl.JSONLines('plays')")
         self.new_name(name, "")
         if isinstance(source, Refreshed):
-            rows = readings_node(name, source, timestamp, timestamp_unit, watermark)
-            self.register(name, "a source")
-            self.register(rows.name)
-            return Collection(self, rows)
-        node = source_node(name, with_columns(source), timestamp, timestamp_unit, watermark, max_future)
+            node = readings_node(name, source, timestamp, timestamp_unit, watermark)
+            self.register(node.name)
+        else:
+            source = _with_known_columns(source)
+            node = source_node(name, source, timestamp, timestamp_unit, watermark, max_future)
         self.register(name, "a source")
         return Collection(self, node)
 
     def plan(self) -> Plan:
-        """The plan: what runners run. It is a pure function of what has been declared.
+        """Compiles the declarations to a plan, which runners execute. The result depends on nothing else.
 
-        Raises `PlanError` where nothing is written to a sink, and for what only the whole shows to be wrong.
+        Raises:
+            PlanError: Nothing is written to a sink, or the declarations do not fit together.
 
         Example, with the `plays` of `Collection`:
             >>> minutes = plays.window_into(bl.FixedWindows("1m"))
@@ -117,7 +129,7 @@ class Pipeline(Registry):
         return compile_plan(self)
 
     def explain(self) -> str:
-        """The plan as text, which is the same each time: stages, windowings, levels and Spark's operators.
+        """The plan as text: stages, windowings, levels and Spark's operators. Equal plans have equal texts.
 
         Raises what `plan` raises.
 
@@ -132,9 +144,9 @@ class Pipeline(Registry):
         return explain(self.plan())
 
     def plot(self) -> Picture:
-        """The plan as a picture, which a notebook shows and `.save(path)` writes.
+        """Draws the plan. Notebooks show the picture, and its `.save(path)` writes it.
 
-        Needs matplotlib, from the extra `report`: `ModuleNotFoundError` says so. Raises what `plan` raises.
+        Raises what `plan` raises, and `ModuleNotFoundError` without matplotlib, which the extra `report` installs.
 
         Example, with the `plays` of `Collection`:
             >>> plays.write("out", bl.Memory())
@@ -149,10 +161,18 @@ class Pipeline(Registry):
         return pipeline_html(self.name, lambda: self.plot().svg(f"pipeline-{self.name}"), self.explain)
 
     def run(self, runner: Runner | None = None) -> Any:
-        """Runs the pipeline: in this process, unless another runner is given. Gives what the runner gives.
+        """Runs the pipeline.
 
-        Raises `PlanError` before anything is run; `RunError` or its kinds, `StepError` and what a user's function
-        raises where a run fails; and `TypeError` for what is no runner.
+        Args:
+            runner: The runner; by default `bl.LocalRunner()`, in this process.
+
+        Returns:
+            The result of `runner.run`.
+
+        Raises:
+            PlanError: The declarations cannot run; nothing was run.
+            RunError: The run failed; also its subclasses, `StepError`, and what a user's function raises.
+            TypeError: `runner` is no runner.
 
         Example, with the `plays` of `Collection`:
             >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
@@ -171,3 +191,14 @@ class Pipeline(Registry):
                 f"run takes a runner such as bl.LocalRunner() or bl.SparkRunner(checkpoint=...), not {runner!r}"
             )
         return runner.run(self.plan())
+
+
+def _with_known_columns(source: Any) -> Any:
+    """Returns a source with a declared schema; a source read by Spark that has none starts Spark to infer it."""
+    if isinstance(source, type) or not isinstance(source, SchemaFromSpark) or not source.is_open:
+        return source
+    from beamlike.spark.query.ingest import schema_of
+    from beamlike.spark.session.session import open_session
+
+    session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
+    return source.with_schema(schema_of(source.read_by_spark, session))

@@ -1,4 +1,4 @@
-"""A look at a collection: the first rows of its sources, run in process. Nothing is written, and nothing declared."""
+"""Samples of collections: the first rows of their sources, run in process. Nothing is written or declared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SINK: Final = "@sample"
 
 @attrs.define(eq=False)
 class FirstRows:
-    """The first `most` rows of a source. `cut`: whether there were more."""
+    """A source that ends after the first `most` rows of another. `cut` is true once more rows were found."""
 
     source: InProcess
     most: int
@@ -46,15 +46,15 @@ class FirstRows:
 
     @property
     def bounded(self) -> bool:
-        """Whether the input has an end."""
+        """True: the input has an end."""
         return True
 
     def schema(self) -> pl.Schema:
-        """Those of the source."""
+        """The columns and types of the source."""
         return self.source.schema()
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """Those of the source, as far as they are needed; files behind are not opened."""
+        """Reads chunks of the source until it has `most` rows; later files are not opened."""
         self._left = self.most
         for chunk in chunks_of(self.source, min(rows, self.most)):
             if not self._left:
@@ -72,7 +72,7 @@ class FirstRows:
         return self._first(rows)
 
     def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
-        """As much of it as is left to take; dead letters are not cut."""
+        """Cuts a piece to the rows that are left of `most`; dead letters are not cut."""
         count, left = _count(piece, self._left), self._left
         self._left -= min(count, left)
         if count > left and isinstance(piece, pl.LazyFrame):
@@ -82,9 +82,9 @@ class FirstRows:
 
 
 def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
-    """How many rows it has, of which one more than `most` are looked for; of one that is damaged none."""
+    """The number of rows of a chunk, at most `most + 1`; 0 for a damaged one."""
     if isinstance(chunk, Faulty):
-        return len(chunk.letters)
+        return len(chunk.dead_letters)
     try:
         return int(chunk.head(most + 1).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, Unreadable):
@@ -94,10 +94,10 @@ def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
 def sample(
     pipeline: Registry, node: Node, what: str, *, input_rows: int | None, enough: int | None = None
 ) -> pl.DataFrame:
-    """The rows of a node, as a sink gets them, of the first `input_rows` rows of each source.
+    """Runs a node on the first `input_rows` rows of each source, and returns its rows as a sink receives them.
 
-    The run ends when there are `enough`. The log is told if that is not what the whole input gives; of dead letters and
-    dropped elements it is told as in any run, and what fails one raises here, too.
+    The run ends when it has `enough` rows. A warning is logged if the whole input would have given another result; dead
+    letters and dropped elements are logged as in any run. Raises what a run raises.
     """
     _require_count(f"{what}: input_rows", input_rows, 1)
     _require_count(f"{what}: n", enough, 0)
@@ -141,7 +141,7 @@ def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None)
 
 
 def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
-    """The plan of what leads to the node, without the sinks of its pipeline, which stays as it is."""
+    """The plan of the steps up to the node, without the sinks of its pipeline, which is not changed."""
     alone = attrs.evolve(pipeline)
     alone.writes.append(Write(_SINK, Memory(), node))
     plan = compile_plan(alone)
@@ -157,7 +157,7 @@ def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
 
 
 def _first_rows(plan: SourcePlan, most: int) -> Source:
-    """Of a source that can be cut: not where steps belong together, or files are splits that end."""
+    """Cuts a source to its first rows, unless its steps belong together or each of its files is a split."""
     if plan.whole:
         return plan.source  # others look at all of it
     source, by_file = plan.source, isinstance(plan.watermark.per_split, SourceFile)

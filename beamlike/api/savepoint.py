@@ -1,4 +1,4 @@
-"""Savepoints: the state of a run as files, and how another plan, number of shards or runner takes it up."""
+"""Savepoints: the state of a run as files, with which another plan, number of shards or runner continues."""
 
 from __future__ import annotations
 
@@ -23,11 +23,19 @@ def save(
     session: Any = None,
     master: str | None = None,
 ) -> Savepoint:
-    """Saves the run of a checkpoint, which must not be running, in a new folder. The checkpoint stays as it is.
+    """Saves the state of a stopped run in a new folder. The checkpoint is not changed.
 
-    For a run on Spark, `checkpoint` and `savepoint` are folders that Spark reaches; it works in `session`, or in one
-    that is made on `master`. Gives the `Savepoint`, with its path and its last batch. Raises `CheckpointError` where
-    there is nothing to save, or it is not whole.
+    Args:
+        checkpoint: The checkpoint. For a run on Spark, both folders must be on storage that Spark can reach.
+        savepoint: The new folder.
+        session: The Spark session; by default a new one on `master`.
+        master: The Spark master of a new session.
+
+    Returns:
+        The savepoint, with its path and its last batch.
+
+    Raises:
+        CheckpointError: The checkpoint has no run to save, or is incomplete.
 
     Example:
         >>> bl.savepoint.save("checkpoint", "savepoints/monday").batch  # doctest: +SKIP
@@ -55,13 +63,24 @@ def restore(
     session: Any = None,
     master: str | None = None,
 ) -> list[str]:
-    """Makes a new checkpoint, with which a run of the plan goes on where the saved one was; gives what was left out.
+    """Creates a new checkpoint from a savepoint. A run of the plan with it continues where the saved run stopped.
 
-    `plan` is a pipeline, or the plan of one.
-    `savepoint` is a folder that `save` made, and `checkpoint` one that is new. The run may go on by another `runner`
-    than before: "local" is for `bl.LocalRunner`. On Spark it has so many `shards`, by default those of the savepoint;
-    it works in `session`, or in one that is made on `master`. The savepoint stays as it is, and can be restored again.
-    Raises `CheckpointError` where the plan cannot go on with that state, or the checkpoint is not new.
+    The savepoint is not changed, and can be restored again.
+
+    Args:
+        savepoint: A folder that `save` wrote.
+        checkpoint: The new folder.
+        plan: A pipeline, or the plan of one.
+        runner: The runner that continues: "spark" or "local"; it may differ from the runner before.
+        shards: The number of shards on Spark; by default that of the savepoint.
+        session: The Spark session; by default a new one on `master`.
+        master: The Spark master of a new session.
+
+    Returns:
+        The parts of the state that the plan no longer has, and that were left out.
+
+    Raises:
+        CheckpointError: The plan does not fit the state, or the checkpoint is not new.
 
     Example:
         >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p, shards=16)  # doctest: +SKIP
@@ -85,5 +104,5 @@ def restore(
 
 
 def _has_any(folder: str, *names: str) -> bool:
-    """Whether one of these is there, as far as can be seen without Spark."""
+    """True if the folder has one of these files, or is on storage that only Spark can list."""
     return is_remote(folder) or any(os.path.lexists(os.path.join(folder, name)) for name in names)

@@ -1,4 +1,4 @@
-"""Side inputs as users write them: what rows look at of another collection, in functions and in expressions."""
+"""Side inputs: other collections that functions and expressions of a row read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NONE: Final[Any] = object()
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class SideInput:
-    """What a function looks at of a collection: made by `as_singleton`, `as_list` and `as_dict`.
+    """A collection as a function reads it: made by `as_singleton`, `as_list` and `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> bl.as_list(plays, "user")
@@ -43,17 +43,17 @@ class SideInput:
         return f"<{self._kind} of {self.collection.name!r}>"
 
     def _looked(self) -> Looked:
-        """As steps are told it."""
+        """The side input as a declaration of steps."""
         node = self.collection.node
         return Looked(node, self._limit, self._view)
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class LookupTable:
-    """The row of another collection that a row finds by its key: made by `lookup`. Its columns are expressions.
+    """The row of another collection with the key of a row: made by `lookup`. Its columns are expressions.
 
-    `table["amount"]` or `table.amount` is a column of that row, null where there is none; `table.found()` says whether
-    there is one. A column that is called as what a table has itself, such as `found`, is `table["found"]`.
+    `table["amount"]` or `table.amount` is a column of that row, null if there is no such row; `table.found()` is true
+    if there is one. A column with the name of a method, such as `found`, is `table["found"]`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -78,7 +78,7 @@ class LookupTable:
         return f"<lookup in {self._place.side.name!r}" + (f" by {by}>" if by else ">")
 
     def found(self) -> nw.Expr:
-        """Whether there is a row, as Boolean.
+        """True if the other collection has a row for the key.
 
         Example, with the `plays` of `bl.Collection`:
             >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -107,12 +107,17 @@ class Singleton(SideInput, LookupTable):
 def as_singleton(
     collection: Handle, column: str | None = None, *, default: Any = _NONE, max_bytes: int | None = None
 ) -> Singleton:
-    """The only row that a collection has in a window: a dict for a function, or the value of `column` in it.
+    """The only row of a collection in a window, as a side input: a dict for a function, columns for expressions.
 
-    In an expression, `as_singleton(limits)["least"]` is a column of that row. `default` is what there is instead where
-    the collection has no row; for an expression it is a dict with values for columns, and those without one are null.
-    Rows that look at a side with several rows go to `dead_letters()`; so do those for whose function there is no row
-    and no default. `max_bytes` is as in `as_dict`.
+    A row goes to `dead_letters()` if the side has several rows, or if its function finds no row and no default.
+
+    Args:
+        collection: The side.
+        column: A function receives the value of this column instead of a dict. In an expression, write
+            `as_singleton(limits)["least"]`.
+        default: Used if the side has no row. For expressions it is a dict of values by column; columns without a value
+            are null.
+        max_bytes: As in `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> best = plays.aggregate(points=bl.max("points"))
@@ -141,9 +146,12 @@ def as_singleton(
 
 
 def as_list(collection: Handle, column: str | None = None, *, max_bytes: int | None = None) -> SideInput:
-    """All rows that a collection has in a window, for a function: a list of dicts, or of the values of `column`.
+    """All rows of a collection in a window, as a side input of a function: a list in order of event time, then arrival.
 
-    They are in order of event time, and those of one time as they came. `max_bytes` is as in `as_dict`.
+    Args:
+        collection: The side.
+        column: The list has the values of this column instead of dicts.
+        max_bytes: As in `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> rank = lambda row, all: {"rank": 1 + sum(other > row["points"] for other in all)}
@@ -159,12 +167,17 @@ def as_list(collection: Handle, column: str | None = None, *, max_bytes: int | N
 def as_dict(
     collection: Handle, key: str | Sequence[str], column: str | None = None, *, max_bytes: int | None = None
 ) -> SideInput:
-    """The rows that a collection has in a window, by key, for a function: a dict of dicts or of values of `column`.
+    """The rows of a collection in a window by key, as a side input of a function: a dict of dicts.
 
-    `key` is a column, or several whose values are a tuple then. Of rows with one key the newest counts, and of those of
-    one event time the one that came last. The function must not change what it is given. Every shard keeps a copy of
-    the side; one that takes more than `max_bytes` (256 MB without it) of columns fails the run. For columns of
-    expressions, `lookup` is much faster.
+    Of several rows with a key, the newest by event time is used; of equal times, the last to arrive. The function must
+    not change the dict. For columns of expressions, `lookup` is much faster.
+
+    Args:
+        collection: The side.
+        key: The key column, or several, whose values are then a tuple.
+        column: The values of the dict are those of this column instead of dicts.
+        max_bytes: The limit for the columns of the side, of which every shard keeps a copy; 256 MB by default. A larger
+            side fails the run.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -193,11 +206,19 @@ def lookup(
 ) -> LookupTable:
     """The row of another collection with the same key, for expressions in `with_columns`, `select` and `filter`.
 
-    `on` is a column, or several, that rows and the collection have; or `left_on` is that of the rows and `right_on`
-    that of the collection. `lookup(prices, on="currency")["amount"]` is a column of what is found; where nothing is, it
-    is null, or the value that `default` has for it. Null finds nothing. Of rows with one key the newest counts, and of
-    those of one event time the one that came last. `max_bytes` is as in `as_dict`. Raises `PlanError` for a column that
-    is not there or cannot be a key.
+    `lookup(prices, on="currency")["amount"]` is a column of the found row. Null finds nothing. Of several rows with a
+    key, the newest by event time is used; of equal times, the last to arrive.
+
+    Args:
+        collection: The other collection.
+        on: The key column, or several, of the same name on both sides.
+        left_on: The key columns of the rows, if the names differ.
+        right_on: The key columns of the other collection, if the names differ.
+        default: Values by column for rows that find nothing; null for all other columns.
+        max_bytes: As in `as_dict`.
+
+    Raises:
+        PlanError: A column does not exist or cannot be a key.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"name": "ada", "age": 36}]))
@@ -224,7 +245,7 @@ def _collection(given: Any, what: str) -> Handle:
 
 
 def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
-    """What a function is given, by keyword."""
+    """The side inputs of a function by keyword, checked."""
     if not isinstance(side, Mapping) or not side:
         raise WrongType(
             f'side must be a dict such as {{"rules": bl.as_dict(rules, "id")}}, not {side!r}', step=step
@@ -244,7 +265,7 @@ def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, Looked]:
 
 
 def require_takes(function: Callable[..., Any], sides: Mapping[str, Looked], step: str) -> None:
-    """It can be called with a row, and each side by its keyword."""
+    """Raises `WrongType` unless the function accepts a row and the keyword of each side input."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some builtins do not tell

@@ -1,4 +1,4 @@
-"""What users write within steps: expressions on rows, how they are read, and how they are told in words.
+"""Expressions and aggregates of users: their construction, their columns, and their text.
 
 May import `rows`, `system` and all below them.
 """

@@ -1,6 +1,6 @@
-"""Aggregates as users write them, in `aggregate(plays=bl.count(), longest=bl.max("length"))`.
+"""Aggregates for `aggregate(plays=bl.count(), longest=bl.max("length"))`.
 
-With `where=`, a Boolean expression on the row, an aggregate takes only the rows for which it is true.
+With `where=`, a Boolean expression over the row, an aggregate uses only the rows for which it is true.
 """
 
 from __future__ import annotations
@@ -25,32 +25,10 @@ from stages.aggregates.spread import Std, Var
 from stages.aggregates.totals import Mean, Sum
 
 __all__ = [
-    "all",
-    "any",
-    "approx_count_distinct",
-    "arg_max",
-    "arg_min",
-    "bottom",
-    "collect",
-    "collect_set",
-    "combine",
-    "count",
-    "count_distinct",
-    "first",
-    "last",
-    "max",
-    "mean",
-    "median",
-    "min",
-    "mode",
-    "quantile",
-    "sample",
-    "std",
-    "sum",
-    "top",
-    "var",
-    "window_length",
-]
+    "all", "any", "approx_count_distinct", "arg_max", "arg_min", "bottom", "collect", "collect_set", "combine", "count",
+    "count_distinct", "first", "last", "max", "mean", "median", "min", "mode", "quantile", "sample", "std", "sum",
+    "top", "var", "window_length",
+]  # fmt: skip
 
 Where = nw.Expr | None
 Columns = str | Sequence[str]
@@ -71,7 +49,7 @@ def _condition(where: Any) -> ExpressionOfRows | None:
 
 
 def count(column: str | None = None, *, where: Where = None) -> Aggregate:
-    """The number of elements, or of those whose `column` is not null, as Int64.
+    """The number of elements, or of those with a non-null `column`, as Int64.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).collect()["n"].to_list()
@@ -81,7 +59,7 @@ def count(column: str | None = None, *, where: Where = None) -> Aggregate:
 
 
 def count_distinct(column: str, *, where: Where = None) -> Aggregate:
-    """The number of distinct values of a column as Int64, nulls left out; exact, so all of them are kept.
+    """The exact number of distinct non-null values of a column, as Int64. State keeps all of them.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -92,9 +70,9 @@ def count_distinct(column: str, *, where: Where = None) -> Aggregate:
 
 
 def approx_count_distinct(column: str, *, where: Where = None) -> Aggregate:
-    """About the number of distinct values of a column as Int64, nulls left out.
+    """An estimate of the number of distinct non-null values of a column, as Int64.
 
-    Up to 4,095 it is exact; above, its standard error is 1.6%. At most 32 KiB are kept.
+    The estimate is exact up to 4,095 values; above, its standard error is 1.6%. State keeps at most 32 KiB.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -108,10 +86,10 @@ def approx_count_distinct(column: str, *, where: Where = None) -> Aggregate:
 
 
 def sum(column: str, *, where: Where = None) -> Aggregate:
-    """The sum of a column of numbers or durations, nulls left out; 0 for no values.
+    """The sum of the non-null values of a column of numbers or durations; 0 without values.
 
-    Integers and Booleans give Int64, unsigned integers UInt64, and those of 128 bits their own type; floats give
-    Float64, and decimals a decimal of 38 digits. A sum that its type cannot hold fails the run with `StepError`.
+    Integers and Booleans give Int64, unsigned integers UInt64, integers of 128 bits their own type, floats Float64, and
+    decimals a decimal of 38 digits. A sum that its type cannot hold fails the run with `StepError`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -122,7 +100,7 @@ def sum(column: str, *, where: Where = None) -> Aggregate:
 
 
 def mean(column: str, *, where: Where = None) -> Aggregate:
-    """The mean of a column of numbers as Float64, nulls left out; null for no values.
+    """The mean of the non-null values of a column of numbers, as Float64; null without values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -133,9 +111,9 @@ def mean(column: str, *, where: Where = None) -> Aggregate:
 
 
 def var(column: str, *, where: Where = None) -> Aggregate:
-    """The variance of a column of numbers as Float64, nulls left out; null for fewer than two values.
+    """The sample variance of the non-null values of a column of numbers, as Float64; null for fewer than two values.
 
-    It is that of a sample, which divides by one less than the number of values, and correct to the last digits.
+    The divisor is one less than the number of values. The result is correct to the last digits.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -146,7 +124,7 @@ def var(column: str, *, where: Where = None) -> Aggregate:
 
 
 def std(column: str, *, where: Where = None) -> Aggregate:
-    """The standard deviation of a column of numbers as Float64: the root of its `var`.
+    """The sample standard deviation of a column of numbers, as Float64: the square root of `var`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -157,10 +135,14 @@ def std(column: str, *, where: Where = None) -> Aggregate:
 
 
 def quantile(column: str, q: float, *, where: Where = None) -> Aggregate:
-    """About the value of a column of numbers or durations that is greater than a part `q` of them, from 0 to 1.
+    """An estimate of a quantile of a column of numbers or durations, as Float64 or a duration.
 
-    Of n values it is at most 1% away from the one at rank `q * (n - 1)`, rounded down, in order of size. Nulls and NaN
-    are left out; it is Float64 or a duration, and null for no values.
+    Of n values, the result is at most 1% away from the value at rank `q * (n - 1)`, rounded down. Nulls and NaN are
+    ignored; without values it is null.
+
+    Args:
+        column: The column.
+        q: The share of values below the quantile, from 0 to 1.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -171,7 +153,7 @@ def quantile(column: str, q: float, *, where: Where = None) -> Aggregate:
 
 
 def median(column: str, *, where: Where = None) -> Aggregate:
-    """About the median of a column of numbers or durations: `quantile(column, 0.5)`.
+    """An estimate of the median of a column of numbers or durations: `quantile(column, 0.5)`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -185,7 +167,7 @@ def median(column: str, *, where: Where = None) -> Aggregate:
 
 
 def min(column: str, *, where: Where = None) -> Aggregate:
-    """The least value of a column, nulls left out; null for no values. It has the type of the column.
+    """The least non-null value of a column, in the column's type; null without values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -196,7 +178,7 @@ def min(column: str, *, where: Where = None) -> Aggregate:
 
 
 def max(column: str, *, where: Where = None) -> Aggregate:
-    """The greatest value of a column, nulls left out; null for no values. It has the type of the column.
+    """The greatest non-null value of a column, in the column's type; null without values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -207,7 +189,7 @@ def max(column: str, *, where: Where = None) -> Aggregate:
 
 
 def mode(column: str, *, where: Where = None) -> Aggregate:
-    """The value of a column that came most often, of several the least, nulls left out; null for no values.
+    """The most frequent non-null value of a column, of several the least; null without values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -218,7 +200,7 @@ def mode(column: str, *, where: Where = None) -> Aggregate:
 
 
 def any(column: str, *, where: Where = None) -> Aggregate:
-    """Whether some value of a Boolean column is true, nulls left out; false for no values.
+    """True if some value of a Boolean column is true; nulls are ignored, and without values it is false.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.with_columns(good=bl.col("points") > 3).window_into(bl.FixedWindows("1d"))
@@ -229,7 +211,7 @@ def any(column: str, *, where: Where = None) -> Aggregate:
 
 
 def all(column: str, *, where: Where = None) -> Aggregate:
-    """Whether all values of a Boolean column are true, nulls left out; true for no values.
+    """True if all values of a Boolean column are true; nulls are ignored, and without values it is true.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.with_columns(good=bl.col("points") > 3).window_into(bl.FixedWindows("1d"))
@@ -240,10 +222,10 @@ def all(column: str, *, where: Where = None) -> Aggregate:
 
 
 def collect(column: str, *, where: Where = None) -> Aggregate:
-    """All values of a column in a list, nulls too, in order of arrival.
+    """All values of a column, including nulls, in a list in arrival order.
 
-    In a batch, rows of a source arrive in their order there, and panes of another grouping in order of event time,
-    then of the columns that are used.
+    Within a batch, rows of a source arrive in the order of the source, and panes of another grouping in order of event
+    time, then of the columns that are used.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -254,7 +236,7 @@ def collect(column: str, *, where: Where = None) -> Aggregate:
 
 
 def collect_set(column: str, *, where: Where = None) -> Aggregate:
-    """The distinct values of a column in a list, in their order, nulls left out.
+    """The distinct non-null values of a column in a sorted list.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -264,11 +246,11 @@ def collect_set(column: str, *, where: Where = None) -> Aggregate:
     return CollectSet(column, where=_condition(where))
 
 
-# Values of chosen rows; `column` is one, or several such as ["price", "bidder"], which give a struct
+# Values of chosen rows
 
 
 def first(column: str, *, where: Where = None) -> Aggregate:
-    """The value of the element with the least event time; of equals, the one that arrived first, as with `collect`.
+    """The value in the row with the least event time; of equal times, the first to arrive, as in `collect`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -279,7 +261,7 @@ def first(column: str, *, where: Where = None) -> Aggregate:
 
 
 def last(column: str, *, where: Where = None) -> Aggregate:
-    """The value of the element with the greatest event time; of equals, the last to arrive, as with `collect`.
+    """The value in the row with the greatest event time; of equal times, the last to arrive, as in `collect`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -290,12 +272,12 @@ def last(column: str, *, where: Where = None) -> Aggregate:
 
 
 def arg_max(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
-    """The value of `column` in the row with the greatest `by`; of several rows, the least value.
+    """The value of `column` in the row with the greatest `by`; of several rows, the least value. Null without rows.
 
-    `by` may be several columns, of which the next decides between rows that are equal in those before.
-
-    Of several columns, `arg_max(["price", "bidder"], by="price")`, it is a struct. Rows whose `by` is null or NaN are
-    left out; null for no rows.
+    Args:
+        column: One column, or several, such as `["price", "bidder"]`, which give a struct.
+        by: One column, or several, of which the next decides between rows that are equal in those before. Rows in which
+            it is null or NaN are ignored.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -306,7 +288,7 @@ def arg_max(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
 
 
 def arg_min(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
-    """The same in the row with the least `by`.
+    """The value of `column` in the row with the least `by`; arguments are as in `arg_max`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -319,11 +301,15 @@ def arg_min(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
 def top(
     column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
 ) -> Aggregate:
-    """The values of `column` in the `n` rows with the greatest `by`, or of itself, in a list, greatest first.
+    """The values of `column` in the `n` rows with the greatest `by`, in a list, greatest first.
 
-    Of rows with equal `by`, those with lesser values come first. With `ties=True` there are more than `n` where the
-    last of them is equal to others in `by`. Of several columns the values are structs; `by` may be several columns, of
-    which the next decides between rows that are equal in those before. Rows whose `by` is null or NaN are left out.
+    Of rows with equal `by`, those with lesser values are first.
+
+    Args:
+        column: One column, or several, which give structs.
+        n: The number of rows.
+        by: As in `arg_max`; by default `column` itself.
+        ties: True adds all rows whose `by` equals that of the last row.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -336,7 +322,7 @@ def top(
 def bottom(
     column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
 ) -> Aggregate:
-    """The same in the `n` rows with the least `by`, least first.
+    """The values of `column` in the `n` rows with the least `by`, least first; arguments are as in `top`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -347,10 +333,10 @@ def bottom(
 
 
 def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:
-    """The values of `column`, nulls too, in `n` rows by chance, in a list: each set of rows is as likely as another.
+    """The values of `column`, including nulls, in `n` random rows, in a list: all sets of `n` rows are equally likely.
 
-    Chance is a hash of event time and values, so rows are chosen again when they come again. Rows that have both in
-    common are chosen together.
+    A row's chance is a hash of its event time and values, so a replay chooses the same rows, and rows with equal time
+    and values are chosen together.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -364,7 +350,7 @@ def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:
 
 
 def window_length() -> Aggregate:
-    """The length of the window in seconds, as Float64; for a session that includes the gap at its end.
+    """The length of the window in seconds, as Float64; that of a session includes the gap at its end.
 
     Example, with the `plays` of `bl.Collection`:
         >>> sessions = plays.window_into(bl.Sessions("1m")).group_by("user")
@@ -375,10 +361,16 @@ def window_length() -> Aggregate:
 
 
 def combine(fn: CombineFn, column: str, dtype: DTypeLike, *, where: Where = None) -> Aggregate:
-    """A user's own aggregate over the values of a column; `dtype` is the type of its results.
+    """An aggregate of your own over the values of a column.
 
-    `fn` is an object with the four functions of `CombineFn`. `dtype` is a Python type (`int`, `float`, `str`, `bool`,
-    `datetime`, `bytes`), a polars or narwhals one. Raises `TypeError` for a `fn` that lacks a function.
+    Args:
+        fn: An object with the four methods of `CombineFn`.
+        column: The column.
+        dtype: The type of the results: a Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`), or a polars
+            or narwhals one.
+
+    Raises:
+        TypeError: `fn` lacks a method.
 
     Example, with the `plays` of `bl.Collection`:
         >>> class Longest(bl.CombineFn):

@@ -1,4 +1,4 @@
-"""Declarations in words: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
+"""Text of declarations: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import attrs
 import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
+from beamlike.rows.dtypes import type_name
 from stages.aggregates.base import Aggregate
+from stages.declared import windowing_facts
 from stages.strategies.validators import SourceFile
 from windowing.custom import CustomWindows
 from windowing.time import format_duration, microseconds
@@ -22,7 +24,7 @@ _FACTORY: Any = type(attrs.Factory(list))
 
 
 def describe(value: Any) -> str:
-    """The value as a user would write it, without defaults and without columns; durations as `1m30s`."""
+    """The value as a user would write it, without defaults and schemas; durations as `1m30s`."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, str | PurePath):
@@ -60,7 +62,9 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
 
 
 def _is_schema(value: Any) -> bool:
-    """Whether it is the columns of a declared source: pairs of name and type."""
+    """True for a schema, or the columns of a declared source: pairs of name and type."""
+    if isinstance(value, pl.Schema):
+        return True
     pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
     return pairs and bool(value) and all(isinstance(dtype, pl.DataType) for _, dtype in value)
 
@@ -79,7 +83,7 @@ def function_name(function: Any) -> str:
 
 
 def aggregate_text(aggregate: Aggregate) -> str:
-    """`count()`, `mean(length, where=length > 3)`, `window_length()`, `combine(Median, length)`."""
+    """The aggregate as text: `count()`, `mean(length, where=length > 3)`, `combine(Median, length)`."""
     named = sorted(
         attrs.fields(type(aggregate)), key=lambda field: (field.kw_only, field.kw_only and field.name)
     )
@@ -93,7 +97,7 @@ def aggregate_text(aggregate: Aggregate) -> str:
 
 
 def _value(value: Any) -> str:
-    """What an aggregate is given: columns without quotes, of a function its name."""
+    """An argument of an aggregate as text: columns without quotes, a function by its name."""
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     written = isinstance(value, str | int | float | ExpressionOfRows)
@@ -101,13 +105,12 @@ def _value(value: Any) -> str:
 
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
-    """All choices, each with its words."""
-    return {
-        "windows": describe(windowing.windows),
-        "trigger": describe(windowing.trigger),
-        "accumulation": describe(windowing.accumulation),
-        "timestamp": describe(windowing.timestamp_combiner),
-        "allowed lateness": format_duration(windowing.allowed_lateness),
-        "on_time": windowing.on_time,
-        "closing": windowing.closing,
-    }
+    """All choices of a windowing as text."""
+    return windowing_facts(windowing, describe)
+
+
+def text_of(value: object) -> str:
+    """Writes any declared value for people: an aggregate, a type, or a value as `describe` does."""
+    if isinstance(value, Aggregate):
+        return aggregate_text(value)
+    return type_name(value) if isinstance(value, pl.DataType) else describe(value)

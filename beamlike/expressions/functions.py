@@ -1,4 +1,4 @@
-"""What users write inside steps: columns, the event time, window and pane of a row."""
+"""Expressions of users: columns, event time, window and pane of a row."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _moment(column: str) -> nw.Expr:
 
 
 def event_time() -> nw.Expr:
-    """When the element happened, as Datetime in UTC; after a grouping, the timestamp of the pane.
+    """The event time of the row, as Datetime in UTC; after a grouping, the timestamp of the pane.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.select(minute=bl.event_time().dt.minute()).collect()["minute"].to_list()
@@ -61,9 +61,9 @@ def event_time() -> nw.Expr:
 
 
 def window_start() -> nw.Expr:
-    """The first moment of the element's window, as Datetime in UTC; only after `window_into`.
+    """The first instant of the row's window, as Datetime in UTC; only after `window_into`.
 
-    The global window has the least that there is, of which neither polars nor Python knows the day.
+    The global window begins at the least representable time, which neither polars nor Python can format.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m"))
@@ -74,9 +74,9 @@ def window_start() -> nw.Expr:
 
 
 def window_end() -> nw.Expr:
-    """The end of the element's window, which the window does not contain, as Datetime in UTC.
+    """The end of the row's window, which the window does not contain, as Datetime in UTC.
 
-    The global window ends after all others, at a time of which neither polars nor Python knows the day.
+    The global window ends after all others, at a time that neither polars nor Python can format.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m"))
@@ -87,7 +87,7 @@ def window_end() -> nw.Expr:
 
 
 def pane_timing() -> nw.Expr:
-    """`"early"`, `"on_time"` or `"late"`, as String; like all of a pane, only after a grouping.
+    """The timing of the pane, as String: "early", "on_time" or "late"; only after a grouping.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -98,7 +98,7 @@ def pane_timing() -> nw.Expr:
 
 
 def pane_index() -> nw.Expr:
-    """How many panes of the window came before this one, as Int64; only after a grouping.
+    """The number of earlier panes of the window, as Int64; only after a grouping.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -109,7 +109,7 @@ def pane_index() -> nw.Expr:
 
 
 def pane_nonspeculative_index() -> nw.Expr:
-    """How many panes that were not early came before this one, as Int64; -1 in an early pane.
+    """The number of earlier panes of the window that were not early, as Int64; -1 in an early pane.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -121,7 +121,7 @@ def pane_nonspeculative_index() -> nw.Expr:
 
 
 def pane_first() -> nw.Expr:
-    """Whether the pane is the first of its window, as Boolean; only after a grouping.
+    """True for the first pane of a window; only after a grouping.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -132,7 +132,7 @@ def pane_first() -> nw.Expr:
 
 
 def pane_last() -> nw.Expr:
-    """Whether the window is closed, so that no pane of it follows, as Boolean; only after a grouping.
+    """True for the last pane of a window, after which the window is closed; only after a grouping.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -143,7 +143,7 @@ def pane_last() -> nw.Expr:
 
 
 def pane_retracted() -> nw.Expr:
-    """Whether the pane takes back an earlier one, as Boolean; only after a grouping whose accumulation is RETRACTING.
+    """True for a pane that retracts an earlier one; only after a grouping whose accumulation is RETRACTING.
 
     Example, with the `plays` of `bl.Collection`:
         >>> early = bl.AfterWatermark(early=bl.AfterCount(2))
@@ -155,10 +155,10 @@ def pane_retracted() -> nw.Expr:
 
 
 def pane_drained() -> nw.Expr:
-    """Whether a drain closed the window before the watermark had passed its end, as Boolean; only after a grouping.
+    """True for a pane of a window that a drain closed before the watermark passed its end; only after a grouping.
 
-    Elements of such a window may be missing, whatever its timing says. It is False for a pane of input that was read to
-    its end, by a run without a checkpoint.
+    Such a window may lack elements, whatever its timing. A run without a checkpoint reads its input to the end, and its
+    panes are not drained.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
@@ -173,10 +173,12 @@ def pane_drained() -> nw.Expr:
 
 
 def timestamp_of(column: str) -> TimestampOf:
-    """A timestamp combiner: a pane gets the event time of the elements that this Boolean column marks.
+    """A timestamp combiner: a pane has the event time of the elements for which a Boolean column is true.
 
-    Of several marked elements that is the earliest that was not late; without any it is the end of the window. Raises
-    `WrongType` for what is no name of a column.
+    Of several such elements, the earliest that was not late is used; without any, the end of the window.
+
+    Raises:
+        WrongType: `column` is no name.
 
     Example, with the `plays` of `bl.Collection`:
         >>> marked = plays.with_columns(best=bl.col("points") == 5)
@@ -192,11 +194,17 @@ def timestamp_of(column: str) -> TimestampOf:
 
 
 def regexp_extract(column: str | nw.Expr, pattern: str, group: int = 1) -> nw.Expr:
-    """What a group of a regular expression matches first in each text, as String; null where nothing matches.
+    """The first match of a group of a regular expression in each text, as String; null without a match.
 
-    Group 0 is the whole match. Patterns are those of [Rust's regex](https://docs.rs/regex/latest/regex/#syntax), as in
-    all functions of text: without look-around and backreferences. Raises `WrongType` where the pattern is no text or
-    the group no number, and `PlanError` where the pattern cannot be read or has no such group.
+    Args:
+        column: A column or an expression.
+        pattern: A pattern in the syntax of [Rust's regex](https://docs.rs/regex/latest/regex/#syntax), as in all
+            functions of text: without look-around and backreferences.
+        group: The number of the group; 0 is the whole match.
+
+    Raises:
+        WrongType: `pattern` is no text, or `group` no number.
+        PlanError: The pattern is invalid, or has no such group.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.select("user", middle=bl.regexp_extract("user", "^a(.)")).collect()[["user", "middle"]].rows()
@@ -216,7 +224,7 @@ def regexp_extract(column: str | nw.Expr, pattern: str, group: int = 1) -> nw.Ex
 
 
 def _groups(pattern: str) -> int:
-    """How many groups a pattern has, as polars counts them, which also runs it."""
+    """The number of groups of a pattern, as polars, which executes it, counts them."""
     try:
         found = pl.Series([""]).str.extract_groups(pattern)
     except ComputeError as error:

@@ -1,4 +1,4 @@
-"""A narwhals expression that gives one value per row, as watermark strategies evaluate it."""
+"""A narwhals expression with one value per row, as watermark strategies and aggregates evaluate it."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ _VALUE: Final = "__value"
 
 @attrs.frozen
 class ExpressionOfRows(Declared):
-    """An expression of the user's; two with the same text are the same."""
+    """An expression of a user. Expressions with equal text are equal."""
 
     expression: nw.Expr = attrs.field(eq=expression_text)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
+        """The columns that the expression names."""
         return tuple(columns_read(self.expression))
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Its value for each row. Raises a `PolarsError` where it fails."""
+        """Evaluates the expression for each row. Raises a `PolarsError` if it fails."""
         # Lazy, as narwhals has errors of its own for frames.
         valued = nw.from_native(frame.lazy()).with_columns(self.expression.alias(_VALUE))
         return valued.to_native().collect()[_VALUE]
 
     def identity(self) -> Any:
-        """That of the expression."""
         return expression_identity(self.expression)
 
     def __str__(self) -> str:

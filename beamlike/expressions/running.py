@@ -1,4 +1,4 @@
-"""What only running aggregates have."""
+"""The aggregate that only `running` has."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from stages.process.cumulative import Previous
 
 
 def previous(column: str) -> Previous:
-    """The value of a column in the row before, of the same key and window; null in the first. For `running(...)` only.
+    """The value of a column in the previous row of the same key and window; null in the first. Only for `running(...)`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> so_far = plays.group_by("user").running(before=bl.previous("points"))

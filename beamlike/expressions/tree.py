@@ -1,6 +1,6 @@
-"""Looking into narwhals expressions: the columns they read, whether of other rows, and their text.
+"""Inspection of narwhals expressions: the columns they read, dependence on other rows, and their text.
 
-This is the only place that touches narwhals' tree (`Expr._nodes`); a test holds that it is as assumed here.
+Only this module reads narwhals' tree (`Expr._nodes`); a test checks the assumptions about it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _WILDCARDS = ("all", "exclude", "nth")
 
 
 def resolve(expression: nw.Expr, schema: pl.Schema) -> nw.Expr:
-    """The expression with `all()` and selectors replaced by the user's columns that they stand for.
+    """Replaces `all()` and selectors in an expression by the user columns that they select.
 
-    The engine's columns travel in the same frames, and a wildcard must not touch them.
+    The engine's columns are in the same frames, and a wildcard must not select them.
     """
     count = _wildcard_length(expression)
     nodes = list(expression._nodes)
@@ -63,7 +63,7 @@ def _selected(expression: nw.Expr, count: int) -> nw.Expr:
 
 
 def _wildcard_length(expression: nw.Expr) -> int:
-    """How many nodes at the beginning choose columns: one, or more where selectors are combined."""
+    """The number of nodes at the beginning that select columns: one, or several for combined selectors."""
     first, *rest = expression._nodes
     if first.name in _WILDCARDS:
         return 1
@@ -94,7 +94,7 @@ def _resolve_arguments(node: Any, schema: pl.Schema) -> Any:
 
 
 def columns_read(expression: nw.Expr) -> list[str]:
-    """The columns that a resolved expression names, in order, each once."""
+    """The distinct columns that a resolved expression names, in order."""
     return list(dict.fromkeys(_names(expression)))
 
 
@@ -110,7 +110,7 @@ def _names(expression: nw.Expr) -> Iterator[str]:
 
 
 def with_names(expression: nw.Expr, new: Callable[[str], str]) -> nw.Expr:
-    """A resolved expression that names other columns: `new` gives the name of each."""
+    """Renames the columns of a resolved expression: `new` returns the new name for each name."""
     return nw.Expr(*(_with_names(node, new) for node in expression._nodes))
 
 
@@ -130,9 +130,9 @@ def _with_names(node: Any, new: Callable[[str], str]) -> Any:
 
 
 def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
-    """What a group of a regular expression matches in a text; null where nothing matches.
+    """The match of a group of a regular expression in a text; null without a match.
 
-    Narwhals has no such function, but hands the methods of a namespace on to polars by their names.
+    Narwhals has no such function, but calls the method of that name of polars' namespace.
     """
     like: Any = expression.str.contains(pattern)._nodes[-1]
     node = type(like)(like.kind, _EXTRACT, pattern=pattern, group_index=group)
@@ -140,7 +140,7 @@ def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
 
 
 def copied(expression: nw.Expr) -> list[str]:
-    """The columns of which a resolved expression is a copy, perhaps renamed; none where it computes something."""
+    """The columns of which a resolved expression is a (renamed) copy; empty if it computes something."""
     nodes: list[Any] = list(expression._nodes)
     if nodes[0].name != "col":
         return []
@@ -149,7 +149,7 @@ def copied(expression: nw.Expr) -> list[str]:
 
 
 def looks_at_other_rows(expression: nw.Expr) -> str | None:
-    """The name of the first function whose result for a row depends on other rows, if there is one."""
+    """The name of the first function whose result for a row depends on other rows, or None."""
     for node in expression._nodes:
         if not node.kind.is_elementwise:
             return str(node.name)
@@ -161,7 +161,7 @@ def looks_at_other_rows(expression: nw.Expr) -> str | None:
 
 
 def expression_identity(expression: nw.Expr) -> list[Any]:
-    """The expression as plain data: its functions in order, each with its arguments that are not null or False."""
+    """The expression as plain data: its functions in order, each with its arguments except null and False."""
     return [_node_identity(node) for node in expression._nodes]
 
 
@@ -183,12 +183,12 @@ def _value_identity(value: Any) -> Any:
 
 
 def expression_text(expression: nw.Expr) -> str:
-    """The expression as one would read it aloud: `length * 2 + 1 as double`."""
+    """The expression as text: `length * 2 + 1 as double`."""
     return _text(expression)[0]
 
 
 def _text(expression: nw.Expr) -> tuple[str, int]:
-    """The text, and how tightly its outermost operator binds."""
+    """The text of an expression, and the binding strength of its outermost operator."""
     text, binding = "", _ATOM
     nodes: list[Any] = list(expression._nodes)
     system = _system_reader(nodes)
@@ -208,7 +208,7 @@ def _system_reader(nodes: list[Any]) -> str | None:
 
 
 def _reader_length(nodes: list[Any]) -> int:
-    """`event_time()` and its like are a column, perhaps a cast, and an alias."""
+    """The number of nodes of `event_time()` and similar functions: a column, an optional cast, and an alias."""
     plain = nodes[0].kwargs["names"][0].removeprefix(RESERVED_PREFIX)
     aliases = [index for index, node in enumerate(nodes[:3]) if node.name == "alias"]
     return aliases[0] + 1 if aliases and nodes[aliases[0]].kwargs["name"] == plain else 1

@@ -25,7 +25,7 @@ from beamlike.io.lake.delta import Delta
 from beamlike.io.lake.iceberg import Iceberg
 from beamlike.io.memory import Memory, Rows
 from beamlike.io.redis.source import Redis
-from beamlike.io.sources import Taken
+from beamlike.io.sources import PlannedBatch
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
 from beamlike.io.sql.table import Table
@@ -44,6 +44,7 @@ __all__ = [
     "Memory",
     "Parquet",
     "Part",
+    "PlannedBatch",
     "Redis",
     "Rows",
     "Sink",
@@ -51,7 +52,6 @@ __all__ = [
     "SparkSink",
     "SparkSource",
     "Table",
-    "Taken",
     "WrittenBySpark",
     "WrittenInFrames",
     "avro",

@@ -1,4 +1,4 @@
-"""Sources that announce how complete they are, batch by batch, and are told when a batch is committed."""
+"""The base class for sources that announce their watermark and are notified of commits."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ from abc import ABC, abstractmethod
 
 import polars as pl
 
-from beamlike.io.sources import PlannedRows, Position, Taken
+from beamlike.io.sources import PlannedBatch, PlannedRows, Position
 from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import WatermarkStrategy
 
 
 class AnnouncingSource(ABC):
-    """A source that announces its watermark itself, such as a queue; a class of your own defines three methods.
+    """A source that announces its watermark itself, such as a queue. Subclasses define three methods.
 
-    `schema` gives the columns. `plan` says what the next batch takes, where the source is after that, and how complete
-    it is then. `read` gives the rows of a planned batch: in process the process that has planned it, on Spark a task.
-    When the batch is committed, `committed` is called, once or, after a run that was killed, again; only after that the
-    next one is planned. A batch that was planned and not committed comes again, and `read` must give the same rows.
+    `schema` returns the columns. `plan` returns the next batch: what to read, the position after it, and the watermark
+    then. `read` returns the rows of a planned batch, in process where it was planned, on Spark in a task.
 
-    `p.read` needs no `watermark=` then; `bl.AnnouncedWatermark(idle_after="30s")` leaves the source out of the minimum
-    while it plans nothing. A run without a checkpoint plans and reads, and commits nothing.
+    When a batch is committed, `committed` is called, possibly again after a run was killed; the next batch is planned
+    only
+    after that. A batch that was planned but not committed is read again, and `read` must return the same rows.
 
-    Several runs may read one declaration. If the source learns something while it is read, `opened(position)` gives a
-    source of the same kind for one run, which keeps that.
+    `p.read` needs no `watermark=` for such a source; with `bl.AnnouncedWatermark(idle_after="30s")` the watermark of
+    the
+    pipeline does not wait for the source while it plans nothing. A run without a checkpoint plans and reads, and
+    commits
+    nothing.
+
+    Several runs may read one declaration. A source that learns something while it is read defines `opened(position)`,
+    which
+    returns a source of the same kind for one run.
 
     Example:
         >>> import polars as pl
@@ -40,10 +46,11 @@ class AnnouncingSource(ABC):
         ...         first = position.get("next", 0)
         ...         to = min(first + min(rows, 60), self.end)
         ...         if to > first:
-        ...             return bl.Taken([first, to], {"next": to}, more=to < self.end, watermark=to * 1_000_000)
+        ...             more, watermark = to < self.end, to * 1_000_000
+        ...             return bl.PlannedBatch([first, to], {"next": to}, more, watermark)
         ...
-        ...     def read(self, taken):
-        ...         return pl.DataFrame({"at": range(*taken.input)})
+        ...     def read(self, batch):
+        ...         return pl.DataFrame({"at": range(*batch.input)})
         >>> p = bl.Pipeline("p")
         >>> seconds = p.read("seconds", Counter(100), timestamp="at", timestamp_unit="s")
         >>> minutes = seconds.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
@@ -57,28 +64,34 @@ class AnnouncingSource(ABC):
 
     @abstractmethod
     def schema(self) -> pl.Schema:
-        """The columns, which rows have in the order that they like; a dict will do."""
+        """Returns the columns, as a polars schema or a dict. Rows may have them in any order."""
 
     @abstractmethod
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """What the next batch takes from this position, about so many rows; None if nothing is new.
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Plans the next batch.
 
-        `{}` is the position of a run that begins. `Taken.input` says what to read, as data that JSON can hold; with
-        None a batch only moves the position or the watermark. `Taken.watermark` holds once the batch is done: a
-        datetime, or microseconds since 1970; None leaves it where it is, as does one that is behind.
+        Args:
+            position: The entries of earlier batches; `{}` at the beginning of a run.
+            rows: About how many rows the batch should have.
+
+        Returns:
+            The batch, or None if there is no new input. With `input=None` a batch only moves the position or the
+            watermark. A
+            watermark that is None, or not later than the current one, has no effect.
         """
 
     @abstractmethod
-    def read(self, taken: Taken) -> PlannedRows:
-        """The rows that were planned, as a frame of polars with the columns and types of `schema`.
+    def read(self, taken: PlannedBatch) -> PlannedRows:
+        """Returns the rows of a planned batch, as a polars frame with the columns and types of `schema`.
 
-        Raises `LookupError` where they are not there any more.
+        Raises:
+            LookupError: The rows no longer exist.
         """
 
-    def committed(self, taken: Taken) -> None:
-        """The batch is done for good, and is not read again. It may be told of more than once."""
+    def committed(self, taken: PlannedBatch) -> None:
+        """Called when the batch is done for good and will not be read again; possibly more than once."""
         return
 
     def close(self) -> None:
-        """The run is over."""
+        """Called at the end of the run."""
         return

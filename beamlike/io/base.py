@@ -1,4 +1,4 @@
-"""What a source and a sink are, and the frame that a sink gets."""
+"""The base protocols of sources and sinks, and the frame that a sink receives."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MOMENT: Final = pl.Datetime("us", "UTC")
 
 
 def declared(schema: SchemaLike | Declared | None) -> Declared | None:
-    """The schema that a user gave a source, checked. Raises `TypeError` for what is no schema or no type."""
+    """Checks the schema that a user declared for a source. Raises `TypeError` for an invalid schema or type."""
     if schema is None:
         return None
     columns = dict(schema) if isinstance(schema, tuple) else schema
@@ -52,37 +52,37 @@ SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *
 
 @runtime_checkable
 class Source(Protocol):
-    """Where rows come from. `beamlike.io.sources` has the ways in which one can be read, and what else it can do."""
+    """A source of rows. The protocols in `beamlike.io.sources` are the ways to read one, and what else it can do."""
 
     @property
     def bounded(self) -> bool:
-        """Whether the input has an end."""
+        """True if the input has an end."""
 
     def schema(self) -> pl.Schema:
-        """The user's columns."""
+        """Returns the user's columns."""
 
 
 @attrs.frozen(eq=False)
 class Faulty:
-    """A piece of a file that is not rows: what could not be read of it, as dead letters.
+    """Rows of a source that cannot be read, as dead letters.
 
-    `letters` has the columns `error` (file, column, value and the type expected) and `row` (the row as JSON, or the
-    text that is none), both text; each is one row of the source that was read and is no element.
+    `dead_letters` has two text columns: `error` (file, column, value and the expected type) and `row` (the row as JSON,
+    or the text that is not a row). Each of its rows was read from the source, and is no element.
     """
 
-    letters: pl.DataFrame
+    dead_letters: pl.DataFrame
 
     @classmethod
     def none(cls) -> Faulty:
-        """No letters."""
+        """Returns an instance without dead letters."""
         return cls(pl.DataFrame(schema={"error": pl.String, "row": pl.String}))
 
 
 @attrs.frozen(eq=False)
 class FromFile:
-    """Some of what a source has, and the file that it is from; or the first and the last one, if it is from several.
+    """Rows of a source with the file that they are from, or the first and the last file if they are from several.
 
-    `over`: nothing more comes of the file.
+    `over`: the file has no further rows.
     """
 
     rows: pl.LazyFrame | Faulty
@@ -92,13 +92,16 @@ class FromFile:
 
     @property
     def files(self) -> str:
-        """Where it is from, in words."""
+        """The file or the range of files, as text for messages."""
         return repr(self.file) if self.last in ("", self.file) else f"{self.file!r} to {self.last!r}"
 
 
 @attrs.frozen(eq=False)
 class Pieces:
-    """What a batch takes of a source of files, and which of these it has not told of before, where they are splits."""
+    """The input of a batch from a source of files.
+
+    `known`: if each file is a split, the files that this batch reports for the first time.
+    """
 
     pieces: Sequence[FromFile]
     known: Sequence[str] = ()
@@ -106,27 +109,27 @@ class Pieces:
 
 @attrs.frozen(eq=False)
 class Announced:
-    """What a batch takes of a source that announces its watermark (us): none, where that stays."""
+    """The input of a batch from a source that announces its watermark (us); None leaves the watermark unchanged."""
 
     rows: pl.LazyFrame | Faulty | Pieces
     watermark: int | None
 
 
 class Unreadable(Exception):
-    """What collecting a piece of a file raises whose bytes are damaged: `faulty` says what is lost with it.
+    """The error that collecting a piece of a file raises if its bytes are damaged. `faulty` has what is lost.
 
-    Within `left_out` the piece has no rows, so that the others of its chunk can be collected.
+    Within the context manager `left_out()` the piece has no rows, so the other pieces of its chunk can be collected.
     """
 
     def __init__(self, faulty: Faulty, left_out: Callable[[], AbstractContextManager[object]]) -> None:
-        super().__init__(faulty.letters["error"][0])
+        super().__init__(faulty.dead_letters["error"][0])
         self.faulty = faulty
         self.left_out = left_out
 
 
 @attrs.frozen
 class Part:
-    """One piece of output: of this query (or run), batch and task. Writing it again replaces it.
+    """A piece of output, identified by query (or run), batch and task. Writing it again replaces it.
 
     `sink` is the name of the step that writes, for titles.
     """
@@ -141,9 +144,11 @@ class Part:
 class WrittenInFrames(Protocol):
     """A sink that writes the frames of `output_frame` itself, in process and on Spark.
 
-    Its `path`, if it has one, is the directory that it alone writes to. With an attribute `distributed` that is true,
-    tasks of Spark write their part of a batch each; otherwise the driver writes all of it, and so it does for a sink
-    that has no such attribute. `beamlike.io.sinks` has what else a sink can do.
+    `path`, if present, is the directory that only this sink writes to. If the attribute `distributed` is true, each
+    Spark
+    task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
+    protocols
+    in `beamlike.io.sinks` are what else a sink can do.
     """
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -152,10 +157,10 @@ class WrittenInFrames(Protocol):
 
 @runtime_checkable
 class WrittenBySpark(Protocol):
-    """A sink of which Spark knows how to write it. Without `write` it is for pipelines on Spark only."""
+    """A sink that Spark writes. Without `write`, it can be used on Spark only."""
 
     def write_by_spark(self, rows: Any, part: Part) -> None:
-        """Writes the part, which is a DataFrame of Spark's with the rows of `output_frame`; called on the driver."""
+        """Writes the part; `rows` is a Spark DataFrame with the columns of `output_frame`. Called on the driver."""
 
 
 Sink: TypeAlias = WrittenInFrames | WrittenBySpark
@@ -163,18 +168,19 @@ Sink: TypeAlias = WrittenInFrames | WrittenBySpark
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
-    """A collection's frame as sinks get it: times are Datetime(us, UTC), system columns have plain names.
+    """Returns a collection's frame as sinks receive it: times are Datetime(us, UTC), system columns have plain names.
 
     Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index
-    (if there are panes), pane_retracted (if they may be taken back). A column of the user's keeps its name, and
-    the system's of that name is left out. A time that a datetime cannot show, such as the limits of the global
-    window, is null.
+    (if there are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system
+    column,
+    the user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is
+    null.
     """
     return frame.select(_output(frame.schema))
 
 
 def output_schema(schema: Mapping[str, pl.DataType]) -> pl.Schema:
-    """The schema of `output_frame` for frames of this one."""
+    """Returns the schema of `output_frame` for frames with this schema."""
     return output_frame(pl.DataFrame(schema=schema)).schema
 
 

@@ -1,4 +1,4 @@
-"""A sink that is a function of the user's."""
+"""A sink that calls a user's function."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from windowing.python_rows import BEYOND, beyond_python
 
 @attrs.frozen
 class Callback:
-    """Calls `fn(frame, batch)` on the driver for every batch with rows: a polars frame, and the number of the batch.
+    """Calls `fn(frame, batch)` on the driver for every batch with rows.
 
-    The frame has all rows of the batch, in the memory of the driver. After a failure a batch may come again, under
-    the same number: what was written for it before has to be replaced. Where it has no rows this time, as a function
-    before it gave others, the frame is empty; so may that of the first batch be when a run on Spark goes on.
+    After a failure, a batch may be repeated under the same number: the function must then replace what it wrote for it.
+    If
+    the repeated batch has no rows this time, the frame is empty; the frame of the first batch of a continued run may be
+    empty, too.
 
     A column may have times that Python cannot hold, such as `bl.window_end()` of the global window. Polars computes
-    with them, and fails where it is to print them or make dicts of them: a `ValueError` then names the column.
+    with
+    them, but fails to print them or to convert them to dicts: a `ValueError` then names the column.
+
+    Args:
+        fn: A function of a polars frame with all rows of the batch, which must fit into the driver's memory, and of the
+            number of the batch.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
@@ -36,7 +42,6 @@ class Callback:
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=function)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Calls the function, unless there are no rows."""
         if frame.is_empty():
             return
         try:
@@ -47,5 +52,5 @@ class Callback:
             raise ValueError(f"{error}; column {wrong!r}: {BEYOND}; cast or drop it") from error
 
     def take_back(self, empty: pl.DataFrame, part: Part) -> None:
-        """Calls the function with no rows, as it may have had some of this batch before."""
+        """Calls the function with an empty frame."""
         self.fn(empty, part.batch)

@@ -1,4 +1,4 @@
-"""Sources and sinks that a user has written: what they can do is known by names, and here also by signatures."""
+"""Checks that the methods of a user's source or sink have the signatures that the engine calls."""
 
 from __future__ import annotations
 
@@ -21,35 +21,34 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sources.Resumable,
         sources.ReadAsPlanned,
         sources.ReadInParts,
-        sources.OpenedByRuns,
-        sources.LookedUp,
-        sources.ToldOfCommits,
-        sources.Closed,
-        sources.PlacedOnSpark,
+        sources.Openable,
+        sources.InfersSchema,
+        sources.AcceptsCommits,
+        sources.Closeable,
+        sources.HasSparkOffsets,
         sources.ReadFromMemory,
         sources.ReadInFiles,
         sources.ReadInSteps,
-        sources.Decoding,
+        sources.HasDecode,
         sources.InSplits,
-        sources.ToldEventTime,
-        sources.ToldHowTimeIsRead,
-        sources.AskedOfSpark,
+        sources.AcceptsEventTime,
+        sources.AcceptsTimeUnit,
+        sources.SchemaFromSpark,
     ),
     "sink": (
         WrittenInFrames,
         WrittenBySpark,
         sinks.Distributed,
-        sinks.Located,
-        sinks.Fitted,
+        sinks.HasLocation,
+        sinks.AcceptsSchema,
         sinks.PerRun,
-        sinks.Checked,
-        sinks.Held,
-        sinks.Started,
-        sinks.Remembering,
+        sinks.HasCheck,
+        sinks.Lockable,
+        sinks.HasStart,
+        sinks.RecordsBatches,
         sinks.Replacing,
-        sinks.TakingBack,
-        sinks.Discarding,
-        sinks.InTwoSteps,
+        sinks.HasTakeBack,
+        sinks.TwoPhase,
     ),
 }
 """All that is asked for by name. An object that lacks a name of a protocol may use the others as it likes."""
@@ -59,7 +58,7 @@ _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD
 
 
 def require_signatures(thing: object, role: Role, step: str) -> None:
-    """Raises `WrongType` where a name that the engine asks for is taken by something else."""
+    """Raises `WrongType` if an attribute with a name that the engine uses has another signature or type."""
     for name, what in _misfits(thing, role):
         raise WrongType(
             f"{type(thing).__name__}: the name {name!r} is taken: a runner asks a {role} for {what}, and this one has "
@@ -69,7 +68,7 @@ def require_signatures(thing: object, role: Role, step: str) -> None:
 
 
 def _misfits(thing: object, role: Role) -> Iterator[tuple[str, str]]:
-    """Names that are taken, and what each of them should be."""
+    """Yields each name that does not fit, with the expected form."""
     for protocol in _PROTOCOLS[role]:
         for name, member in _members(protocol) if isinstance(thing, protocol) else ():
             given = getattr(thing, name)
@@ -82,19 +81,22 @@ def _misfits(thing: object, role: Role) -> Iterator[tuple[str, str]]:
 
 
 def _value_of(member: property) -> tuple[type, str]:
-    """The type that a property must have, and its name; any, for one that only classes of the package have."""
+    """Returns the expected type of a property and its description; `object` for types that only the package uses."""
     return _VALUES.get(inspect.get_annotations(member.fget).get("return", ""), (object, ""))  # type: ignore[arg-type]
 
 
 def _members(protocol: type) -> Iterator[tuple[str, Any]]:
-    """The methods and properties of a protocol, with those that it inherits."""
+    """Yields the methods and properties of a protocol, including inherited ones."""
     for kind in protocol.__mro__:
         if Protocol in kind.__bases__:
             yield from ((name, member) for name, member in vars(kind).items() if not name.startswith("_"))
 
 
 def _takes(method: Any, member: Any) -> bool:
-    """Whether a method takes the arguments of the protocol's; a default is no place for an argument of another name."""
+    """True if a method accepts the arguments of the protocol's method.
+
+    A parameter with a default accepts an argument only if the names are equal: a caller passes these by position.
+    """
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         return False
     try:

@@ -1,4 +1,4 @@
-"""A sink for people: a table per batch on the terminal."""
+"""A sink that prints a table for each batch on the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _DIGITS: Final = 6  # of a float, significant
 
 @attrs.frozen
 class Console:
-    """Prints a table of each batch that has rows, at most `rows` of them.
+    """Prints a table of each batch that has rows.
+
+    Args:
+        rows: The greatest number of rows to print.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.select("user").write("users", bl.Console(rows=5))
@@ -31,7 +34,6 @@ class Console:
     rows: int = attrs.field(default=20, validator=whole_number(1))
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Prints the table, unless there are no rows."""
         if frame.is_empty():
             return
         from rich.console import Console as Terminal
@@ -57,7 +59,7 @@ def _times(schema: Mapping[str, pl.DataType]) -> dict[str, pl.Datetime]:
 
 
 def _common_day(frame: pl.DataFrame) -> str | None:
-    """The day, `2026-01-01`, if all times of the frame are on one: then the table need only say it once."""
+    """Returns the day, `2026-01-01`, if all times of the frame are on one, so that the table shows it once."""
     times = _times(frame.schema).items()
     days = {day for name, dtype in times for day in _texts(frame, name, dtype, "%Y-%m-%d")}
     return days.pop() if len(days) == 1 else None
@@ -68,7 +70,7 @@ def _texts(frame: pl.DataFrame, name: str, dtype: pl.Datetime, form: str) -> lis
 
 
 def _cells(frame: pl.DataFrame, day: str | None) -> list[pl.Expr]:
-    """Every column as short text; null stays null."""
+    """Returns every column as short text; nulls stay null."""
     plain = csv_columns(frame.schema)
     return [
         _cell(frame, name, dtype, day, text).alias(name)

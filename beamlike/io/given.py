@@ -1,4 +1,4 @@
-"""What a source gives beside what it has declared: frames of polars, with its columns and their types."""
+"""Checks of the frames that a source returns: their type, columns and column types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from beamlike.rows.dtypes import type_name
 
 
 def frame(rows: object, giver: str) -> pl.LazyFrame:
-    """Rows as `giver` gave them. Raises `TypeError` for what is no frame of polars."""
+    """Returns rows from `giver` as a lazy frame. Raises `TypeError` for anything but a polars frame."""
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         return rows.lazy()
     kind = type(rows).__name__
@@ -17,7 +17,7 @@ def frame(rows: object, giver: str) -> pl.LazyFrame:
 
 
 def fitting(rows: object, giver: str, schema: pl.Schema) -> pl.LazyFrame:
-    """The rows, with nulls of the type that was declared. Raises `TypeError` for other columns or types."""
+    """Returns the rows, with nulls in the declared type. Raises `TypeError` for other columns or types."""
     given = frame(rows, giver)
     found = given.collect_schema()
     for name, dtype in schema.items():

@@ -1,4 +1,4 @@
-"""Rows in memory: as a source, and collected by a sink."""
+"""Rows in memory, as a source and as a sink."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.io.base import Part, declared
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.dtypes import SchemaLike
 from beamlike.system.fields import whole_number
 from windowing.python_rows import BEYOND, beyond_python
@@ -27,10 +27,15 @@ if TYPE_CHECKING:
 
 @attrs.frozen(eq=False, init=False)
 class Rows:
-    """Rows given in the program: dicts, or a polars, pandas or Arrow frame, in order of arrival.
+    """Rows given in the program, in order of arrival.
 
-    `schema` names the columns and their types; without it they are seen from the rows. With `rows_per_batch`, a batch
-    is that many rows. Raises `TypeError` for rows that do not fit.
+    Args:
+        rows: Dicts, or a polars, pandas or Arrow frame.
+        schema: Column names and types. By default they are inferred from the rows.
+        rows_per_batch: The number of rows in a batch. By default the runner chooses.
+
+    Raises:
+        TypeError: The rows do not fit the schema, or are of no supported kind.
 
     Example:
         >>> rows = bl.Rows([{"user": "ada", "points": 3}], schema={"user": str, "points": float})
@@ -51,51 +56,46 @@ class Rows:
         self.__attrs_init__(frame, rows_per_batch)
 
     def schema(self) -> pl.Schema:
-        """The columns of the rows."""
         return self.frame.schema
 
     def all_rows(self) -> pl.DataFrame:
-        """The rows."""
         return self.frame
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The rows in pieces of `rows_per_batch`, else of `rows`."""
+        """Yields pieces of `rows_per_batch` rows, else of `rows`."""
         for piece in self.frame.iter_slices(self.rows_per_batch or rows):
             if piece.height:
                 yield piece.lazy()
 
-    def resume(self, position: Position, rows: int) -> RowsIntake:
-        """Reads on from a row."""
-        return RowsIntake(self, position.get(_ROW, 0), rows)
+    def resume(self, position: Position, rows: int) -> RowsReader:
+        return RowsReader(self, position.get(_ROW, 0), rows)
 
 
 @attrs.define
-class RowsIntake:
-    """Rows that a run reads on from where it was."""
+class RowsReader:
+    """Reads rows on from a row number."""
 
     source: Rows
     row: int
     rows: int
 
-    def new(self) -> Taken | None:
-        """The next rows."""
+    def new(self) -> PlannedBatch | None:
         total = self.source.frame.height
         if self.row >= total:
             return None
         end = min(self.row + (self.source.rows_per_batch or self.rows), total)
-        return Taken([self.row, end], {_ROW: end}, end < total)
+        return PlannedBatch([self.row, end], {_ROW: end}, end < total)
 
-    def read(self, taken: Taken) -> pl.LazyFrame:
-        """Those rows."""
+    def read(self, taken: PlannedBatch) -> pl.LazyFrame:
         first, self.row = taken.input
         return self.source.frame[first : self.row].lazy()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Closes nothing."""
 
 
 def _frame(rows: Tabular, schema: pl.Schema | None) -> pl.DataFrame:
-    """The rows as polars columns; `TypeError` if they are none, or do not fit the schema."""
+    """Converts rows to polars. Raises `TypeError` if they are of no supported kind or do not fit the schema."""
     try:
         if isinstance(rows, list | tuple):
             return _from_dicts(rows, schema)
@@ -122,7 +122,7 @@ def _from_dicts(rows: Sequence[Mapping[str, Any]], schema: pl.Schema | None) -> 
 
 
 def _require_whole(name: str, values: list[Any], dtype: pl.DataType) -> None:
-    """Polars would leave out what is behind the point."""
+    """Raises `TypeError` for a number with a fraction, which polars would cut off."""
     wrong = next((value for value in values if isinstance(value, float | Decimal) and value % 1 != 0), None)
     if wrong is not None:
         raise TypeError(f"{name!r} is {dtype}, and has {wrong!r}")
@@ -130,10 +130,10 @@ def _require_whole(name: str, values: list[Any], dtype: pl.DataType) -> None:
 
 @attrs.frozen(eq=False)
 class Memory:
-    """Keeps what was written, for tests and notebooks: all rows of the run, in the memory of this process.
+    """A sink that collects all rows of a run in the memory of this process, for tests and notebooks.
 
-    `frame()` gives it as a polars frame, `rows()` as dicts. A run that begins from nothing removes the rows of runs
-    before, so two runs at the same time need one each. A copy that was pickled is empty.
+    `frame()` returns the rows as a polars frame, `rows()` as dicts. A run that begins from nothing removes the rows of
+    earlier runs, so two runs at the same time need a sink each. A pickled copy is empty.
 
     Example, with the `plays` of `bl.Collection`:
         >>> out = bl.Memory()
@@ -151,39 +151,38 @@ class Memory:
     remembers: ClassVar[bool] = True
 
     def start(self, run: str) -> None:
-        """Forgets everything."""
         self._parts.clear()
         self._columns.clear()
 
     def latest_batch(self, run: str) -> int | None:
-        """The last batch of this run that is kept."""
         return max((part.batch for part in self._parts if part.query == run), default=None)
 
     def cut(self, run: str, batch: int) -> str:
-        """Forgets the rows of later batches of this run, so none stay."""
         for part in [part for part in self._parts if part.query == run and part.batch > batch]:
-            self.discard(part)
+            del self._parts[part]
         return ""
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Keeps the part, or replaces it."""
         self._columns.update(frame.schema)
         if frame.is_empty():
-            self.discard(part)
+            self._parts.pop(part, None)
         else:
             self._parts[part] = frame
 
-    def discard(self, part: Part) -> None:
-        """Forgets the part, if it has it."""
+    def take_back(self, empty: pl.DataFrame, part: Part) -> None:
         self._parts.pop(part, None)
 
     def frame(self) -> pl.DataFrame:
-        """Everything, in order of query, batch and task. Without a single row there are still the columns."""
+        """Returns all rows, in order of query, batch and task. Without rows, the frame has the columns only."""
         order = sorted(self._parts, key=lambda part: (part.query, part.batch, part.task))
         return pl.concat([pl.DataFrame(schema=self._columns), *(self._parts[part] for part in order)])
 
     def rows(self) -> list[dict[str, Any]]:
-        """The same as dicts. Raises `ValueError` for times that Python cannot hold, as `frame()` can."""
+        """Returns all rows as dicts, in the order of `frame()`.
+
+        Raises:
+            ValueError: A time is outside the range of Python's datetime; `frame()` can hold it.
+        """
         frame = self.frame()
         if (wrong := beyond_python(frame)) is not None:
             raise ValueError(f"column {wrong!r} cannot be in dicts, as {BEYOND}; frame() has it")

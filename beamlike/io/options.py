@@ -1,4 +1,4 @@
-"""Options of classes that are a source and a sink: which of both each one is for."""
+"""The role, source or sink, of each option of classes that are both."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ELSEWHERE: Final = {
 
 
 def require_options(given: object, role: Role, step: str) -> None:
-    """Raises `PlanError` for options of the other role, which would have no effect in this one."""
+    """Raises `PlanError` for options of the other role, which would have no effect."""
     if not attrs.has(type(given)):
         return
     for other in ("source", "sink"):
@@ -38,7 +38,7 @@ def require_options(given: object, role: Role, step: str) -> None:
 
 
 def _chosen(given: Any, role: str) -> list[str]:
-    """The options of a role that have another value than by default."""
+    """Returns the options of a role that differ from their defaults."""
     return [
         f"{field.alias}="
         for field in attrs.fields(type(given))

@@ -1,4 +1,4 @@
-"""A source that is read again and again: each reading takes the place of the one before."""
+"""A source that is read repeatedly; each reading replaces the one before."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import polars as pl
 from beamlike.io.base import Announced, Faulty, Pieces
 from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
-from beamlike.io.sources import Found, LookedUp
+from beamlike.io.sources import FoundFile, InfersSchema
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.file_digests import size_and_digest
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
@@ -36,7 +36,7 @@ Clock = Callable[[], int]
 
 
 def wall_clock() -> int:
-    """Processing time in microseconds: this machine's."""
+    """Returns the time of this machine in microseconds."""
     return time.time_ns() // 1000
 
 
@@ -47,14 +47,27 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
 
 @attrs.frozen(slots=False)
 class Refreshed:
-    """A source with an end that is read again `every` so often, whole; for side inputs that change slowly.
+    """A bounded source that is read as a whole again and again, for side inputs that change slowly.
 
-    Each reading takes the place of the one before, as a side of `bl.lookup` and others; rows see the latest that there
-    is when they come, and wait for the first. `every` is a duration of processing time, such as "5m"; the source is
-    looked at between batches, so it may be later. The event time of its rows is when they were read. On Spark, and in a
-    run in process with a checkpoint, readings are kept beside the checkpoint, so that a batch which is done again sees
-    the same. One that fails is told in the log, and the one before stays; if the first fails, so does the run. Rows
-    that a reader cannot read are counted in the log.
+    Each reading replaces the one before, as a side of `bl.lookup` and others. Rows see the latest reading when they
+    arrive,
+    and wait for the first one. The event time of a reading is the time when it was read.
+
+    On Spark, and in a run in process with a checkpoint, readings are stored beside the checkpoint, so that a replayed
+    batch
+    sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first one
+    fails,
+    the run fails. Rows that the reader cannot read are counted in the log.
+
+    Args:
+        source: A source with an end that can be read in process.
+        every: The time between readings, a duration of processing time such as "5m". The source is checked between
+            batches,
+            so a reading may be later.
+
+    Raises:
+        TypeError: The source has no end, or cannot be read in process.
+        ValueError: The duration is not positive.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Refreshed(bl.Rows([{"user": "ada", "age": 36}]), every="5m"))
@@ -78,28 +91,29 @@ class Refreshed:
 
     @property
     def rows(self) -> pl.Schema:
-        """The columns of its rows."""
+        """The columns of the rows of a reading."""
         return pl.Schema(self.source.schema())
 
     def looked_up(self) -> Self:
-        """Gives the source with the columns that its input has now: each reading has these."""
         return (
-            attrs.evolve(self, source=self.source.looked_up()) if isinstance(self.source, LookedUp) else self
+            attrs.evolve(self, source=self.source.looked_up())
+            if isinstance(self.source, InfersSchema)
+            else self
         )
 
     def schema(self) -> pl.Schema:
-        """The columns of a reading."""
+        """Returns the columns of a reading: its time and its rows."""
         return pl.Schema({READ_AT: pl.Int64(), CONTENT: pl.List(pl.Struct(self.rows))})
 
     def reading(self, now: int) -> pl.DataFrame:
-        """All that there is now, as one row."""
+        """Reads the source, and returns all rows as one row."""
         frames, wrong = [pl.DataFrame(schema=self.rows)], list[pl.DataFrame]()
         for chunk in chunks_of(self.source, CHUNK_ROWS):
             found = chunk.rows if isinstance(chunk, Announced) else chunk
             pieces = [piece.rows for piece in found.pieces] if isinstance(found, Pieces) else [found]
             for piece in pieces:
                 if isinstance(piece, Faulty):
-                    wrong.append(piece.letters)
+                    wrong.append(piece.dead_letters)
                 else:
                     frames.append(piece.collect())
         if wrong:
@@ -109,7 +123,10 @@ class Refreshed:
         return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
 
     def next(self, now: int, last: int | None) -> pl.DataFrame | None:
-        """A reading, if one is due; `last` is when there was one. Raises what the source raises if there was none."""
+        """Returns a reading if one is due, else None. `last`: the time (us) of the reading before.
+
+        Raises the error of the source if there was no reading before.
+        """
         if last is not None and now - last < self.every:
             return None
         if last is None:
@@ -121,7 +138,7 @@ class Refreshed:
             return None
 
     def readings(self, clock: Clock) -> Iterator[pl.LazyFrame | None]:
-        """Asked again and again: a reading, or None if none is due."""
+        """Yields at each request a reading, or None if none is due."""
         last: int | None = None
         while True:
             now = clock()
@@ -132,7 +149,7 @@ class Refreshed:
 
 @attrs.frozen(slots=False)
 class ReadingsAsFiles(Parquet):
-    """Readings in files of a folder, each of which is a batch. To list them makes a new one, if that is due."""
+    """Readings as files in a folder, each of which is a batch. Listing the folder makes a new reading if one is due."""
 
     refreshed: Refreshed = attrs.field(kw_only=True)
     clock: Clock = attrs.field(default=wall_clock, kw_only=True)
@@ -141,7 +158,7 @@ class ReadingsAsFiles(Parquet):
 
     @classmethod
     def of(cls, refreshed: Refreshed, folder: str, clock: Clock = wall_clock) -> ReadingsAsFiles:
-        """In a folder on this machine."""
+        """Returns the readings in a local folder."""
         return cls(
             folder,
             schema=refreshed.schema(),
@@ -152,10 +169,9 @@ class ReadingsAsFiles(Parquet):
         )
 
     def require_there(self, *, globs: bool) -> None:
-        """They are made when they are listed."""
+        """Checks nothing, as listing the folder makes the first file."""
 
-    def found(self, *, later: bool = False) -> list[Found]:
-        """The readings, in order."""
+    def found(self, *, later: bool = False) -> list[FoundFile]:
         make_folder(self.folder)
         folder = Path(self.folder)
         there = sorted(file for file in folder.glob("*.parquet") if not file.name.startswith(("_", ".")))
@@ -175,9 +191,9 @@ class ReadingsAsFiles(Parquet):
 
 
 def damaged_readings(folder: str) -> list[str]:
-    """The files of readings in a folder that are not what was written.
+    """Returns the files of readings in a folder whose content has changed since they were written.
 
-    Readings of before there were digests have none. A digest without its file is of a run that was killed.
+    Readings of earlier versions have no digest. A digest without its file is from a run that was killed.
     """
     files = Path(folder).glob("[!._]*.parquet")
     return sorted(str(file) for file in files if not _is_as_written(file))

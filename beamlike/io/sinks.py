@@ -1,4 +1,4 @@
-"""What a sink can do besides writing: each protocol is asked for by name, and a sink without it does without it."""
+"""Protocols of sinks: what a sink can do besides writing. All of them are optional."""
 
 from __future__ import annotations
 
@@ -22,10 +22,13 @@ STAY_UNTIL_REPLACED: Final = "their rows stay until a row with the same key and 
 
 @attrs.frozen
 class Place:
-    """Where a sink writes: `kind` is what that is, such as a table, and `name` what the user calls it.
+    """A place that a sink writes to: `kind` says of what kind, such as a table, and `name` is what the user calls it.
 
-    Two places with the same `key` are one, however they are spelt. `path` is the file or directory in which the place
-    lies, if it lies in one; what is written into a directory has such `names`, folder by folder, with `ANY` in them.
+    Two places with the same `key` are the same place, however they are spelt. `path` is the file or directory that
+    contains
+    the place, if there is one. `names` are patterns for what is written into a directory, folder by folder, with `ANY`
+    in
+    them.
     """
 
     kind: str
@@ -37,27 +40,30 @@ class Place:
 
 @runtime_checkable
 class Distributed(Protocol):
-    """A sink that says where it is written."""
+    """A sink that declares which process writes it."""
 
     @property
     def distributed(self) -> bool:
-        """True if tasks of Spark write a part each, false if the driver writes all of a batch."""
+        """True if each Spark task writes its part; false if the driver writes the whole batch."""
 
 
 @runtime_checkable
-class Located(Protocol):
-    """A sink that knows more of where it writes than its `path`. No other sink and no source may be there."""
+class HasLocation(Protocol):
+    """A sink that knows more about its place than its `path`. No other sink and no source may use the place."""
 
     def place(self) -> Place:
-        """Where it writes."""
+        """Returns the place that the sink writes to."""
 
 
 @attrs.frozen
 class RowKey:
-    """What tells rows of panes apart, as columns of `output_frame`.
+    """The columns of `output_frame` that identify a row of a pane.
 
-    `groups` are the grouping's keys and the window; `pane` has the index of the pane and `retracted` says that it was
-    taken back, None where no column does. With `per_pane` the pane is part of the key.
+    `groups` are the keys of the grouping and the window. `pane` is the column with the index of the pane, `retracted`
+    the
+    column that marks a pane as taken back; each is None if there is no such column. With `per_pane`, the pane is part
+    of
+    the key.
     """
 
     groups: tuple[str, ...]
@@ -67,13 +73,17 @@ class RowKey:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """`groups`, and with `per_pane` the pane."""
+        """The columns of the key: `groups`, and the pane with `per_pane`."""
         return (*self.groups, *([self.pane] if self.per_pane and self.pane else []))
 
 
 @attrs.frozen
-class Feed:
-    """What a sink gets: of which step, columns of `output_frame`, which of them are the user's, and their key."""
+class SinkInput:
+    """The rows that a sink receives.
+
+    `step` is the name of the step that writes, `schema` has the columns of `output_frame`, and `user` the names of the
+    user's columns. `key` identifies rows, if the rows have a key.
+    """
 
     step: str
     schema: pl.Schema = attrs.field(eq=False)
@@ -82,151 +92,155 @@ class Feed:
 
     @property
     def key_columns(self) -> tuple[str, ...]:
-        """The columns of the key; none for rows that are only appended."""
+        """The columns of the key; empty for rows that are only appended."""
         return () if self.key is None else self.key.columns
 
     @property
     def required(self) -> list[str]:
-        """The columns without which the rows would say less; others are the engine's own."""
+        """The columns that a target must have: the user's columns and the key, but not the engine's others."""
         return [name for name in self.schema if name in (*self.user, *self.key_columns)]
 
 
 @runtime_checkable
-class Fitted(Protocol):
-    """A sink that is told, when it is declared, which columns it gets and what tells their rows apart."""
+class AcceptsSchema(Protocol):
+    """A sink that receives its columns, and the key of its rows, when it is declared."""
 
     @property
     def upserts(self) -> bool:
-        """Whether a row replaces the one with its key, so that the collection must have a key."""
+        """True if a row replaces the row with the same key, so that the collection must have a key."""
 
     @property
     def per_pane(self) -> bool:
-        """Whether each pane has a row of its own."""
+        """True if each pane has its own row."""
 
-    def fitted(self, rows: Feed) -> Self:
-        """The sink that is run. Raises `PlanError` for columns that it cannot hold."""
+    def fitted(self, rows: SinkInput) -> Self:
+        """Returns the sink to run with. Raises `PlanError` for columns that it cannot store."""
 
 
 @runtime_checkable
 class PerRun(Protocol):
-    """A sink that learns something about what it writes to: each run has one of its own."""
+    """A sink that learns something about its target; each run uses its own copy."""
 
     def for_run(self) -> Self:
-        """Gives the sink for one run, before that checks or starts it."""
+        """Returns the sink for one run, before the run checks or starts it."""
 
 
 @runtime_checkable
-class Checked(Protocol):
-    """A sink that looks at what it writes to before anything is read, each time that a run begins or goes on."""
+class HasCheck(Protocol):
+    """A sink that checks its target each time that a run begins or continues, before anything is read."""
 
     def check(self) -> None:
-        """Raises `PlanError` where that does not fit; another error says that it cannot be looked at."""
+        """Raises `PlanError` if the target does not fit; another error means that it cannot be checked."""
 
 
 @runtime_checkable
-class Held(Protocol):
+class Lockable(Protocol):
     """A sink that only one run of a name may write to at a time."""
 
     def hold(self, run: str) -> AbstractContextManager[object] | None:
-        """Until it is left, no other run of this name gets it. Raises `InUse`; None where nothing can tell."""
+        """Returns a lock that excludes other runs of this name; None if the target cannot be locked. Raises `InUse`."""
 
 
 @runtime_checkable
-class Started(Protocol):
-    """A sink that makes ready what it writes to."""
+class HasStart(Protocol):
+    """A sink that prepares its target."""
 
     def start(self, run: str) -> None:
-        """Called once when a run begins from nothing: forgets what an earlier run of that name wrote."""
+        """Called once when a run begins from nothing: removes what an earlier run of the same name wrote."""
 
 
 @runtime_checkable
-class Remembering(Protocol):
-    """A sink that knows the last batch it has of a run, also when a run on a copy of the checkpoint asks for it."""
+class RecordsBatches(Protocol):
+    """A sink that knows its last batch of a run, also if the run continues from a copy of the checkpoint."""
 
     @property
     def remembers(self) -> bool:
-        """True if the sink notes its batches, as it is declared."""
+        """True if the sink, as it is declared, records its batches."""
 
     def latest_batch(self, run: str) -> int | None:
-        """The number of the last batch of this run that the sink has; None if it has none."""
+        """Returns the number of the last batch of this run in the sink; None if there is none."""
 
     def cut(self, run: str, batch: int) -> str:
         """Removes the rows of later batches of this run, if the sink can.
 
-        Returns a sentence about the rows that stay, such as "they are doubled"; no text if none stay.
+        Returns a sentence about the rows that stay, such as "they are doubled"; empty if none stay.
         """
 
 
 @runtime_checkable
 class Replacing(Protocol):
-    """A sink that can write a whole run beside what is there, which it replaces when the run is over."""
+    """A sink that can write a whole run beside existing output, and replace that at the end of the run."""
 
     def beside(self, run: str) -> Self:
-        """The sink, but what it writes is seen only when `publish` has put it in place of what was there."""
+        """Returns a sink that writes beside the existing output; the rows become visible with `publish`."""
 
     def publish(self, run: str) -> None:
-        """Puts what was written beside in place of what an earlier run of this name left."""
+        """Replaces the output of an earlier run of this name by what was written beside it."""
 
     def has_beside(self, run: str) -> bool:
-        """Whether something was written beside."""
+        """True if something was written beside."""
 
     def forget(self, run: str) -> None:
         """Removes what was written beside."""
 
 
 @runtime_checkable
-class TakingBack(Protocol):
-    """A sink that is told where a batch has no rows that may have had some when it was tried before."""
+class HasTakeBack(Protocol):
+    """A sink that removes the rows of a batch that an earlier attempt wrote and a replay does not have."""
 
     def take_back(self, empty: pl.DataFrame, part: Part) -> None:
-        """What was written of this batch does not count. `empty` has the columns, and no rows."""
+        """Removes what was written for this batch. `empty` has the columns, and no rows."""
 
 
 @runtime_checkable
-class Discarding(Protocol):
-    """A sink that the driver writes, and that can take a part back: a batch done again may have no rows any more."""
+class TwoPhase(WrittenInFrames, Protocol):
+    """A sink whose tasks write parts that are not visible, and whose parts the driver publishes.
 
-    def discard(self, part: Part) -> None:
-        """Forgets the part, if it has it."""
-
-
-@runtime_checkable
-class InTwoSteps(WrittenInFrames, Protocol):
-    """A sink whose parts tasks write where nobody sees them, and the driver shows: it knows which attempts count."""
+    Only the driver knows which attempts are valid.
+    """
 
     def from_anywhere(self) -> Self:
-        """The sink with its paths as this process means them: tasks have working directories of their own."""
+        """Returns the sink with absolute paths, since tasks have other working directories."""
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
-        """Writes the part unseen: which files, and the names that they are to have."""
+        """Writes the part without publishing it.
+
+        Returns the files written -> the names that they will have.
+        """
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
-        """Shows the parts of a batch, of all its tasks; `again`: other attempts may have left something."""
+        """Publishes the parts of a batch, of all its tasks.
+
+        `again`: other attempts at the batch may have left files.
+        """
 
     def shown_early(self) -> str | None:
-        """Where the parts are seen before they are settled; None if they are not."""
+        """Returns the place where parts are visible before `settle`; None if they are not."""
 
 
 def overtaken(batch: int, latest: int) -> RuntimeError:
-    """The error for a batch of a run of which the sink has this batch or a later one that the run did not write."""
+    """Returns the error for a batch that is in the sink already, or has a later one there, from another run."""
     return RuntimeError(
         f"it has batch {latest} of this run already, and this is batch {batch}: another run goes on from a copy of the "
         "checkpoint; stop both, and start the one that is to go on, which then tells what can be done"
     )
 
 
-def remembering(sink: Sink) -> TypeGuard[Remembering]:
-    """True for a sink that notes its batches."""
-    return isinstance(sink, Remembering) and sink.remembers
+def records_batches(sink: Sink) -> TypeGuard[RecordsBatches]:
+    """True for a sink that records its batches."""
+    return isinstance(sink, RecordsBatches) and sink.remembers
 
 
 def written_by_tasks(sink: Sink) -> TypeGuard[WrittenInFrames]:
-    """Whether tasks on other machines write it, rather than the driver."""
+    """True if tasks on other machines write the sink, rather than the driver."""
     return isinstance(sink, WrittenInFrames) and isinstance(sink, Distributed) and sink.distributed
 
 
-def require_told_apart(frame: pl.DataFrame, key: RowKey) -> None:
-    """A pane has one row per key and window, unless a function has changed keys since the grouping."""
+def require_unique(frame: pl.DataFrame, key: RowKey) -> None:
+    """Raises `ValueError` if two rows of one pane have the same key and window.
+
+    A pane has one row for each, unless a function has changed keys since the grouping.
+    """
     if key.pane is None:
         return
     own = [*key.groups, key.pane, *([key.retracted] if key.retracted else [])]

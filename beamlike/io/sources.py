@@ -1,8 +1,8 @@
-"""How a source can be read, and what else it can do: each protocol is asked for by name, and few need more than one.
+"""Protocols of sources: the ways to read one, and optional capabilities. Most sources need one of them.
 
-`ReadInChunks` is for runs in process, and `Resumable` for those that go on from a checkpoint. On Spark a source is read
-as files that the driver lists, as rows in memory that are kept beside the checkpoint, or by a reader of Spark's; one
-that plans its batches, or is read in steps, is for either.
+`ReadInChunks` is for runs in process, `Resumable` for runs in process with a checkpoint. On Spark a source is read as
+files that the driver lists, as rows in memory that are stored beside the checkpoint, or by a streaming reader of Spark.
+Sources that plan their batches (`Planned`), or that are read in steps, work on both.
 """
 
 from __future__ import annotations
@@ -28,31 +28,34 @@ class ReadInChunks(Source, Protocol):
     """A source that is read in process."""
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """The input in order of arrival: what a batch takes, which is about `rows` rows."""
+        """Yields the input in order of arrival, one chunk of about `rows` rows for each batch."""
 
 
 @runtime_checkable
 class ReadBySpark(Source, Protocol):
-    """A source of which Spark knows how to read it. Without `chunks` it is for pipelines on Spark only."""
+    """A source that Spark reads. Without `chunks`, it can be used on Spark only."""
 
     def read_by_spark(self, spark: Any) -> Any:
-        """A streaming DataFrame of the session `spark`, with the columns of `schema()`."""
+        """Returns a streaming DataFrame of the session `spark` with the columns of `schema()`."""
 
 
 Position: TypeAlias = Mapping[str, Any]
 """Where a run is in a source: entries of which a batch changes some, such as the next offset of each partition."""
 
 
-class Taken(NamedTuple):
-    """What a batch takes of a source: `input` says what that is, and `position` has the entries that it changes.
+class PlannedBatch(NamedTuple):
+    """The input of one batch, planned by a source before it is read.
 
-    Both are data that JSON can hold. With `more`, what comes after it is there already. `watermark` is what a source
-    announces with it, which holds once the batch is done (a datetime, or microseconds since 1970); where `input` is
-    None, that and the position are all that it brings.
+    Args:
+        input: What to read, as data that JSON can hold. None for a batch that only moves the position or the watermark.
+        position: The entries of the source's position that the batch changes, as data that JSON can hold.
+        more: True if further input is available already.
+        watermark: The watermark that the source announces, valid once the batch is done: a datetime, or microseconds
+            since 1970. None leaves it unchanged.
 
     Example:
-        >>> bl.Taken(["a.csv", "b.csv"], {"file": "b.csv"}, more=True)
-        Taken(input=['a.csv', 'b.csv'], position={'file': 'b.csv'}, more=True, watermark=None)
+        >>> bl.PlannedBatch(["a.csv", "b.csv"], {"file": "b.csv"}, more=True)
+        PlannedBatch(input=['a.csv', 'b.csv'], position={'file': 'b.csv'}, more=True, watermark=None)
     """
 
     input: Any
@@ -61,47 +64,47 @@ class Taken(NamedTuple):
     watermark: datetime | int | None = None
 
 
-class Intake(Protocol):
-    """Reads a source on from where it is, for a run in process that keeps that on disk."""
+class Reader(Protocol):
+    """Reads a source on from a position, for a run in process that stores the position on disk."""
 
-    def new(self) -> Taken | None:
-        """What comes next, about as many rows as a batch is to have; None if nothing is there now.
+    def new(self) -> PlannedBatch | None:
+        """Returns the next batch, of about as many rows as a batch should have; None if there is no new input.
 
-        It stays the same until it is read.
+        Returns the same batch until it is read.
         """
 
-    def read(self, taken: Taken) -> Chunk:
-        """The input that `new` gave, exactly; also if that was before the run was killed, at the same position.
+    def read(self, taken: PlannedBatch) -> Chunk:
+        """Reads exactly the input that `new` returned, also in a later process that begins at the same position.
 
-        Raises `LookupError` or `FileNotFoundError` where that is not there any more.
+        Raises `LookupError` or `FileNotFoundError` if the input no longer exists.
         """
 
     def close(self) -> None:
-        """The run is over."""
+        """Closes what the reader holds open, at the end of the run."""
 
 
 @runtime_checkable
-class ToldOfCommits(Protocol):
-    """A source, or an intake of one, that is to know when what it gave is committed."""
+class AcceptsCommits(Protocol):
+    """A source, or a reader of one, that is notified when a batch is committed."""
 
-    def committed(self, taken: Taken) -> None:
-        """The batch is done for good. After a run that was killed it may be told of once more."""
+    def committed(self, taken: PlannedBatch) -> None:
+        """Called when the batch is done for good; after a run was killed, possibly a second time."""
 
 
 @runtime_checkable
-class Closed(Protocol):
-    """A source that holds something while it is read, such as a connection."""
+class Closeable(Protocol):
+    """A source that holds a resource while it is read, such as a connection."""
 
     def close(self) -> None:
-        """The run is over."""
+        """Closes the resource, at the end of the run."""
 
 
 @runtime_checkable
 class Resumable(Source, Protocol):
-    """A source that can be read on from where an earlier run was, and that gives the same input again."""
+    """A source that can be read on from the position of an earlier run, and returns the same input again."""
 
-    def resume(self, position: Position, rows: int) -> Intake:
-        """Reads on from there, batches of about `rows` rows; {} is the beginning."""
+    def resume(self, position: Position, rows: int) -> Reader:
+        """Returns a reader from `position` on, in batches of about `rows` rows; {} is the beginning."""
 
 
 PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
@@ -110,31 +113,37 @@ PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
 
 @runtime_checkable
 class ReadAsPlanned(Source, Protocol):
-    """A source of which is known, before it is read, what a batch takes. On Spark the driver plans, and a task reads.
+    """A source that plans each batch before the batch is read. On Spark the driver plans, and a task reads.
 
-    Batches are planned as far as there is input; those of a source that is `ToldOfCommits` one by one, when the one
-    before is committed.
+    Batches are planned as long as there is input. If the source also has `committed`, a batch is planned only after the
+    batch before it was committed.
     """
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Returns the next batch after `position`, of about `rows` rows; None if there is no new input.
 
-    def read(self, taken: Taken) -> PlannedRows:
-        """The rows of a planned batch, the same each time. Raises `LookupError` where they are not there any more."""
+        {} is the position at the beginning.
+        """
+
+    def read(self, taken: PlannedBatch) -> PlannedRows:
+        """Returns the rows of a planned batch, the same each time. Raises `LookupError` if they no longer exist."""
 
 
 @runtime_checkable
 class ReadInParts(Source, Protocol):
-    """A source of which a planned batch has several parts: its `input` is a list of them. On Spark tasks share those.
+    """A source whose planned batches have several parts, which Spark tasks share.
 
-    `rows` is then as many as there are.
+    `PlannedBatch.input` is the list of parts, and `rows` the number of rows of all parts together.
     """
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """What comes after this position, about `rows` rows; {} is the beginning. None if nothing is there now."""
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Returns the next batch after `position`, of about `rows` rows; None if there is no new input.
+
+        {} is the position at the beginning.
+        """
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile | pl.DataFrame | pl.LazyFrame]:
-        """The rows of a part, the same each time, in pieces of at most `rows` rows."""
+        """Yields the rows of a part, the same each time, in pieces of at most `rows` rows."""
 
 
 Planned: TypeAlias = ReadAsPlanned | ReadInParts
@@ -142,51 +151,51 @@ Planned: TypeAlias = ReadAsPlanned | ReadInParts
 
 
 @runtime_checkable
-class OpenedByRuns(Source, Protocol):
-    """A source that plans its batches, and learns something while it is read: each run opens it for itself."""
+class Openable(Source, Protocol):
+    """A source that plans its batches and learns something while it is read; each run opens it for itself."""
 
     def opened(self, position: Position) -> Planned:
-        """Gives a source of the same kind, which one run asks instead of this one, from this position on.
+        """Returns a source of the same kind, which one run uses in place of this one, from `position` on.
 
-        Tasks of Spark read what was planned with the declaration itself.
+        Spark tasks read planned batches with the declaration itself.
         """
 
 
 @runtime_checkable
-class LookedUp(Source, Protocol):
-    """A source that finds its columns in its input, where they are not declared."""
+class InfersSchema(Source, Protocol):
+    """A source that infers its columns from its input if they are not declared."""
 
     def looked_up(self) -> Self:
-        """Gives the source with the columns that its input has now as a part of its declaration."""
+        """Returns the source with the columns that its input has now as part of the declaration."""
 
 
 @runtime_checkable
-class PlacedOnSpark(Resumable, ReadBySpark, Protocol):
-    """A source of which a savepoint goes from one runner to the other."""
+class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
+    """A source whose position can be converted to Spark's offsets and back, for savepoints between runners."""
 
     def offsets_of_spark(self, position: Position) -> Sequence[str]:
-        """The lines of Spark's offset log for this position, one for each stream that `read_by_spark` makes."""
+        """Returns the lines of Spark's offset log for this position, one for each stream of `read_by_spark`."""
 
     def position_of(self, offsets: Sequence[str]) -> Position:
-        """The position that such lines are for."""
+        """Returns the position for the lines of Spark's offset log."""
 
 
 @runtime_checkable
 class ReadFromMemory(ReadInChunks, Protocol):
-    """A source whose rows are there when it is declared. On Spark they are kept as files beside the checkpoint."""
+    """A source whose rows exist when it is declared. On Spark they are stored as files beside the checkpoint."""
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The rows in order of arrival; on Spark, too, each is a batch."""
+        """Yields the rows in order of arrival; each chunk is a batch, also on Spark."""
 
     def all_rows(self) -> pl.DataFrame:
-        """The rows, the same each time."""
+        """Returns all rows, the same each time."""
 
 
 @attrs.frozen
-class Found:
-    """A file that a listing has found: when it was modified, in milliseconds since 1970, and its size in bytes.
+class FoundFile:
+    """A file in a listing: its path, modification time (milliseconds since 1970), and size in bytes.
 
-    Milliseconds are what all storages know.
+    All storages report times in milliseconds at least.
     """
 
     path: str
@@ -196,45 +205,54 @@ class Found:
 
 @runtime_checkable
 class ReadInFiles(ReadInChunks, Protocol):
-    """A source of files. On Spark the driver lists them, and tasks read each of them in one or more parts."""
+    """A source of files. On Spark the driver lists them, and tasks read each file in one or more parts."""
 
     @property
     def max_files_per_trigger(self) -> int | None:
-        """How many files a batch is; None if it is about so many rows, or all that is there."""
+        """The number of files in a batch; None for no limit.
+
+        Without a limit, a batch in process has about a number of rows, and on Spark all new files.
+        """
 
     @property
     def splits(self) -> bool:
-        """Whether parts of a file can be read apart."""
+        """True if parts of a file can be read independently."""
 
     @property
     def order_advice(self) -> str:
-        """What the log says where files came in an order that made rows late; nothing is told where it is empty."""
+        """The advice in the log if the order of files made rows late; empty for no message."""
 
     def from_anywhere(self) -> Self:
-        """The source with its paths as this process means them: tasks have working directories of their own."""
+        """Returns the source with absolute paths, since tasks have other working directories."""
 
     def require_there(self, *, globs: bool) -> None:
-        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches."""
+        """Raises `FileNotFoundError` if a path does not exist, or with `globs` if a glob matches nothing."""
 
-    def found(self, *, later: bool = False) -> Sequence[Found]:
-        """The files that are there, in the order in which they are read. Files may come `later`."""
+    def found(self, *, later: bool = False) -> Sequence[FoundFile]:
+        """Returns the existing files in reading order. `later`: files may still arrive, so a glob may match nothing."""
 
     def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
-        """One of several parts of a file, in pieces of at most `rows` rows."""
+        """Yields part number `part` of `parts` of a file, in pieces of at most `rows` rows."""
 
     def batches(self, rows: int) -> Iterator[Pieces]:
-        """What each batch in process takes, with the files that it is from."""
+        """Yields the input of each batch in process, with the files that it is from."""
 
     def batches_apart(self, rows: int) -> Iterator[Pieces]:
-        """The same, file by file, for a watermark of which each file is a split."""
+        """Yields the input of each batch with separate files, for a watermark that has a split for each file."""
 
-    def resume(self, position: Position, rows: int, *, apart: bool = False) -> Intake:
-        """Reads on from there in batches of about `rows` rows; file by file if they are read `apart`."""
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> Reader:
+        """Returns a reader from `position` on, in batches of about `rows` rows.
+
+        `apart`: the rows of each file stay separate, as each is a split.
+        """
 
 
 @attrs.frozen(eq=False)
 class SourceStep:
-    """Elements that come together, or clocks that move: what the source announces, and its processing time (us)."""
+    """A step of a source: elements that arrive together, or clocks that move.
+
+    `summary` is the watermark that the source announces, `processing_time` its processing time in us.
+    """
 
     elements: pl.DataFrame
     summary: Summary
@@ -243,7 +261,7 @@ class SourceStep:
 
 @runtime_checkable
 class ReadInSteps(Source, Protocol):
-    """A source with a clock of its own: step n is played in batch n, by each runner in the same way."""
+    """A source with its own clock; each runner plays step n in batch n."""
 
     @property
     def steps(self) -> Sequence[SourceStep]:
@@ -251,67 +269,68 @@ class ReadInSteps(Source, Protocol):
 
     @property
     def processing_time(self) -> int:
-        """Where processing time stands after the last step, in microseconds."""
+        """The processing time after the last step, in microseconds."""
 
     @property
     def announces(self) -> bool:
-        """Whether any step says where the watermark is."""
+        """True if any step announces a watermark."""
 
     def step(self, number: int) -> SourceStep:
-        """The step with this number; after the last one nothing happens any more."""
+        """Returns the step with this number; after the last step, one in which nothing happens."""
 
 
 @runtime_checkable
-class Decoding(ReadBySpark, Protocol):
-    """A source whose rows Spark gives as they are stored: tasks make those of `schema()` of them."""
+class HasDecode(ReadBySpark, Protocol):
+    """A source whose rows Spark reads in stored form; tasks decode them to the columns of `schema()`."""
 
     def decode(self, frame: pl.DataFrame) -> Pieces:
-        """The rows, and what is none."""
+        """Decodes rows; those that cannot be decoded are dead letters."""
 
 
 @runtime_checkable
 class InSplits(Source, Protocol):
-    """A source that comes in partitions, each in an order of its own: a watermark is kept for each by default."""
+    """A source with partitions, each with its own order of rows; by default each has a watermark of its own."""
 
     @property
     def split(self) -> str:
-        """The column that tells them apart."""
+        """The column that identifies the partition."""
 
 
 @runtime_checkable
-class ToldEventTime(Protocol):
-    """A source that reads a column in another way if that is the event time."""
+class AcceptsEventTime(Protocol):
+    """A source that reads the event time column in another way than other columns."""
 
     def for_event_time(self, column: str) -> Self:
-        """The source, told which column is the event time.
+        """Returns the source with this column as its event time.
 
-        Text formats then leave that column as text, unless its type is declared, so that a value that is no
-        time can be shown as it was written.
+        Text formats then read the column as text, unless its type is declared, so that an invalid time can be shown as
+        it was
+        written.
         """
 
 
 @runtime_checkable
-class ToldHowTimeIsRead(Source, Protocol):
-    """A source that looks at event times itself."""
+class AcceptsTimeUnit(Source, Protocol):
+    """A source that reads event times itself."""
 
     def reading_event_time(self, column: str, unit: str | None) -> Self:
-        """The source, told which column is the event time, and of numbers in which unit."""
+        """Returns the source with this event time column; `unit` is the unit of numbers."""
 
 
 @runtime_checkable
-class AskedOfSpark(ReadBySpark, Protocol):
-    """A source whose columns Spark may have to be asked for."""
+class SchemaFromSpark(ReadBySpark, Protocol):
+    """A source whose columns may be known to Spark only."""
 
     @property
     def is_open(self) -> bool:
-        """Whether its columns are not known yet."""
+        """True if the columns are not known yet."""
 
     def with_schema(self, schema: pl.Schema) -> Self:
-        """The source with these columns."""
+        """Returns the source with these columns."""
 
 
-def told_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
-    """The source that is read where this column is the event time, of numbers in this unit."""
-    if isinstance(source, ToldHowTimeIsRead):
+def with_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
+    """Returns the source that is read with `column` as event time, and numbers of that column in `unit`."""
+    if isinstance(source, AcceptsTimeUnit):
         return source.reading_event_time(column, unit)
-    return source.for_event_time(column) if isinstance(source, ToldEventTime) else source
+    return source.for_event_time(column) if isinstance(source, AcceptsEventTime) else source

@@ -1,4 +1,4 @@
-"""Any format that Spark can write, declared without Spark."""
+"""A sink for any format that Spark can write, declared without Spark."""
 
 from __future__ import annotations
 
@@ -26,12 +26,21 @@ def _options(owner: object, attribute: attrs.Attribute[Mapping[str, str]], value
 
 @attrs.frozen
 class SparkSink:
-    """Appends every batch to what Spark's `format` is at `path`: Delta tables, and whatever has a DataFrameWriter.
+    """Appends every batch with a Spark DataFrameWriter, for example to a Delta table. Runs on Spark only.
 
-    `options` are the writer's. Each batch also has `txnAppId` (of run and sink) and `txnVersion` (the batch), by
-    which Delta leaves out a batch that it has; other formats pass over them, and a batch that is replayed is there
-    twice. Runs on Spark only. Batches go through the driver. Raises `ValueError` for an option that each batch sets
-    itself.
+    Batches pass through the driver. The writer also receives the options `txnAppId` (of run and sink) and `txnVersion`
+    (the
+    batch): Delta uses them to skip a batch that it has already. Other formats ignore them, and have the rows of a
+    replayed
+    batch twice.
+
+    Args:
+        format: The format of the writer, such as "delta".
+        path: The path to save to. By default `save()` is called without one.
+        options: Options of the writer.
+
+    Raises:
+        ValueError: An option is one of the two that each batch sets.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("table", bl.SparkSink("delta", "s3a://bucket/plays", {"mergeSchema": "true"}))
@@ -50,10 +59,9 @@ class SparkSink:
     )
 
     def options_of(self, part: Part) -> dict[str, str]:
-        """The writer's options for a batch."""
+        """Returns the writer's options for a batch."""
         return {**self.options, "txnAppId": f"{part.query}/{part.sink}", "txnVersion": str(part.batch)}
 
     def write_by_spark(self, rows: Any, part: Part) -> None:
-        """Appends the rows, which are a DataFrame of Spark's."""
         writer = rows.write.format(self.format).mode("append").options(**self.options_of(part))
         writer.save(None if self.path is None else uri(self.path))

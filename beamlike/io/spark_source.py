@@ -1,4 +1,4 @@
-"""Any input that Spark can read, declared without Spark."""
+"""A source for any input that Spark can read, declared without Spark."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from beamlike.system.fields import function
 from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
-    Reader = Callable[[Any], Any]
+    SparkReader = Callable[[Any], Any]
     """`SparkSession -> DataFrame`, streaming or not."""
 
 
 @attrs.frozen
 class SparkSource:
-    """What `reader(spark)` gives: Kafka, tables, any streaming DataFrame. Runs on Spark only.
+    """A streaming DataFrame that a function of the session returns. Runs on Spark only.
 
-    `schema` names the columns and their types; without it Spark is asked when the pipeline is declared.
-    `watermark`: the strategy that understands what the source announces, for a source that does; `p.read` then needs
-    none.
+    Args:
+        reader: A function of the `SparkSession` that returns a DataFrame, such as
+            `lambda spark: spark.readStream.table("plays")`.
+        schema: Column names and types. By default Spark is asked for them when the pipeline is declared.
+        watermark: The strategy for a source that announces its watermark; `p.read` then needs none.
 
     Example:
         >>> from datetime import datetime
@@ -33,7 +35,7 @@ class SparkSource:
         <Collection 'ticks': timestamp Datetime(us, UTC)>
     """
 
-    reader: Reader = attrs.field(validator=function)
+    reader: SparkReader = attrs.field(validator=function)
     _schema: Declared | None = attrs.field(default=None, converter=declared)
     watermark: WatermarkStrategy | None = attrs.field(
         default=None,
@@ -45,19 +47,16 @@ class SparkSource:
 
     @property
     def is_open(self) -> bool:
-        """Whether its columns were not declared, and Spark has not been asked for them."""
         return self._schema is None
 
     def with_schema(self, schema: pl.Schema) -> Self:
-        """The same source with these columns."""
         return attrs.evolve(self, schema=dict(schema))
 
     def schema(self) -> pl.Schema:
-        """The columns. Raises `ValueError` while they are not known: `p.read` asks Spark for them."""
+        """Returns the columns. Raises `ValueError` while they are unknown: `p.read` asks Spark for them."""
         if self._schema is None:
             raise ValueError("SparkSource: its columns are not declared; p.read asks Spark for them")
         return pl.Schema(self._schema)
 
     def read_by_spark(self, spark: Any) -> Any:
-        """What the reader gives."""
         return self.reader(spark)

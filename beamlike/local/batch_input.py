@@ -38,7 +38,7 @@ class BatchInput:
 
     `began`: the time (us) at which the runner began the batch. Sources in `waiting` are too far ahead, and were not
     read. `started`: the start of the run (us), before which silence of a source does not count. `over`: the sources
-    that have ended although others have not.
+    that have ended although others have not. `changed`: their files that changed, as in `SourceRecord`.
     """
 
     ingested: Mapping[str, Ingested]
@@ -48,6 +48,7 @@ class BatchInput:
     waiting: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     started: int = attrs.field(default=MIN_TIME, kw_only=True)
     over: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
+    changed: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict, kw_only=True)
 
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None

@@ -19,7 +19,7 @@ from beamlike.runtime.batch_sinks import BatchSinks
 from beamlike.runtime.build_records import with_letters
 from beamlike.runtime.ingested import Ingested, SourceTurn
 from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurns
+from beamlike.runtime.source_turns import SourceTurns, columns_left_out
 from beamlike.runtime.stage_task import StageTask, StageTurn
 from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
@@ -94,7 +94,11 @@ class Engine:
         got = batch.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
         record = self._sources.receive(name, batch.arrived([name], batch.times[name]), batch.started)
-        turn = SourceTurn.of(got)
+        turn = attrs.evolve(
+            SourceTurn.of(got),
+            left_out=columns_left_out(self.plan.sources[name].source),
+            changed=batch.changed.get(name, {}),
+        )
         return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
 
     def _steps(

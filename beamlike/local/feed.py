@@ -10,10 +10,11 @@ from typing import Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
-from beamlike.io.in_process import Continued, intake_of
-from beamlike.io.sources import Intake, Position, Taken, ToldOfCommits
+from beamlike.io.files.reader import FileReader
+from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
 from beamlike.local.batch_input import BatchInput, Clock, read_whole, step_input, too_far_ahead
-from beamlike.local.full_read import FullReadIntake
+from beamlike.local.full_read import FullReader
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.prefetch import (
     Prefetched,
@@ -39,7 +40,7 @@ STEPS: Final = "@steps"
 class NextBatch:
     """The input of the next batch. `more`: another batch can follow at once. `ended`: all sources have ended."""
 
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
     more: bool = False
     ended: bool = False
@@ -65,6 +66,9 @@ class InputFeed(Protocol):
 
     def committed(self, batch: LoggedBatch) -> None:
         """Informs such sources that the batch is done and stored."""
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
 
 
 def open_feed(
@@ -97,7 +101,7 @@ def require_resumable(plan: Plan) -> None:
 class _Prefetched:
     """The prefetched input of a source for the next batch."""
 
-    taken: Taken
+    taken: PlannedBatch
     prefetched: Prefetched
 
 
@@ -110,7 +114,7 @@ class SourceInputFeed:
 
     plan: Plan
     clock: Clock
-    intakes: Mapping[str, Intake | FullReadIntake]
+    readers: Mapping[str, Reader | FullReader]
     threads: Threads
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
@@ -132,26 +136,26 @@ class SourceInputFeed:
         held: ExitStack,
     ) -> Self:
         """Opens the sources at these positions; `held` closes them."""
-        intakes = dict[str, Intake | FullReadIntake]()
+        readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
-            opened = partial(intake_of, source.source, rows=rows, apart=apart)
+            opened = partial(reader_of, source.source, rows=rows, apart=apart)
             at_first = position(name)
             with naming_source(name):
-                intakes[name] = FullReadIntake.of(at_first, opened) if source.whole else opened(at_first)
-            held.callback(intakes[name].close)
-        return cls(plan, clock, intakes, threads)
+                readers[name] = FullReader.of(at_first, opened) if source.whole else opened(at_first)
+            held.callback(readers[name].close)
+        return cls(plan, clock, readers, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        there = dict[str, Taken]()
-        for name, intake in self.intakes.items():
+        there = dict[str, PlannedBatch]()
+        for name, reader in self.readers.items():
             with activity("source", name), naming_source(name):
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
-                taken = self._ahead[name].taken if name in self._ahead else intake.new()
+                taken = self._ahead[name].taken if name in self._ahead else reader.new()
                 if taken is not None:
-                    there[name] = Taken(*taken)
+                    there[name] = PlannedBatch(*taken)
         waiting = too_far_ahead(self.plan, there, inputs)
         going = {name: taken for name, taken in there.items() if name not in waiting}
         more = bool(waiting) or any(taken.more for taken in going.values())
@@ -164,7 +168,7 @@ class SourceInputFeed:
             with activity("source", name), naming_source(name):
                 try:
                     found = self._ahead.pop(name, None)
-                    chunks[name] = self.intakes[name].read(taken) if found is None else found.prefetched
+                    chunks[name] = self.readers[name].read(taken) if found is None else found.prefetched
                 except (LookupError, FileNotFoundError) as error:
                     if not again:
                         raise
@@ -184,25 +188,30 @@ class SourceInputFeed:
             waiting=frozenset(batch.waiting),
             started=batch.started,
             over=over,
+            changed=self.changed(),
         )
 
     @property
     def tells(self) -> bool:
-        return any(isinstance(intake, ToldOfCommits) for intake in self.intakes.values())
+        return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
     def committed(self, batch: LoggedBatch) -> None:
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
-            intake: object = self.intakes.get(name)
-            if isinstance(intake, ToldOfCommits):
+            reader: object = self.readers.get(name)
+            if isinstance(reader, AcceptsCommits):
                 with activity("source", name), naming_source(name):
-                    intake.committed(taken)
+                    reader.committed(taken)
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        files = {name: one for name, one in self.readers.items() if isinstance(one, FileReader)}
+        return {name: found for name, reader in files.items() if (found := reader.changed())}
 
     def _next(self, name: str, now: int) -> _Prefetched:
         """Reads the next input of a source that has more."""
-        taken = self.intakes[name].new()
+        taken = self.readers[name].new()
         assert taken is not None
-        return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.intakes[name].read(taken), now))
+        return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.readers[name].read(taken), now))
 
 
 @attrs.define
@@ -217,7 +226,7 @@ class StepInputFeed:
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
         if self.step > self.steps:
             return NextBatch({})
-        taken = Taken(self.step, {"step": self.step + 1})
+        taken = PlannedBatch(self.step, {"step": self.step + 1})
         return NextBatch({STEPS: taken}, more=True, ended=self.step == self.steps)
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
@@ -230,6 +239,9 @@ class StepInputFeed:
         return False
 
     def committed(self, batch: LoggedBatch) -> None: ...
+
+    def changed(self) -> Mapping[str, Mapping[str, str]]:
+        return {}
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

@@ -7,7 +7,7 @@ from typing import Any, Final, Self
 
 import attrs
 
-from beamlike.io.sources import Intake, Position, Taken
+from beamlike.io.sources import PlannedBatch, Position, Reader
 from beamlike.runtime.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
@@ -15,39 +15,39 @@ _READ: Final = "@whole"
 
 
 @attrs.define
-class FullReadIntake:
+class FullReader:
     """Reads all rows that a source has now, once. Rows that arrive later are not part of the run."""
 
-    intake: Intake
+    reader: Reader
     was_read: bool
-    _next: tuple[Taken, list[Chunk]] | None = attrs.field(default=None, init=False)
+    _next: tuple[PlannedBatch, list[Chunk]] | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def of(cls, position: Position, opened: Callable[[Position], Intake]) -> Self:
-        """Creates the intake of a source that is `opened` at a position."""
+    def of(cls, position: Position, opened: Callable[[Position], Reader]) -> Self:
+        """Creates the reader of a source that is `opened` at a position."""
         own = {entry: value for entry, value in position.items() if entry != _READ}
         return cls(opened(own), bool(position))
 
-    def new(self) -> Taken | None:
+    def new(self) -> PlannedBatch | None:
         """All available input, which may be empty; None if it was read before."""
         if self.was_read:
             return None
         if self._next is None:
             inputs, chunks, position = list[Any](), list[Chunk](), dict[str, Any]()
-            while (taken := self.intake.new()) is not None:
+            while (taken := self.reader.new()) is not None:
                 inputs.append(taken.input)
                 position.update(taken.position)
-                chunks.append(self.intake.read(taken))
-            self._next = Taken(inputs, position or {_READ: {"number": 0}}), chunks
+                chunks.append(self.reader.read(taken))
+            self._next = PlannedBatch(inputs, position or {_READ: {"number": 0}}), chunks
         return self._next[0]
 
-    def read(self, taken: Taken) -> AllChunks:
+    def read(self, taken: PlannedBatch) -> AllChunks:
         """Reads the input, also in another run."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None
             return AllChunks(chunks)
-        return AllChunks([self.intake.read(Taken(one, {})) for one in taken.input])
+        return AllChunks([self.reader.read(PlannedBatch(one, {})) for one in taken.input])
 
     def close(self) -> None:
-        self.intake.close()
+        self.reader.close()

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import attrs
 
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 
 
 @attrs.frozen
@@ -22,7 +22,7 @@ class LoggedBatch:
     number: int
     now: int
     started: int
-    taken: Mapping[str, Taken]
+    taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = attrs.field(default=(), kw_only=True)
     ended: bool = attrs.field(default=False, kw_only=True)
 
@@ -39,11 +39,11 @@ class LoggedBatch:
         return cls(number, now, started, planned, waiting=tuple(waiting), ended=ended)
 
 
-def _facts(taken: Taken) -> list[Any]:
+def _facts(taken: PlannedBatch) -> list[Any]:
     """The facts of a source's input. Most sources announce no watermark."""
     facts = [taken.input, taken.position]
     return facts if taken.watermark is None else [*facts, taken.watermark]
 
 
-def _taken(taken: Any, position: Position, watermark: int | None = None) -> Taken:
-    return Taken(taken, position, watermark=watermark)
+def _taken(taken: Any, position: Position, watermark: int | None = None) -> PlannedBatch:
+    return PlannedBatch(taken, position, watermark=watermark)

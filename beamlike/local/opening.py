@@ -122,7 +122,7 @@ class OpenLocalRun:
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=checkpoint.at(RECORDS_FILE),
-            hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later),
+            hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later, feed.changed),
             last_time=None if journal.last is None else journal.last[0].now,
         )
         engine = Engine(

@@ -100,8 +100,8 @@ class LocalRunner:
 
         Ctrl-C ends a run after the current batch. Without a checkpoint, finished batches are kept, open windows emit
         nothing, and `KeyboardInterrupt` is raised, whose `run` has the records; a second Ctrl-C abandons the current
-        batch, and the files of an earlier run stay as they were. With a checkpoint, Ctrl-C or SIGTERM ends the run, which
-        is returned, and the next run continues; after a second signal the next run repeats the last batch.
+        batch, and the files of an earlier run stay as they were. With a checkpoint, Ctrl-C or SIGTERM ends the run,
+        which is returned, and the next run continues; after a second signal the next run repeats the last batch.
 
         Args:
             plan: A plan or a pipeline.

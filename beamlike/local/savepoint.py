@@ -13,9 +13,9 @@ import attrs
 import polars as pl
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.intake import Place
 from beamlike.io.files.paths import absolute
-from beamlike.io.sources import PlacedOnSpark, ReadInFiles
+from beamlike.io.files.reader import FileProgress
+from beamlike.io.sources import HasSparkOffsets, ReadInFiles
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.feed import require_resumable
 from beamlike.local.journal import Journal
@@ -67,7 +67,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
     for name, facts in manifest["sources"].items():
         position = journal.position(name)
         if "files listed by" in facts:
-            places = {file: from_facts(Place, place) for file, place in position.items()}
+            places = {file: from_facts(FileProgress, place) for file, place in position.items()}
             ordered = sorted(places, key=lambda file: places[file].number)
             read = [file for file in ordered if places[file].pieces is None]
             Path(saved.files_of(name)).write_text(json.dumps(read))
@@ -167,7 +167,7 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
         return {}
     if isinstance(source.source, ReadInFiles):
         return {file: to_facts(place) for file, place in _places(name, saved)}
-    if isinstance(source.source, PlacedOnSpark):
+    if isinstance(source.source, HasSparkOffsets):
         return source.source.position_of(saved.offsets[name])
     kind = type(source.source).__name__
     raise CheckpointError(
@@ -176,12 +176,12 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
     )
 
 
-def _places(name: str, saved: Savepoint) -> Iterator[tuple[str, Place]]:
+def _places(name: str, saved: Savepoint) -> Iterator[tuple[str, FileProgress]]:
     read = _read_files(name, saved)
     for number, file in enumerate(read):
-        yield file, Place(number)
+        yield file, FileProgress(number)
     for number, (file, (pieces, rows)) in enumerate(saved.cut.get(name, {}).items(), start=len(read)):
-        yield file, Place(number, pieces, rows)
+        yield file, FileProgress(number, pieces, rows)
 
 
 def _read_files(name: str, saved: Savepoint) -> list[str]:

@@ -18,8 +18,6 @@ from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
 from beamlike.steps.joins import Matched, Newest, Paired
-from stages.sides.lookup import LookedUp
-from stages.sides.operator import SideInputs
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 
@@ -46,13 +44,9 @@ def grouped(
 
 
 def has_looked_up(node: Node) -> bool:
-    """Whether it is a step of expressions that a lookup was made for."""
+    """True for a step of expressions for which a lookup was made."""
     origin = node.inputs[0].origin if isinstance(node.origin, Step) else None
-    return (
-        isinstance(origin, Apply)
-        and isinstance(origin.operator, SideInputs)
-        and (isinstance(origin.operator.use, LookedUp))
-    )
+    return isinstance(origin, Apply) and origin.lookup is not None
 
 
 def late(grouping: Node, name: str, base: str) -> Node:
@@ -62,6 +56,12 @@ def late(grouping: Node, name: str, base: str) -> Node:
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(
             "only the output of a grouping, a join, or a process has late elements; call it there", step=name
+        )
+    if isinstance(grouping.origin, Apply) and grouping.origin.operator.with_late() is None:
+        kind = type(grouping.origin.operator).__name__
+        raise PlanError(
+            f"the operator {kind} does not show the rows that it drops; late() needs its method with_late()",
+            step=name,
         )
     before, *_ = grouping.inputs
     shape = dropped_shape(before.shape, name)

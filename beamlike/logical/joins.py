@@ -83,12 +83,12 @@ def joined(
     return after
 
 
-def made_for(node: Node) -> Iterator[Node]:
+def join_nodes(node: Node) -> Iterator[Node]:
     """The nodes that a cogroup or a join has made for itself, and is one of."""
     yield node
     if not isinstance(node.origin, AsSide):
         for before in node.inputs:
-            yield from made_for(before)
+            yield from join_nodes(before)
 
 
 def _grouped(sides: Mapping[str, Node], keys: Keys, step: str, stage: str, free: Free) -> Node:

@@ -13,12 +13,9 @@ from beamlike.io.base import SHOWN
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
-from beamlike.logical.sides import in_words
-from beamlike.rows.dtypes import SchemaLike, as_schema, type_name
+from beamlike.rows.dtypes import SchemaLike, as_schema
 from beamlike.steps.infer import Shape
-from stages.joins.base import TimeJoin
 from stages.process.keyed import Keyed, Order
-from stages.sides.operator import SideInputs
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.windows import GlobalWindows
@@ -42,22 +39,6 @@ def keyed(before: Node, operator: Keyed, user: pl.Schema, step: str) -> Node:
         bounded=before.bounded,
         repeats=before.repeats,
     )
-
-
-def operator_facts(operator: Keyed | TimeJoin | SideInputs) -> dict[str, str]:
-    """What a stage of this kind is, in words by what they say."""
-    if isinstance(operator, SideInputs):
-        return in_words(operator)
-    if isinstance(operator, TimeJoin):
-        return {"join": operator.text, "keys": ", ".join(operator.keys)}
-    windows = operator.windowing.windows
-    return {
-        "process": operator.title,
-        "keys": ", ".join(operator.keys),
-        **({} if isinstance(windows, GlobalWindows) else {"scope": describe(windows)}),
-        "order": operator.order,
-        **operator.facts(type_name),
-    }
 
 
 def require_placed(before: Node, order: object, step: str, *, retractions: bool = False) -> None:

@@ -85,7 +85,7 @@ def looked_up(before: Node, expressions: Sequence[nw.Expr], step: str, pipeline:
     fed = Fed.of(before, [(place.side, place.limit) for place in places], step, pipeline.free)
     lookups = tuple(_lookup(place, fed.names[place.side], names) for place in places)
     use = LookedUp(before.schema, lookups, pl.Schema(types))
-    made = fed.made(use, use.schema, pipeline.free(f"{step}{LOOKUP}"), before.base)
+    made = fed.looking_up(use, pipeline.free(f"{step}{LOOKUP}"), before.base)
 
     def plain(name: str) -> str:
         return names[name.place, name.column] if isinstance(name, Sought) else name

@@ -9,9 +9,9 @@ from beamlike.io.base import Source
 from beamlike.logical.watermark import NoEventTime
 from beamlike.steps.base import Step
 from stages.aggregates.base import Aggregate
-from stages.joins.base import TimeJoin
-from stages.process.keyed import Keyed
-from stages.sides.operator import SideInputs
+from stages.operator import Operator
+from stages.sides.declarations import Side
+from stages.sides.lookup import LookedUp
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 
@@ -71,10 +71,22 @@ class Group:
 
 
 @attrs.frozen(eq=False)
-class Apply:
-    """What an operator makes of the rows of its inputs: of the first, and of the sides that it has."""
+class SideLookup:
+    """The lookups of a step in its sides, in the order of the node's inputs after the first."""
 
-    operator: Keyed | TimeJoin | SideInputs
+    use: LookedUp
+    sides: tuple[Side, ...]
+
+
+@attrs.frozen(eq=False)
+class Apply:
+    """The rows that an operator emits. A node has one input for each role of the operator, in this order.
+
+    `lookup`: the lookups that are all that the operator does; None for any other operator.
+    """
+
+    operator: Operator
+    lookup: SideLookup | None = None
 
 
 @attrs.frozen

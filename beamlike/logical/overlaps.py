@@ -12,7 +12,7 @@ from typing import Any, Final
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
 from beamlike.io.files.paths import absolute, is_hidden, is_pattern, root_of
-from beamlike.io.sinks import ANY, Located, Place
+from beamlike.io.sinks import ANY, HasLocation, Place
 from beamlike.system.path_names import is_remote
 
 _WILD: Final = re.compile(r"[*?\[]")
@@ -92,7 +92,7 @@ def _paths(place: Any) -> tuple[str, ...]:
 
 def _place(sink: Any) -> Place:
     """Where a sink writes, as it says itself; else the directory that is its `path`, if it has one."""
-    if isinstance(sink, Located):
+    if isinstance(sink, HasLocation):
         return sink.place()
     path = "".join(_paths(sink))
     return Place("folder", path, path=path, names=(f"part-{ANY}",))

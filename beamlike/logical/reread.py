@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from beamlike.errors import PlanError
-from beamlike.io.sources import ToldHowTimeIsRead
+from beamlike.io.sources import AcceptsTimeUnit
 from beamlike.logical.event_time import event_time, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, DeadLetters, Flatten, Group, Late, Origin, Read
@@ -46,7 +46,7 @@ def _reread(
     if watermark is None:
         raise PlanError("give it a watermark strategy such as bl.BoundedOutOfOrderness('5s')", step=step)
     strategy = require_watermark(origin.source, watermark, step)
-    if isinstance(strategy, AnnouncedWatermark) and isinstance(origin.source, ToldHowTimeIsRead):
+    if isinstance(strategy, AnnouncedWatermark) and isinstance(origin.source, AcceptsTimeUnit):
         _require_own_time(origin, timestamp, step)
     strategy = by_split(origin.source, strategy, before.schema, step)
     shape = Shape(before.schema, (EVENT_TIME,))

@@ -10,7 +10,7 @@ from beamlike.errors import PlanError, listed
 from beamlike.expressions.describe import describe
 from beamlike.expressions.tree import copied
 from beamlike.io.base import Sink, output_schema
-from beamlike.io.sinks import Feed, Fitted, RowKey
+from beamlike.io.sinks import AcceptsSchema, RowKey, SinkInput
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
 from beamlike.logical.windowing import has_one_pane
@@ -29,13 +29,13 @@ def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
 
     With `chosen`, the rows have all columns that the user wants as their own; others only tell rows apart.
     """
-    if not isinstance(sink, Fitted):
+    if not isinstance(sink, AcceptsSchema):
         return sink
     key = row_key(node, step, per_pane=sink.per_pane) if sink.upserts else None
     schema = output_schema(node.shape.everything())
     hidden = schema.keys() - node.schema.keys() if chosen else _always_null(node) if key else ()
     schema = pl.Schema({name: dtype for name, dtype in schema.items() if name not in hidden})
-    return sink.fitted(Feed(step, schema, tuple(node.schema), key))
+    return sink.fitted(SinkInput(step, schema, tuple(node.schema), key))
 
 
 def _always_null(node: Node) -> frozenset[str]:

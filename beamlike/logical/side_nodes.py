@@ -13,10 +13,10 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.logical.sides import Made
 from beamlike.steps.sides import Dropped, InPanes
-from stages.sides.operator import SideInputs
+from stages.operator import MAIN, Operator, side_name
 
 
-def made_for(node: Node) -> Iterator[Node]:
+def nodes_named_after(node: Node) -> Iterator[Node]:
     """The nodes whose names begin with that of a step: its lookup, and what collects the panes of its sides."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:
@@ -27,7 +27,7 @@ def made_for(node: Node) -> Iterator[Node]:
 
 def _panes_of(stage: Node) -> Iterator[Node]:
     """What feeds a step with sides that come in panes."""
-    if isinstance(stage.origin, Apply) and isinstance(stage.origin.operator, SideInputs):
+    if isinstance(stage.origin, Apply):
         yield from (feed for feed in stage.inputs[1:] if isinstance(feed.origin, InPanes))
 
 
@@ -36,11 +36,11 @@ def late_of_side(
 ) -> Made:
     """The rows of a side that came when their window was over, as a step has dropped them."""
     stage = node.inputs[0] if has_looked_up(node) else node
-    if not isinstance(stage.origin, Apply) or not isinstance(stage.origin.operator, SideInputs):
+    if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
         raise PlanError(f"{node.name!r} looks at no side; late() gives the rows that it drops", step=name)
     grouped = {latest(feed.inputs[0].inputs[0].inputs[0]): feed.inputs[0] for feed in _panes_of(stage)}
     if latest(side) not in grouped:
-        raise PlanError(_why_not(node, stage.origin.operator, side), step=name)
+        raise PlanError(_why_not(node, stage, stage.origin.operator, side), step=name)
     dropped = late(grouped[latest(side)], free(f"{name}.row"), base)
     shape = dropped_shape(side.shape, name)
     origin = Dropped(name, tuple(side.schema), shape.system)
@@ -48,9 +48,14 @@ def late_of_side(
     return Made(made, (dropped,))
 
 
-def _why_not(node: Node, operator: SideInputs, side: Node) -> str:
-    whole = [one.name for one in operator.sides if one.feed != "panes"]
+def _why_not(node: Node, stage: Node, operator: Operator, side: Node) -> str:
+    sides = {
+        side_name(role): feed
+        for role, feed in zip(operator.inputs, stage.inputs, strict=True)
+        if role != MAIN
+    }
+    whole = [name for name, feed in sides.items() if not isinstance(feed.origin, InPanes)]
     if side.base in whole or side.name in whole:
         return f"no row of side {side.name!r} is late, as it is in the global window and read as a whole"
-    names = listed(repr(one.name) for one in operator.sides)
+    names = listed(map(repr, sides))
     return f"{node.name!r} does not look at {side.name!r}; its sides are {names}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import attrs
 import polars as pl
@@ -16,14 +15,15 @@ from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
 from beamlike.logical.joins import Free
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Apply
+from beamlike.logical.origins import Apply, SideLookup
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import is_read_again
 from beamlike.logical.windowing import emits_meanwhile, has_one_pane
 from beamlike.steps.infer import Shape
 from beamlike.steps.python import PythonStep
-from beamlike.steps.sides import CONTENT, ROW, AsContent, Called, InPanes, View
+from beamlike.steps.sides import CONTENT, ROW, AsContent, CallWithSides, InPanes, View
 from stages.sides.declarations import IS_ROW, LIMIT, Feed, Side
+from stages.sides.lookup import LookedUp
 from stages.sides.operator import SideInputs, Use
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
@@ -53,7 +53,7 @@ class Looked:
 def called(before: Node, step: PythonStep, sides: Mapping[str, Looked], base: str, free: Free) -> Made:
     """What a step makes of rows whose function is called with sides, too, by keyword."""
     fed = Fed.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
-    use = Called(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
+    use = CallWithSides(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
     return fed.made(use, step.schema, step.name, base)
 
 
@@ -91,8 +91,12 @@ class Fed:
         sides = {node: side for node, (side, _, _) in fed.items()}
         return cls(before, sides, tuple(feed for _, feed, _ in fed.values()), others)
 
-    def made(self, use: Use, user: pl.Schema, name: str, base: str) -> Made:
-        """The stage of this name, which gives these columns."""
+    def looking_up(self, use: LookedUp, name: str, base: str) -> Made:
+        """Makes the stage of this name, which does nothing but lookups."""
+        return self.made(use, use.schema, name, base, SideLookup(use, tuple(self.sides.values())))
+
+    def made(self, use: Use, user: pl.Schema, name: str, base: str, lookup: SideLookup | None = None) -> Made:
+        """Makes the stage of this name, which emits these columns."""
         before = self.before
         operator = SideInputs(
             before.shape.everything(),
@@ -103,9 +107,8 @@ class Fed:
         )
         shape = Shape(user, before.shape.system)
         inputs = (before, *self.nodes)
-        node: Node = attrs.evolve(
-            before, name=name, base=base, origin=Apply(operator), inputs=inputs, shape=shape
-        )
+        origin = Apply(operator, lookup)
+        node: Node = attrs.evolve(before, name=name, base=base, origin=origin, inputs=inputs, shape=shape)
         return Made(node, self.others)
 
 
@@ -207,13 +210,3 @@ def _in_panes(node: Node, side: str, step: str, free: Free) -> tuple[Node, ...]:
     origin = InPanes(name, columns, panes.retracting)
     flat: Node = attrs.evolve(panes, name=name, base=name, origin=origin, inputs=(panes,), shape=shape)
     return one, panes, flat
-
-
-def in_words(operator: SideInputs) -> dict[str, Any]:
-    """What a stage of this kind is."""
-    how = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
-    sides = [
-        f"{side.name} in {describe(side.windows)}, {how[side.feed]}, at most {side.limit >> 20} MB a shard"
-        for side in operator.sides
-    ]
-    return {"sides": "; ".join(sides)}

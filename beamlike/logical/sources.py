@@ -13,7 +13,7 @@ from beamlike.errors import MissingFiles, PlanError, WrongType, naming_source
 from beamlike.io.capabilities import require_signatures
 from beamlike.io.options import require_options
 from beamlike.io.refreshed import READ_AT, Refreshed
-from beamlike.io.sources import LookedUp, ReadInSteps, told_event_time
+from beamlike.io.sources import InfersSchema, ReadInSteps, with_event_time
 from beamlike.logical.event_time import event_time, event_time_column, require_no_unit
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Configure, Read
@@ -41,7 +41,9 @@ def source_node(
     """The rows of a source, in the global window."""
     source, schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
-        source, schema = require_source(told_event_time(source, timestamp, unit), name)
+        timed = with_event_time(source, timestamp, unit)
+        if timed is not source:
+            source, schema = require_source(timed, name)
     origin = read(source, schema, timestamp, unit, watermark, name, max_future)
     shape = Shape(schema, origin.system)
     return Node(name, origin, (), shape, Windowing(), name, bounded=bool(source.bounded))
@@ -87,7 +89,7 @@ def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
     require_signatures(read, "source", step)
     try:
         with naming_source(step):
-            source = source.looked_up() if isinstance(source, LookedUp) else source
+            source = source.looked_up() if isinstance(source, InfersSchema) else source
             schema = _columns(source, step)
     except FileNotFoundError as error:
         raise MissingFiles(str(error), step=step) from None

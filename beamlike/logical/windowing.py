@@ -13,11 +13,12 @@ from beamlike.expressions.describe import aggregate_text, describe
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import type_name
 from stages.aggregates.base import Aggregate
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import PANE_COLUMNS, PANE_RETRACTED
 from windowing.panes import IF_NON_EMPTY, Accumulation
 from windowing.time import MAX_TIME, MIN_TIME, microseconds
 from windowing.timestamp_combiners import TimestampCombiner
-from windowing.triggers.base import PROCESSING_TIME, ROOT, WATERMARK, Moment, Trigger
+from windowing.triggers.base import ROOT, Trigger, TriggerContext
 from windowing.triggers.basic import AfterWatermark, DefaultTrigger
 from windowing.windowing import Windowing
 from windowing.windows import GlobalWindows, WindowFn
@@ -171,7 +172,7 @@ def emits_meanwhile(trigger: Trigger) -> bool:
     It is asked for a window that got a great many elements in the beginning of time, at the end of time.
     """
     first, last = (
-        Moment({WATERMARK: MIN_TIME, PROCESSING_TIME: now}, merging=False) for now in (0, MAX_TIME)
+        TriggerContext({WATERMARK: MIN_TIME, PROCESSING_TIME: now}, merging=False) for now in (0, MAX_TIME)
     )
     cells = {name: cell.literal() for name, cell in trigger.cells().items()}
     env = trigger.on_elements(cells, ROOT, pl.lit(True), pl.lit(_MANY, pl.Int64), first)

@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.errors import PlanError, WrongType, listed, unknown_column
 from beamlike.expressions import functions
 from beamlike.io.base import FIRST_MOMENT, LAST_MOMENT, Sink, output_schema
-from beamlike.io.sinks import Fitted
+from beamlike.io.sinks import AcceptsSchema
 from beamlike.logical.node import Node
 from beamlike.logical.row_key import row_key
 from beamlike.steps.base import Select
@@ -34,9 +34,9 @@ def with_columns_of(node: Node, columns: Iterable[str], sink: Sink, step: str, n
     """
     known = output_schema(node.shape.everything())
     chosen = _names(columns, known, step)
-    if isinstance(sink, Fitted) and sink.upserts:
+    if isinstance(sink, AcceptsSchema) and sink.upserts:
         _require_key(node, sink, chosen, step)
-    kept = [name for name in (PANE_INDEX, PANE_RETRACTED) if isinstance(sink, Fitted) and sink.upserts]
+    kept = [name for name in (PANE_INDEX, PANE_RETRACTED) if isinstance(sink, AcceptsSchema) and sink.upserts]
     kept = [name for name in kept if name in node.shape.system]
     made = Select(
         name,
@@ -71,7 +71,7 @@ def _names(columns: object, known: pl.Schema, step: str) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _require_key(node: Node, sink: Fitted, chosen: Sequence[str], step: str) -> None:
+def _require_key(node: Node, sink: AcceptsSchema, chosen: Sequence[str], step: str) -> None:
     key = row_key(node, step, per_pane=sink.per_pane)
     if lacking := [name for name in key.columns if name not in chosen]:
         raise PlanError(

@@ -1,4 +1,4 @@
-"""Looking at a run: its records as a history, in sentences, in a table, on a page, and as metrics.
+"""Views of a run's records: a history, sentences, tables, pages, charts and metrics.
 
 May import `runtime` and all below it.
 """
@@ -54,5 +54,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """What is public."""
+    """The public names."""
     return sorted(__all__)

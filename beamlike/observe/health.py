@@ -1,7 +1,7 @@
-"""The verdict on a run, from its lags: healthy, data that waits and for what, or a system that is stuck or slow.
+"""The verdict on a run by its lags: healthy, data that waits, or a system that is stuck or slow.
 
-By the rules of the books (Streaming Systems, figures 3-12 to 3-15): where lag in event time and in processing time
-grow, operations are stuck or slow; where only that in event time does, data waits; a saw-tooth is healthy.
+Rules of Streaming Systems, figures 3-12 to 3-15: if lags in event time and in processing time grow, operations are
+stuck or slow; if only the lag in event time grows, data waits; a saw-tooth is healthy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SILENT = 30.0  # seconds
 
 @attrs.frozen
 class Health:
-    """What the lags of a run say."""
+    """The health of a run, judged by its lags."""
 
     history: History
     present: Present
@@ -42,7 +42,7 @@ class Health:
     frame: Frame
 
     def verdict(self) -> list[str]:
-        """One or two sentences."""
+        """The verdict in one or two sentences."""
         batch = self.present.batch
         in_hand = in_hand_text(self.present)
         if batch is None:
@@ -56,7 +56,7 @@ class Health:
         return [*self._ended(), *(self._waits() or self._healthy())]
 
     def _durations(self) -> Numbers:
-        """How long the last batches took, in seconds."""
+        """The durations of the last batches, in seconds."""
         took = [
             (one.finished - one.processing_time) / _SECOND
             for one in self.history.batches[-_LATELY:]
@@ -73,7 +73,7 @@ class Health:
         return f"The longest of the last batches took {longest}; until this one is done, both lags grow"
 
     def _is_slow(self) -> bool:
-        """Figures 3-12 and 3-13: the lag in processing time grows."""
+        """True if the lag in processing time grows (figures 3-12 and 3-13)."""
         took = self._durations()
         return _grows(took) and took[-1] > max(1.0, _GROWN * float(np.median(took)))
 
@@ -96,7 +96,7 @@ class Health:
             yield f"Most of that is spent {where} `{slowest}`"
 
     def _lag(self, stage: str) -> Numbers:
-        """How far the output watermark was behind after each of the last batches, in seconds."""
+        """The lag of the output watermark after each of the last batches, in seconds."""
         _, lags = self.frame.lag(self.series.stages[stage].output)
         return lags[::2][-_LATELY:]
 
@@ -111,7 +111,7 @@ class Health:
         return [f"{going(self.history)} after batch {batch.batch}, with windows open"]
 
     def _waits(self) -> list[str]:
-        """Figure 3-14: only the lag in event time grows. Of the stage that is the furthest downstream."""
+        """The sentences for a run whose lag grows in event time only (figure 3-14), for the most downstream stage."""
         batch = self.present.batch
         assert batch is not None
         if self.history.closed is not None:
@@ -129,7 +129,7 @@ class Health:
         return []
 
     def _silent(self, chain: BlockingChain, name: str) -> bool:
-        """Whether the source at the end of the way upstream has been silent for longer than between batches."""
+        """True if the source that a stage waits for has been silent for longer than between batches."""
         while name not in chain.plan.sources:
             name = furthest_behind(chain.upstream(name))
         source = chain.source(name)
@@ -138,12 +138,12 @@ class Health:
         return self.present.time - source.since > _SECOND * max(_SILENT, _MUCH * self._interval())
 
     def _interval(self) -> float:
-        """From a batch to the next one, usually, in seconds."""
+        """The median time between batches, in seconds."""
         times = self.series.times[-_LATELY:]
         return float(np.median(np.diff(times))) / _SECOND if len(times) > 1 else 0.0
 
     def _healthy(self) -> list[str]:
-        """Figure 3-15, and what was lost on the way."""
+        """The sentences for a healthy run (figure 3-15), with its drops and dead letters."""
         total = totals(self.history)
         dropped = sum(sum(one.dropped.values()) for one in total.values())
         dead = sum(one.dead_letters for one in total.values())
@@ -164,6 +164,6 @@ class Health:
 
 
 def _grows(lags: Numbers) -> bool:
-    """Whether all of the last third is above all before it: a saw-tooth falls back, and what grows does not."""
+    """True if the last third is above all values before it: a saw-tooth falls back, a growing lag does not."""
     third = len(lags) // 3
     return len(lags) >= _ENOUGH and float(lags[-third:].min()) > float(lags[:-third].max())

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus: watermarks, their lags, state and counts of a run, set after each batch."""
+"""Metrics for Prometheus: watermarks, lags, state and counts of a run, set after each batch."""
 
 from __future__ import annotations
 
@@ -27,48 +27,53 @@ _SECOND = 1_000_000
 
 @attrs.define(eq=False)
 class PrometheusMetrics:
-    """Metrics of a run; give it to a runner, and let Prometheus scrape the process that the runner is in.
+    """Metrics of a run. Pass it to a runner as `on_batch`, and let Prometheus scrape the runner's process.
 
-    All names begin with `beamlike_`, all metrics have the label `pipeline`, and those of a source, stage or sink its
-    name in a label `source`, `stage` or `sink`. Times and lengths of time are in seconds.
+    All names begin with `beamlike_`. All metrics have the label `pipeline`; those of a source, stage or sink also have
+    its name in a label `source`, `stage` or `sink`. Times and durations are in seconds.
 
-    | gauge                                                | what it says                                    |
+    | gauge                                                | value                                           |
     |------------------------------------------------------|-------------------------------------------------|
     | source_watermark_timestamp_seconds                   | the source's watermark                          |
-    | source_lag_seconds                                   | processing time - that                          |
-    | source_idle                                          | 1 while it is left out downstream, else 0       |
+    | source_lag_seconds                                   | processing time - watermark                     |
+    | source_idle                                          | 1 while the source is ignored downstream, else 0 |
     | source_percentile_watermark_timestamp_seconds        | by `percentile`                                 |
     | stage_input_watermark_timestamp_seconds, ..._output_ | the stage's watermarks                          |
     | stage_percentile_watermark_timestamp_seconds         | of its output, by `percentile`                  |
-    | stage_input_lag_seconds, stage_output_lag_seconds    | processing time - watermark: how old the data is |
-    | stage_input_system_lag_seconds, ..._output_          | how long the batch took up to there             |
-    | stage_pending_elements                               | that wait for a pane                            |
-    | stage_live_windows, stage_live_keys                  | in state now                                    |
-    | stage_state_bytes                                    | what these take                                 |
-    | stage_pending_timers                                 | timers that are set                             |
+    | stage_input_lag_seconds, stage_output_lag_seconds    | processing time - watermark: the age of the data |
+    | stage_input_system_lag_seconds, ..._output_          | duration of the batch up to the stage's input, output |
+    | stage_pending_elements                               | elements that wait for a pane                   |
+    | stage_live_windows, stage_live_keys                  | windows and keys in state                       |
+    | stage_state_bytes                                    | size of the state                               |
+    | stage_pending_timers                                 | set timers                                      |
     | last_batch_timestamp_seconds                         | processing time of the last batch               |
-    | batch_in_hand, batch_in_hand_seconds                 | its number, and how long it has been at it      |
-    | work_in_hand_seconds                                 | how long it has been in a source, step, stage   |
-    |                                                      | or sink, by `kind` and `name`                   |
+    | batch_in_hand, batch_in_hand_seconds                 | number and duration of the current batch        |
+    | work_in_hand_seconds                                 | duration of the current source, step, stage or  |
+    |                                                      | sink, by `kind` and `name`                      |
 
-    | counter                                              | what it counts                                  |
+    | counter                                              | counts                                          |
     |------------------------------------------------------|-------------------------------------------------|
-    | source_rows_total                                    | rows that were read                             |
-    | source_elements_total, source_dead_letters_total     | those that came to the watermark, or were no use |
+    | source_rows_total                                    | rows read                                       |
+    | source_elements_total                                | rows that reached the watermark                 |
+    | source_dead_letters_total                            | rows that could not be used                     |
     | step_dead_letters_total                              | rows that a step could not use, by `step`       |
-    | stage_elements_total                                 | elements that came in                           |
-    | stage_placed_elements_total                          | the same, once for every window                 |
-    | stage_emitted_elements_total                         | those that are in a pane                        |
+    | stage_elements_total                                 | elements that arrived                           |
+    | stage_placed_elements_total                          | these, once for each of their windows           |
+    | stage_emitted_elements_total                         | these, once they are in a pane                  |
     | stage_fired_timers_total                             | timers that fired                               |
     | stage_panes_total                                    | by `timing`: early, on_time, late               |
     | stage_dropped_elements_total                         | by `reason`: late, closed, no window            |
-    | sink_rows_total                                      | rows that it was given                          |
+    | sink_rows_total                                      | rows written                                    |
     | batches_total                                        |                                                 |
 
-    Lags are measured when they are asked for, and grow while a batch hangs; of a run that is over they stay.
-    A watermark is -Inf before anything is known and +Inf at the end of input; its lag is then NaN.
-    `pipeline`: its name, for the label. `registry`: another one than that of the process. `clock` gives the time in
-    microseconds. Needs prometheus-client, from the extra `metrics`.
+    Lags are measured when they are read, so they grow while a batch hangs; those of a finished run are constant.
+    A watermark is -Inf before it is known and +Inf at the end of input; its lag is then NaN. Needs prometheus-client,
+    from the extra `metrics`.
+
+    Args:
+        pipeline: The value of the label `pipeline`.
+        registry: The registry; by default that of the process.
+        clock: Returns the time in microseconds.
 
     Example, with the `plays` of `bl.Collection`:
         >>> from prometheus_client import CollectorRegistry, start_http_server
@@ -99,7 +104,7 @@ class PrometheusMetrics:
         return Present(self._last, self._tracker.in_hand, self.clock(), self._tracker.simulated)
 
     def __call__(self, record: BatchRecord) -> None:
-        """After a batch."""
+        """Sets the metrics from the record of a batch."""
         self._last = record
         metrics = _metrics_of(self.registry)
         metrics.gauge("last_batch_timestamp_seconds", self.pipeline).set(record.processing_time / _SECOND)
@@ -177,7 +182,7 @@ def _timestamp(watermark: int) -> float:
 
 
 def _measure(gauge: Gauge, length: Callable[[], int | None]) -> None:
-    """The gauge asks for the length of time (us) whenever it is asked itself."""
+    """Sets a gauge that computes its duration (us) whenever it is read."""
     gauge.set_function(lambda: _seconds(length()))
 
 
@@ -186,17 +191,17 @@ def _seconds(length: int | None) -> float:
 
 
 _HELP = {
-    "batch_in_hand": "Number of the batch in hand.",
-    "batch_in_hand_seconds": "How long the batch in hand has been at it.",
-    "work_in_hand_seconds": "How long the batch in hand has been in this source, step, stage or sink.",
+    "batch_in_hand": "Number of the current batch.",
+    "batch_in_hand_seconds": "Duration of the current batch.",
+    "work_in_hand_seconds": "Duration of the current source, step, stage or sink.",
     "last_batch_timestamp_seconds": "Processing time of the last batch.",
     "batches": "Batches.",
     "source_watermark_timestamp_seconds": "Watermark of the source.",
     "source_lag_seconds": "Processing time less the watermark of the source.",
-    "source_idle": "1 while the source is left out downstream, as it is silent, else 0.",
+    "source_idle": "1 while the source is silent and ignored downstream, else 0.",
     "source_percentile_watermark_timestamp_seconds": "Percentile watermarks of the source.",
     "source_rows": "Rows that were read.",
-    "source_elements": "Rows that came to the watermark.",
+    "source_elements": "Rows that reached the watermark.",
     "source_dead_letters": "Rows that reader, event time or a step before the watermark could not use.",
     "step_dead_letters": "Rows that the step could not use.",
     "stage_input_watermark_timestamp_seconds": "Input watermark of the stage.",
@@ -204,26 +209,26 @@ _HELP = {
     "stage_percentile_watermark_timestamp_seconds": "Percentile watermarks of the stage's output.",
     "stage_input_lag_seconds": "Processing time less the input watermark of the stage.",
     "stage_output_lag_seconds": "Processing time less the output watermark of the stage.",
-    "stage_input_system_lag_seconds": "How long the batch took until all was done upstream of the stage.",
-    "stage_output_system_lag_seconds": "How long the batch took until the stage was done with it.",
+    "stage_input_system_lag_seconds": "Duration of the batch up to the end of all upstream stages.",
+    "stage_output_system_lag_seconds": "Duration of the batch up to the end of the stage.",
     "stage_live_windows": "Windows of keys in state.",
     "stage_live_keys": "Keys in state.",
     "stage_state_bytes": "Bytes of state.",
-    "stage_elements": "Elements that came into the stage.",
-    "stage_placed_elements": "The same, each once for every window that it is in.",
-    "stage_emitted_elements": "Of these, those that are in a pane.",
+    "stage_elements": "Elements that arrived at the stage.",
+    "stage_placed_elements": "Elements of the stage, once for each of their windows.",
+    "stage_emitted_elements": "Elements, once for each window, that are in a pane.",
     "stage_pending_timers": "Timers that are set.",
     "stage_fired_timers": "Timers that fired.",
-    "stage_pending_elements": "Of these, those that wait for a pane.",
-    "stage_panes": "Panes that the stage gave, by timing.",
+    "stage_pending_elements": "Elements, once for each window, that wait for a pane.",
+    "stage_panes": "Panes that the stage emitted, by timing.",
     "stage_dropped_elements": "Elements that the stage dropped, by reason.",
-    "sink_rows": "Rows that the sink was given.",
+    "sink_rows": "Rows that were written to the sink.",
 }
 
 
 @attrs.define(eq=False)
 class _Metrics:
-    """The metrics that a registry has of ours, whatever the number of pipelines."""
+    """The metrics of this package in a registry, for any number of pipelines."""
 
     registry: CollectorRegistry
     gauges: dict[str, Gauge] = attrs.field(factory=dict)
@@ -231,7 +236,7 @@ class _Metrics:
     runs: dict[str, PrometheusMetrics] = attrs.field(factory=dict)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """What is in hand when it is asked for; at other times there are no such metrics."""
+        """Reports the current batch and activities when they are read; between batches there are none."""
         labels = {
             "batch_in_hand": ["pipeline"],
             "batch_in_hand_seconds": ["pipeline"],

@@ -1,4 +1,4 @@
-"""A run as one page that needs nothing else: its graph, its charts and its figures."""
+"""A report of a run: a self-contained page with its graph, charts and tables."""
 
 from __future__ import annotations
 
@@ -20,39 +20,38 @@ from beamlike.observe.words import clock, counts, holder_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.records.unread import unread_input
 
 _GRAPH = (
-    "From left to right: sources, stages and sinks, with their watermarks after that batch. Of several inputs, a "
-    "thick dashed arrow comes from the one that is furthest behind: it holds the input watermark. Where a key and "
-    "window hold the output watermark back further, the box says which."
+    "Sources, stages and sinks from left to right, with their watermarks after that batch. A thick dashed arrow marks "
+    "the input that holds the input watermark, as it is furthest behind. If a key and window hold the output "
+    "watermark further back, the box names them."
 )
 _SOURCES = (
-    "Large chart: how far in event time each source is complete, as processing time goes on upwards. On a dotted "
-    "line both are the same: the nearer, the fresher. Small charts, with processing time across: how far each "
-    "watermark is behind, how many elements came, and how many rows had no event time that can be read."
+    "Large chart: event time across, processing time up; a line shows how far in event time a source is complete. "
+    "Event time equals processing time on the dotted line: sources near it are fresh. Small charts, over processing "
+    "time: the lag of each watermark, the number of elements, and the number of rows without a readable event time."
 )
 _STAGES = (
-    "Large chart: event time across, processing time up. The input watermark is the least of what the stage reads "
-    "from; the output watermark is at or left of it, and the distance is what the stage itself adds. Panes stand "
-    "where the input watermark was when they came, larger ones for many; vertical dashes are the ends of windows, "
-    "and an on-time pane comes when the input watermark crosses one. What is shaded is held back by stages before: "
-    "the sources are already complete there. At the end of input a watermark goes to the right edge."
+    "Large chart: event time across, processing time up. The input watermark is the least watermark of the stage's "
+    "inputs. The output watermark is at or left of it; the distance is added by the stage itself. Panes are drawn at "
+    "the input watermark at which they were emitted, larger for more panes. Vertical dashes are the ends of windows: "
+    "an on-time pane is emitted when the input watermark crosses one. The shaded area is held back by earlier stages: "
+    "the sources are already complete there. At the end of input a watermark is at the right edge."
 )
 _LAGS = (
-    "Small charts, with processing time across. Event-time lag: how far a watermark is behind processing time, or, "
-    "where elements are of long ago, behind the source that is furthest on. "
-    "Processing-time lag: how long it took from the beginning of a batch until the stage was done with it. If "
-    "only the first grows, data are old or wait for a window to close, and a saw-tooth is windows opening and "
-    "closing; if both grow, the stage is stuck or too slow."
+    "Small charts, over processing time. Event-time lag: the distance of a watermark behind processing time or, if "
+    "elements are old, behind the most advanced source. Processing-time lag: the duration from the beginning of a "
+    "batch to the end of the stage's work. If only the first lag grows, data are old or wait for a window to close; a "
+    "saw-tooth shows windows that open and close. If both lags grow, the stage is stuck or too slow."
 )
 
 _WORK = (
-    "Every row is accounted for. Of a source: rows read = elements that went on + rows that did not. Of a stage, where "
-    "an element has a place in each of its windows: places = those in panes + those that did not + those that wait. "
-    "Of a sink: the rows that were written."
+    "Every row is accounted for. Source: rows in = emitted elements + removed rows. Stage, whose elements count once "
+    "for each of their windows: rows in = emitted in a pane + removed + pending. Sink: rows in are the rows written."
 )
 
-_SPLITS = f"Of each source the {MOST_SPLITS} splits at most that are furthest behind, after that batch."
+_SPLITS = f"At most {MOST_SPLITS} splits of each source, those furthest behind after that batch."
 
 _MOST_SENTENCES = 8
 _LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
@@ -60,10 +59,15 @@ _CODE = re.compile("`([^`]*)`")
 
 
 def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
-    """Writes the page of a run at `now` (us; by default this machine's) to a file, and makes its folder.
+    """Writes the report of a run to a file, and creates its folder.
 
-    The same history gives the same page; that of a run that goes on changes with the time. Needs matplotlib, from the
-    extra `report`.
+    Equal histories give equal pages; that of a running run changes with time. Needs matplotlib, from the extra
+    `report`.
+
+    Args:
+        history: The history of the run.
+        path: The HTML file.
+        now: The time of the report in microseconds; by default this machine's.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -77,7 +81,7 @@ def write_report(history: History, path: str | os.PathLike[str], now: int | None
 
 
 def report(history: History, now: int | None = None) -> str:
-    """The page of a run as text."""
+    """The report of a run as HTML."""
     template = Template(files("beamlike.observe").joinpath("report.html").read_text(encoding="utf-8"))
     charts, present = Charts.of(history), history.present(now)
     health = Health(history, present, charts.series, charts.frame)
@@ -106,7 +110,7 @@ def _summary(history: History) -> str:
 def _sections(charts: Charts, present: Present) -> Iterable[str]:
     history = charts.history
     latest, moving = history.latest, _last_before_the_end(history)
-    yield f"<h2>Where it {'stood' if moving is not latest else 'stands'}</h2>"
+    yield f"<h2>Watermarks{' before the end' if moving is not latest else ''}</h2>"
     if moving is not None:
         which = "the last before the end of input" if moving is not latest else "the last"
         yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
@@ -115,9 +119,11 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
         return
     then = present if moving is latest else Present(moving)
     yield _watermarks(charts, then, moving)
-    yield f"<h2>What it waits for after batch {latest.batch}</h2>"
-    yield _sentences(why(history, now=present.now)[1:])
-    yield "<h2>What came and what went</h2>"
+    yield f"<h2>Waits after batch {latest.batch}</h2>"
+    unread = [*unread_input(history.batches, history.changed)]
+    yield _sentences([text for text in why(history, now=present.now)[1:] if text not in unread])
+    yield "<h2>Rows</h2>"
+    yield from map(_paragraph, unread)
     yield _work(charts, latest)
     yield "<h2>Sources</h2>"
     yield _note(_SOURCES)
@@ -135,7 +141,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
 
 
 def _last_before_the_end(history: History) -> BatchRecord | None:
-    """The last batch after which a watermark was still somewhere in time; the last one if there is none such."""
+    """The last batch after which some watermark was finite, or else the last batch."""
     for batch in reversed(history.batches):
         if any(is_a_time(source.watermark) for source in batch.sources.values()) or any(
             is_a_time(stage.output) for stage in batch.stages.values()
@@ -145,20 +151,23 @@ def _last_before_the_end(history: History) -> BatchRecord | None:
 
 
 def _sentences(texts: Sequence[str]) -> str:
-    """The first of them, and the others for who asks."""
+    """The first sentences as paragraphs, the rest folded."""
     paragraphs = [_paragraph(text) for text in texts]
     first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
-    return f"{first}<details><summary>Of all stages</summary>{others}</details>" if others else first
+    return f"{first}<details><summary>All stages</summary>{others}</details>" if others else first
 
 
 def _paragraph(text: str) -> str:
-    """A sentence, in which names stand in backticks."""
+    """A sentence as a paragraph; names in backticks become code."""
     sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
     return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
 
 
 def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
-    """The picture, as wide as the page or as it is and a little smaller; `says` is for those who cannot see it."""
+    """A picture as wide as the page, or at its own size, slightly reduced.
+
+    `says` is its description for screen readers.
+    """
     least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
     svg = picture.svg(salt).replace(
         "<svg ", f'<svg role="img" aria-label="{escape(says)}" style="{least}" ', 1
@@ -168,7 +177,7 @@ def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: b
 
 
 def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
-    """Where every watermark stands, how far behind, and what holds it."""
+    """The table of all watermarks, their lags and holders."""
     text = charts.frame.event.clock
     lines = []
     for name in charts.history.plan.sources:
@@ -191,7 +200,7 @@ def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
 
 
 def _splits(charts: Charts, present: Present) -> str:
-    """Of the sources that are looked at split by split: those furthest behind after the last batch before the end."""
+    """The table of the splits furthest behind, after the last batch before the end."""
     text, batch = charts.frame.event.clock, present.batch
     sources = batch.sources.items() if batch is not None else ()
     splits = [(one, name, split) for name, source in sources for split, one in source.splits.items()]
@@ -199,7 +208,7 @@ def _splits(charts: Charts, present: Present) -> str:
         [name, split, text(one.watermark), _lag(charts, present, one.watermark), _ago(present, one.spoke)]
         for one, name, split in sorted(splits, key=lambda known: (known[0].watermark, *known[1:]))
     ]
-    names = ["source", "split", "watermark", charts.frame.lag_title, "last spoke"]
+    names = ["source", "split", "watermark", charts.frame.lag_title, "last row"]
     return _table(names, lines, numbers=(2, 3, 4)) + _note(_SPLITS) if lines else ""
 
 
@@ -208,7 +217,7 @@ def _ago(present: Present, time: int | None) -> str:
 
 
 def _lag(charts: Charts, present: Present, watermark: int) -> str:
-    """Behind processing time, or behind the newest source, as in the charts."""
+    """The lag behind processing time, or behind the newest source, as in the charts."""
     if not is_a_time(watermark):
         return ""
     sources = present.batch.sources.values() if present.batch is not None else ()
@@ -218,7 +227,7 @@ def _lag(charts: Charts, present: Present, watermark: int) -> str:
 
 
 def _work(charts: Charts, batch: BatchRecord) -> str:
-    """What became of every row: what came, what went out, what was lost and why, and what is in state now."""
+    """The table of rows: read, emitted, removed by reason, and in state."""
     total, plan = totals(charts.history), charts.history.plan
     lines = [_source_line(name, total[name]) for name in plan.sources]
     lines += [_stage_line(name, total[name], batch.stages.get(name)) for name in plan.stages]
@@ -226,8 +235,8 @@ def _work(charts: Charts, batch: BatchRecord) -> str:
         [name, "", "", "", counts(total[name].lost), *[""] * 4] for name in others(charts.history, total)
     ]
     lines += [[name, f"{total[name].written:,}", *[""] * 7] for name in plan.sinks]
-    names = ["source, stage, step or sink", "rows or places", "went on", "panes", "did not"]
-    state_names = ["waits for a pane", "windows in state", "keys in state", "bytes of state"]
+    names = ["source, stage, step or sink", "rows in", "emitted", "panes", "removed"]
+    state_names = ["pending", "windows in state", "keys in state", "bytes of state"]
     return _table([*names, *state_names], lines, numbers=(1, 2, 5, 6, 7, 8)) + _note(_WORK)
 
 
@@ -249,7 +258,7 @@ def _note(text: str) -> str:
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
-    """A table; the first column has names, and `numbers` says which have figures."""
+    """An HTML table; the first column has names, and the columns in `numbers` have numbers."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         kinds = (

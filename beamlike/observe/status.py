@@ -1,4 +1,4 @@
-"""Whether a run keeps up, in a few lines and an exit code: for probes, which ask again and again."""
+"""The status of a run in a few lines and an exit code, for repeated probes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beamlike.records.present import Present
 
 @attrs.frozen
 class Status:
-    """A run at a moment; `lags` are how far (us) sources and stages are behind, those at the ends of time left out."""
+    """A run at a time; `lags` has the lag (us) of each source and stage with a finite watermark."""
 
     history: History
     present: Present
@@ -23,18 +23,18 @@ class Status:
 
     @classmethod
     def of(cls, history: History, now: int | None = None) -> Status:
-        """As of `now` (us), by default the time of this machine; a run that is over is as of its last batch."""
+        """The status at `now` (us), by default this machine's time; of a finished run, after its last batch."""
         present = history.present(time.time_ns() // 1000 if now is None else now)
         return cls(history, present, dict(_lags(present)))
 
     @property
     def age(self) -> int | None:
-        """How long ago (us) the last batch began; None before there was one."""
+        """The time (us) since the last batch began; None before the first."""
         batch = self.present.batch
         return None if batch is None else max(0, self.present.time - batch.processing_time)
 
     def lines(self) -> Iterator[str]:
-        """How the run stands, then what is behind, the furthest first."""
+        """The state of the run, then its lags, the greatest first."""
         if self.present.batch is None or self.age is None:
             done = "a batch" if self.present.in_hand is None else "a complete batch"
             yield f"{going(self.history)}, without {done}"
@@ -52,9 +52,9 @@ class Status:
             yield text
 
     def troubles(self, max_lag: int | None = None) -> Iterator[str]:
-        """Why the run is not as it should be; nothing if it is. It has ended well, or nothing is beyond `max_lag` (us).
+        """The problems: the run failed or was killed, or a lag exceeds `max_lag` (us). A run that ended well has none.
 
-        Without a `max_lag` only a run that failed or was killed is in trouble.
+        Without `max_lag`, lags are not checked.
         """
         if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
             yield going(self.history)

@@ -1,4 +1,4 @@
-"""What became of every row of a run: what each source, step and stage took in, gave and lost, over all its batches."""
+"""Totals of a run: what each source, step, stage and sink read, emitted and lost over all batches."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from beamlike.records.history import History
 class Total:
     """Counts since the run's beginning.
 
-    Of a source: `read` = `elements` + `dead_letters` + `filtered`. Of a stage, whose elements count once for every
-    window that they are in: `placed` = `emitted` + `dropped` + `pending`, and `dead_letters` never were elements. Of
-    another step: its `dead_letters`. Of a sink: `written` rows.
+    - Source: `read` = `elements` + `dead_letters` + `filtered`.
+    - Stage, whose elements count once for each of their windows: `placed` = `emitted` + `dropped` + `pending`;
+    `dead_letters` are no elements.
+    - Other step: `dead_letters`. Sink: `written` rows.
     """
 
     read: int = 0
@@ -33,12 +34,12 @@ class Total:
 
     @property
     def lost(self) -> dict[str, int]:
-        """What did not go on, by reason."""
+        """The removed rows by reason."""
         return {"dead letters": self.dead_letters, "left out by steps": self.filtered, **self.dropped}
 
 
 def totals(history: History) -> defaultdict[str, Total]:
-    """By name; nothing of what no batch knows. Records of before rows were counted have none `read` or `placed`."""
+    """The totals by name. Old records without row counts have no `read` and `placed`."""
     found: defaultdict[str, Total] = defaultdict(Total)
     for batch in history.batches:
         for name, source in batch.sources.items():
@@ -64,6 +65,6 @@ def totals(history: History) -> defaultdict[str, Total]:
 
 
 def others(history: History, total: Mapping[str, Total]) -> list[str]:
-    """The steps that are neither source, stage nor sink, in order: those that made dead letters."""
+    """The steps with dead letters that are neither source, stage nor sink, sorted."""
     known = {*history.plan.sources, *history.plan.stages, *history.plan.sinks}
     return sorted(name for name in total if name not in known)

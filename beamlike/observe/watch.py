@@ -1,4 +1,4 @@
-"""A run in the terminal while it goes on: where every watermark stands, how far behind, what came, and who holds."""
+"""A live view of a run in the terminal: watermarks, lags, counts, and holders."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from beamlike.observe.words import clock, holder_text, in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from beamlike.records.unread import unread_input
 from windowing.time import MAX_TIME, day_and_clock, format_time
 
 REFRESH_SECONDS = 0.5
@@ -30,9 +31,9 @@ def watch(
     wait: Callable[[float], object] = time.sleep,
     now: Callable[[], int] | None = None,
 ) -> None:
-    """Shows a run until it is over or Ctrl-C is pressed; where standard output is no terminal, its end only.
+    """Shows a run until it ends or Ctrl-C is pressed. Without a terminal, only its end is printed.
 
-    `now` tells the time (us), by default this machine's.
+    `now` returns the time (us), by default this machine's.
     """
     history = History.open(run)
     console = console or Console()
@@ -51,7 +52,7 @@ def watch(
 
 
 def frame(history: History, now: int | None = None) -> RenderableType:
-    """What stands on the terminal at `now` (us; by default this machine's). Readable in eighty columns."""
+    """The view at `now` (us), by default this machine's time. Fits into eighty columns."""
     present = history.present(now)
     batch, name = present.batch, history.plan.pipeline
     text = in_hand_text(present)
@@ -62,12 +63,13 @@ def frame(history: History, now: int | None = None) -> RenderableType:
     title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
     if history.bad_lines:
         in_hand.append(Text(f"damaged lines of its records left out: {history.bad_lines:,}"))
+    in_hand += map(Text, unread_input(history.batches, history.changed))
     blocks = _watermarks(history, present), _work(history, batch), _holders(history, present)
     return Group(title, *in_hand, *(part for block in blocks for part in ("", block)))
 
 
 def _table(*headings: str, title: str) -> Table:
-    """The first column has names, which are folded where there is no room; the others have figures, which are not."""
+    """A table. The first column has names, which are folded; the others have numbers, which are not."""
     table = Table(
         title=title, title_justify="left", title_style="italic", box=box.SIMPLE_HEAD, show_edge=False,
         pad_edge=False, padding=(0, 1, 0, 0),
@@ -79,7 +81,7 @@ def _table(*headings: str, title: str) -> Table:
 
 
 def _watermarks(history: History, present: Present) -> Table:
-    """Event times and lags behind processing time: in event time that of the data, in processing time the system's."""
+    """The table of watermarks, with the lag of the data (event time) and of the system (processing time)."""
     assert present.batch is not None
     batch = present.batch
     days = {parts[0] for mark in _marks(history, batch) if (parts := day_and_clock(mark)) is not None}
@@ -120,7 +122,7 @@ def _stages(history: History, batch: BatchRecord) -> Iterator[tuple[str, StageRe
 
 
 def _work(history: History, batch: BatchRecord) -> Table:
-    """What came in and went out since the run's beginning, and what is in state now."""
+    """The table of counts since the run's beginning, and of the state now."""
     table = _table("in", "panes out", "dropped", "windows", "keys", "state", title="Work")
     done = totals(history)
     for name, _ in _sources(history, batch):
@@ -140,7 +142,7 @@ def _work(history: History, batch: BatchRecord) -> Table:
 
 
 def _count(count: int) -> str:
-    """To the last one as long as that is short."""
+    """The count, exact up to a million."""
     return f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:,.1f}M"
 
 
@@ -149,7 +151,7 @@ def _lost(rows: int) -> str:
 
 
 def _lines(numbers: Mapping[str, int]) -> str:
-    """One under the other, which is narrow."""
+    """The non-zero counts, each on its line, to save width."""
     lines = [f"{_count(count)} {name.replace('_', ' ')}" for name, count in numbers.items() if count]
     return "\n".join(lines) or "0"
 
@@ -163,7 +165,7 @@ def _bytes(size: int) -> str:
 
 
 def _holders(history: History, present: Present) -> Table:
-    """Whom every output watermark waits for."""
+    """The table of what each output watermark waits for."""
     assert present.batch is not None
     batch, at = present.batch, present.time
     table = _table(title="Held by")
@@ -193,7 +195,7 @@ def _stage_holder(at: int, stage: StageRecord) -> str:
 
 
 def _time(us: int, short: bool) -> str:
-    """An event time to the second, without its date if all have the same."""
+    """An event time to the second; `short` omits the date, which all times share."""
     parts = day_and_clock(us)
     if parts is None:
         return format_time(us)

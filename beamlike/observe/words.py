@@ -1,4 +1,4 @@
-"""Times, lengths and counts as people read them."""
+"""Times, durations and counts as text for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STEPS = (
 
 
 def length(us: int) -> str:
-    """A length of time to the second, long ones to the minute or hour, short ones to the millisecond."""
+    """A duration to the second; long ones to the minute or hour, short ones to the millisecond."""
     for least, step in _STEPS:
         if abs(us) >= least:
             return format_duration(round(us / step) * step)
@@ -25,7 +25,7 @@ def length(us: int) -> str:
 
 
 def moment(us: int) -> str:
-    """A time in full; the ends of time in words."""
+    """A time in full; infinite times in words."""
     if us <= MIN_TIME:
         return "the beginning of time"
     return "the end of input" if us >= GLOBAL_WINDOW_END - 1 else format_time(us)
@@ -37,12 +37,12 @@ def clock(us: int) -> str:
 
 
 def window_text(start: int, end: int, text: Callable[[int], str] = format_time) -> str:
-    """`[start, end)`, each as `text` has it."""
+    """A window as `[start, end)`, each formatted by `text`."""
     return f"[{text(start)}, {text(end)})"
 
 
 def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str:
-    """The key, if there is one, and the window, with its times as `text` has them; or the timer."""
+    """The holder of a watermark: its key, if any, and window, with times formatted by `text`; or its timer."""
     if holder.timer is not None or holder.table or holder.said:
         return holder.text(text)
     window = window_text(holder.start, holder.end, text)
@@ -50,12 +50,12 @@ def holder_text(holder: Holder, text: Callable[[int], str] = format_time) -> str
 
 
 def holding_text(holder: Holder) -> str:
-    """What of that window holds."""
+    """The reason why a window holds the watermark."""
     return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
 
 
 def in_hand_text(present: Present) -> str | None:
-    """Which batch has been at what for how long; None where none is in hand."""
+    """The current batch, its activity and duration; None between batches."""
     in_hand, lasts = present.in_hand, present.in_hand_for
     if in_hand is None:
         return None
@@ -64,11 +64,11 @@ def in_hand_text(present: Present) -> str | None:
         return f"it was in {which}" + "".join(f", in {work}" for work in in_hand.works[:1])
     works = [f"{work}, for {length(present.at_for(work))}" for work in in_hand.works]
     what = "; ".join(works) or "it is between two operations, or waits for free cores"
-    return f"{which} has been at it for {length(lasts)}: {what}"
+    return f"{which} has been running for {length(lasts)}: {what}"
 
 
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
-    """`3 early, 1 on time`."""
+    """Counts by name: `3 early, 1 on time`."""
     return (
         ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in numbers.items() if count)
         or nothing
@@ -76,5 +76,5 @@ def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
 
 
 def rows(count: int, what: str = "element") -> str:
-    """`1 element`, `2 elements`."""
+    """A count with its noun: `1 element`, `2 elements`."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from beamlike.expressions.describe import aggregate_text, describe, windowing_choices
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles, ReadInSteps
-from beamlike.logical.keyed import operator_facts
-from beamlike.logical.origins import EventTime
-from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan, TablePlan
+from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, TableFacts, describe_plan
+from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.route import Route
-from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.base import Step
-from stages.grouping.grouping import Grouping
-from stages.joins.base import TimeJoin
-from stages.operator import MAIN
-from stages.process.keyed import Keyed
-from stages.sides.operator import SideInputs
+from stages.operator import MAIN, side_name
 from windowing.columns import RESERVED_PREFIX
-from windowing.windowing import Windowing
 
 Tree = Mapping[str, "Tree | None"]
 """Lines by what stands on them, each with the lines below it."""
@@ -30,18 +22,17 @@ _WIDTH = 12
 
 
 def explain(plan: Plan) -> str:
-    """Sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
+    """Returns sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
+    described = describe_plan(plan)
     tree: dict[str, Tree | None] = {
-        "sources": {_title(source): _source(source) for source in plan.sources.values()}
+        "sources": {_title(source): _source(source) for source in described.sources.values()}
     }
-    if plan.tables:
-        tree["tables"] = {_title_of(table): _table(table) for table in plan.tables.values()}
+    if described.tables:
+        tree["tables"] = {_title_of(table.plan): _table(table) for table in described.tables.values()}
     for level, names in enumerate(plan.levels, start=1):
-        tree[f"level {level}"] = {
-            _reads(_marked(plan.stages[name]), plan.stages[name].inputs): _stage(plan.stages[name])
-            for name in names
-        }
-    tree["sinks"] = {_reads(name, sink.inputs): _sink(sink) for name, sink in plan.sinks.items()}
+        stages = [described.stages[name] for name in names]
+        tree[f"level {level}"] = {_reads(_marked(one.plan), one.plan.inputs): _stage(one) for one in stages}
+    tree["sinks"] = {_reads(name, sink.plan.inputs): _sink(sink) for name, sink in described.sinks.items()}
     tree["on Spark"] = dict.fromkeys(_operators(plan))
     return "\n".join([f"pipeline {plan.name}", *_lines(tree)]) + "\n"
 
@@ -68,79 +59,39 @@ def _reads(name: str, inputs: Iterable[str]) -> str:
     return f"{name}  <- {', '.join(inputs)}"
 
 
-def _title(source: SourcePlan) -> str:
-    return f"{_marked(source)}  {describe(source.source)}"
+def _title(source: SourceFacts) -> str:
+    return f"{_marked(source.plan)}  {source.reads}"
 
 
-def _source(source: SourcePlan) -> Tree:
-    facts = {"columns": schema_text(source.schema)}
-    if source.timed:
-        facts |= {"event time": _event_time(source.time), "watermark": describe(source.watermark)}
+def _source(source: SourceFacts) -> Tree:
+    facts, plan = {"columns": source.columns}, source.plan
+    if plan.timed:
+        facts |= {"event time": source.event_time, "watermark": source.watermark}
     steps: Tree = {
         f"{when} event time": dict.fromkeys(map(_step, found))
-        for when, found in (("before", source.prelude), ("after", source.interlude))
+        for when, found in (("before", plan.prelude), ("after", plan.interlude))
         if found
     }
-    return _facts(facts, {**steps, **_routes(source.routes)})
+    return _facts(facts, {**steps, **_routes(plan.routes)})
 
 
 def _title_of(table: TablePlan) -> str:
     return _reads(_marked(table), (source.name for source in table.sources))
 
 
-def _table(table: TablePlan) -> Tree:
-    """A side that is looked up without a stage, and the steps that lead to it."""
-    read = f"before the first batch, at most {table.side.limit >> 20} MB in each process"
-    facts = {"columns": schema_text(table.side.schema), "read": read}
-    steps = [step for source in table.sources for route in source.routes for step in route.steps]
-    return _facts(facts, dict.fromkeys(map(_step, steps)))
+def _table(table: TableFacts) -> Tree:
+    """Returns a side that is looked up without a stage, and the steps that lead to it."""
+    read = f"before the first batch, at most {table.plan.side.limit >> 20} MB in each process"
+    steps = [step for source in table.plan.sources for route in source.routes for step in route.steps]
+    return _facts({"columns": table.columns, "read": read}, dict.fromkeys(map(_step, steps)))
 
 
-def _event_time(time: EventTime | None) -> str:
-    if time is None:
-        return "processing time, assigned at ingest"
-    return f"{time.column} {type_name(time.dtype)}" + (f" in {time.unit}" if time.unit else "")
+def _stage(stage: StageFacts) -> Tree:
+    return _facts({**stage.facts, "gives": stage.columns}, _routes(stage.plan.routes))
 
 
-def _stage(plan: StagePlan) -> Tree:
-    operator = plan.stage.operator
-    match operator:
-        case Grouping():
-            facts = _grouping(operator)
-        case Keyed() | TimeJoin() | SideInputs():
-            facts = operator_facts(operator)
-        case _:
-            facts = {"operator": describe(operator)}
-    return _facts({**facts, "gives": schema_text(plan.schema)}, _routes(plan.routes))
-
-
-def _grouping(grouping: Grouping) -> dict[str, str]:
-    choices = windowing_choices(grouping.windowing)
-    if grouping.windowing.windows.merging and not grouping.merging:
-        choices["windows"] += ", as an earlier grouping has merged them"
-    return {
-        "windows": choices["windows"],
-        "trigger": choices["trigger"],
-        "panes": ", ".join(_panes(choices)),
-        "lateness": choices["allowed lateness"],
-        "keys": ", ".join(grouping.keys) or "none: one row per window",
-        "aggregates": ", ".join(
-            f"{name} = {aggregate_text(value)}" for name, value in grouping.aggregates.items()
-        ),
-    }
-
-
-def _panes(choices: Mapping[str, str]) -> Iterable[str]:
-    """How panes are made; of empty ones only what is not the default."""
-    yield choices["accumulation"]
-    yield f"timestamp {choices['timestamp']}"
-    usual = windowing_choices(Windowing())
-    yield from (f"{name} {choices[name]}" for name in ("on_time", "closing") if choices[name] != usual[name])
-
-
-def _sink(plan: SinkPlan) -> Tree:
-    user = {name: dtype for name, dtype in plan.schema.items() if not name.startswith(RESERVED_PREFIX)}
-    return _facts({"writes": describe(plan.sink), "columns": schema_text(user)})
+def _sink(sink: SinkFacts) -> Tree:
+    return _facts({"writes": sink.writes, "columns": sink.columns})
 
 
 def _routes(routes: Iterable[Route]) -> Tree:
@@ -170,7 +121,7 @@ def _route_title(route: Route) -> str:
     what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
     if route.before:
         what += f"of {route.before[-1].name} "
-    side = f" as side {route.role.removeprefix('side.')!r}" if route.role != MAIN else ""
+    side = f" as side {side_name(route.role)!r}" if route.role != MAIN else ""
     return f"{what}-> {route.consumer}{side}  ships {', '.join([*shipped, *carried])}"
 
 

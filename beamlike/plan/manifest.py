@@ -14,22 +14,17 @@ from typing import Any, Final
 import polars as pl
 
 from beamlike.errors import CheckpointError
-from beamlike.expressions.describe import aggregate_text
-from beamlike.expressions.describe import describe as text
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
+from beamlike.plan.description import SourceFacts, StageFacts, TableFacts, describe_plan, fact_text
 from beamlike.plan.differences import TICKS, Remedy
-from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.plan.ways import texts_to, way_text, ways_into, ways_to
-from beamlike.rows.dtypes import schema_text
 from beamlike.system.seals import NotAsWritten, unsealed
-from stages.aggregates.base import Aggregate
 from stages.declared import Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
+from windowing.clocks import PROCESSING_TIME
 from windowing.identity import identity_of, kind_of
-from windowing.time import Microseconds, format_duration
-from windowing.triggers.base import PROCESSING_TIME
 from windowing.windowing import Windowing
 
 VERSION: Final = 2
@@ -62,6 +57,7 @@ _USUAL: Final = {**choices_of(Windowing()), "windows": None}
 
 def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str, Any]:
     """The manifest of a plan on so many shards."""
+    described = describe_plan(plan)
     return {
         "version": VERSION,
         "runner": runner,
@@ -70,9 +66,9 @@ def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str
         "shards": shards,
         "levels": len(plan.levels),
         TICKS: needs_processing_time(plan),
-        "sources": {name: _source(source) for name, source in plan.sources.items()},
-        "stages": {name: _stage(plan, stage) for name, stage in plan.stages.items()},
-        "tables": {name: _table(plan, table) for name, table in plan.tables.items()},
+        "sources": {name: _source(source) for name, source in described.sources.items()},
+        "stages": {name: _stage(stage) for name, stage in described.stages.items()},
+        "tables": {name: _table(table) for name, table in described.tables.items()},
     }
 
 
@@ -136,29 +132,30 @@ def needs_processing_time(plan: Plan) -> bool:
     return waits and steps_of(plan) is None
 
 
-def _table(plan: Plan, table: TablePlan) -> dict[str, Any]:
-    columns = frozenset(table.schema)
+def _table(facts: TableFacts) -> dict[str, Any]:
+    table = facts.plan
     return {
         "named": table.named,
         "sources": [source.name for source in table.sources],
         "columns": types_of(table.side.schema),
-        "ways": ways_to(plan, table.name, lambda _: columns),
-        "text": {"columns": schema_text(table.side.schema), "ways": texts_to(plan, table.name)},
+        "ways": facts.ways,
+        "text": {"columns": facts.columns, "ways": facts.way_texts},
     }
 
 
-def _source(source: SourcePlan) -> dict[str, Any]:
+def _source(facts: SourceFacts) -> dict[str, Any]:
+    source = facts.plan
     listed = (
         {"files listed by": "the driver"} if isinstance(source.source, ReadInFiles | ReadFromMemory) else {}
     )
     return {
         "named": source.named,
         "stem": stem(source.name),
-        "kind": type(source.source).__name__,
+        "kind": facts.kind,
         "event time": identity_of(source.time),
         "watermark": _watermark(source.watermark),
-        "ways": ways_into(source),
-        "text": {**texts_of(source), "ways": [way_text(source.name, (*source.prelude, *source.interlude))]},
+        "ways": facts.ways,
+        "text": {**texts_of(source), "ways": [facts.way_text]},
         **listed,
         **({"batches planned by": "the source"} if isinstance(source.source, Planned) else {}),
     }
@@ -180,13 +177,12 @@ def texts_of(source: SourcePlan) -> dict[str, str]:
     }
 
 
-def _stage(plan: Plan, stage: StagePlan) -> dict[str, Any]:
-    operator = stage.stage.operator
-    table, *others = (kept.table for kept in operator.tables)
-    step, declared = stage.name.removesuffix(stage.part), operator.declared
+def _stage(facts: StageFacts) -> dict[str, Any]:
+    stage, declared = facts.plan, facts.declared
+    step = stage.name.removesuffix(stage.part)
     accumulators = types_of(declared.accumulators)
-    state = {name: dtype for name, dtype in types_of(table.schema).items() if name not in accumulators}
-    state |= {f"{other.name}/{name}": str(dtype) for other in others for name, dtype in other.schema.items()}
+    state = {name: dtype for name, dtype in types_of(facts.table.schema).items() if name not in accumulators}
+    state |= {f"{one.name}/{name}": str(dtype) for one in facts.others for name, dtype in one.schema.items()}
     return {
         "named": stage.named,
         "stem": f"{stem(step)}{stage.part}",
@@ -194,19 +190,19 @@ def _stage(plan: Plan, stage: StagePlan) -> dict[str, Any]:
         "kind": declared.kind,
         "level": stage.level,
         "inputs": [*stage.inputs],
-        "keys": {key: str(table.schema[key]) for key in table.keys},
+        "keys": facts.keys,
         "choices": _without_usual(declared.choices),
         "aggregates": {name: identity_of(_value(each)) for name, each in declared.aggregates.items()},
         "fields": {name: identity_of(_value(each)) for name, each in declared.fields.items()},
         "does": identity_of(declared.does),
-        "ways": ways_to(plan, stage.name, operator.needed),
+        "ways": facts.ways,
         "accumulators": accumulators,
         "state": state,
         "text": {
-            "choices": {name: _text(each) for name, each in declared.choices.items()},
-            "aggregates": {name: _text(each) for name, each in declared.aggregates.items()},
-            "fields": {name: _text(each) for name, each in declared.fields.items()},
-            "ways": texts_to(plan, stage.name),
+            "choices": {name: fact_text(each) for name, each in declared.choices.items()},
+            "aggregates": facts.aggregates,
+            "fields": {name: fact_text(each) for name, each in declared.fields.items()},
+            "ways": facts.way_texts,
         },
     }
 
@@ -218,19 +214,6 @@ def _without_usual(choices: Mapping[str, object]) -> dict[str, Any]:
 
 def _value(fact: object) -> object:
     return fact.value if isinstance(fact, Said) else fact
-
-
-def _text(fact: object) -> str:
-    """A fact for people, as a user would write it."""
-    if isinstance(fact, Said):
-        return fact.text
-    if isinstance(fact, Microseconds):
-        return format_duration(fact)
-    if isinstance(fact, Aggregate):
-        return aggregate_text(fact)
-    if isinstance(fact, Mapping):
-        return "; ".join(f"{name} {_text(each)}" for name, each in fact.items())
-    return fact if isinstance(fact, str) else text(fact)
 
 
 def stem(name: str) -> str:

@@ -28,7 +28,7 @@ from stages.strategies.base import WatermarkStrategy
 from windowing.columns import EVENT_TIME
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class SourcePlan:
     """A source, how its rows get their event time, and where they go. `schema` has the user's columns.
 
@@ -101,7 +101,7 @@ class TablePlan:
         return pl.Schema({**self.side.schema, EVENT_TIME: pl.Int64()})
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class StagePlan:
     """A stage, the names of what it reads from, and where its panes go. `schema` has their user columns.
 
@@ -147,7 +147,7 @@ class SinkPlan:
     schema: pl.Schema
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Plan:
     """What both runners run. `stages` are in order: a stage comes after all that it reads from.
 

@@ -12,7 +12,7 @@ import polars as pl
 
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts, OnError
 from beamlike.steps.base import Step
-from beamlike.steps.trial import Trial
+from beamlike.steps.step_runner import StepRunner
 from stages.operator import MAIN
 
 Output = Literal["main", "dead_letters", "late"]
@@ -123,21 +123,25 @@ def apply_routes(
     """
     routes = list(routes)
     try:
-        trial = Trial(on_error)
-        return Routed(follow(frame, routes, trial, output=output), trial.letters)
+        runner = StepRunner(on_error)
+        return Routed(follow(frame, routes, runner, output=output), runner.dead_letters)
     except pl.exceptions.PolarsError:
-        trial = Trial(on_error, careful=True)
-        return Routed(follow(frame, routes, trial, output=output), trial.letters)
+        runner = StepRunner(on_error, row_by_row=True)
+        return Routed(follow(frame, routes, runner, output=output), runner.dead_letters)
 
 
 def follow(
-    frame: pl.DataFrame | pl.LazyFrame, routes: Iterable[Route], trial: Trial, *, output: Output = "main"
+    frame: pl.DataFrame | pl.LazyFrame,
+    routes: Iterable[Route],
+    runner: StepRunner,
+    *,
+    output: Output = "main",
 ) -> dict[str, pl.DataFrame]:
-    """What each consumer gets, in one attempt; `trial` has the dead letters."""
+    """What each consumer gets, in one attempt; `runner` has the dead letters."""
     wanted = [route for route in routes if route.takes(output)]
     if not (wanted or output == "dead_letters"):
         return {}
-    walk = _Walk(trial)
+    walk = _Walk(runner)
     if output == "dead_letters":
         walk.deliver(frame, list(enumerate(wanted)))
     else:
@@ -148,7 +152,7 @@ def follow(
     for (index, _), part in zip(ends, frames, strict=True):
         name = wanted[index].address if index < len(wanted) else UNCLAIMED
         if len(part) and index < len(wanted):
-            trial.passed(wanted[index].steps)
+            runner.mark_used(wanted[index].steps)
         if index >= len(wanted) or not wanted[index].silent:
             parts.setdefault(name, []).append(part)
     return {name: _whole(part) for name, part in parts.items()}
@@ -178,7 +182,7 @@ _LAST: Final = sys.maxsize
 class _Walk:
     """From the producer to the ends of its routes; `ends` has the lazy results, each with the number of its route."""
 
-    trial: Trial
+    runner: StepRunner
     ends: list[tuple[int, pl.LazyFrame]] = attrs.field(factory=list)
 
     def begin(self, frame: pl.DataFrame | pl.LazyFrame, routes: Numbered) -> None:
@@ -186,7 +190,7 @@ class _Walk:
         self.go(frame.lazy(), routes, depth=0)
         if isinstance(frame, pl.DataFrame) and len(frame):
             for _, route in routes:
-                self.trial.came(route.path)
+                self.runner.mark_reached(route.path)
 
     def go(self, frame: pl.LazyFrame, routes: Numbered, depth: int) -> None:
         """On along these routes, which all have taken the same first `depth` steps to `frame`."""
@@ -206,7 +210,7 @@ class _Walk:
         self.ends += [(index, frame.select(route.columns)) for index, route in arrived]
         for name, branch in branches.items():
             takers = [(index, route) for index, route in branch if _made_by(route, depth)]
-            rows, letters = self.trial.apply(steps[name], frame, asked=bool(takers))
+            rows, letters = self.runner.apply(steps[name], frame, asked=bool(takers))
             if letters is not None:
                 self.deliver(letters, takers)
             self.go(rows, branch, depth + 1)

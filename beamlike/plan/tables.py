@@ -8,7 +8,7 @@ from typing import TypeVar
 import attrs
 
 from beamlike.io.in_process import InProcess
-from beamlike.io.sources import ReadBySpark, ToldOfCommits
+from beamlike.io.sources import AcceptsCommits, ReadBySpark
 from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.origins import Apply, Read
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
@@ -17,8 +17,6 @@ from beamlike.plan.route import Route
 from beamlike.steps.base import Step
 from beamlike.steps.lookup import LookUp
 from stages.sides.contents import Seen
-from stages.sides.lookup import LookedUp
-from stages.sides.operator import SideInputs
 from windowing.columns import WINDOW_COLUMNS
 from windowing.windows import GlobalWindows
 
@@ -27,14 +25,14 @@ P = TypeVar("P", SourcePlan, StagePlan)
 
 def sides_of(node: Node) -> Iterator[Node]:
     """What a node looks up in, if it is a lookup in sides that are read whole, by rows that are never late."""
-    operator = node.origin.operator if isinstance(node.origin, Apply) else None
-    if not isinstance(operator, SideInputs) or not isinstance(operator.use, LookedUp):
+    lookup = node.origin.lookup if isinstance(node.origin, Apply) else None
+    if lookup is None:
         return
     before, *sides = node.inputs
     in_windows = not {*WINDOW_COLUMNS}.isdisjoint(before.shape.system)
     if in_windows and not isinstance(before.windowing.windows, GlobalWindows):
         return
-    if all(side.feed == "whole" for side in operator.sides):
+    if all(side.feed == "whole" for side in lookup.sides):
         yield from sides
 
 
@@ -45,7 +43,7 @@ def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node],
         if path.output != "main" or not isinstance(source.origin, Read) or not is_whole(source):
             return False
         read = source.origin.source
-        if not isinstance(read, InProcess) or isinstance(read, ToldOfCommits | ReadBySpark):
+        if not isinstance(read, InProcess) or isinstance(read, AcceptsCommits | ReadBySpark):
             return False
     return True
 
@@ -60,14 +58,12 @@ def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Nod
 
 def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> Node:
     """The node with these inputs in place of its own, as a step if it is one of the lookups."""
-    if node.name not in lookups or not isinstance(node.origin, Apply):
+    if node.name not in lookups or not isinstance(node.origin, Apply) or node.origin.lookup is None:
         same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
         return node if same else attrs.evolve(node, inputs=inputs)
-    operator = node.origin.operator
-    assert isinstance(operator, SideInputs)
-    assert isinstance(operator.use, LookedUp)
-    tables = {side.name: made.name for side, made in zip(operator.sides, node.inputs[1:], strict=True)}
-    step = LookUp(node.name, operator.use, tables)
+    lookup = node.origin.lookup
+    tables = {side.name: made.name for side, made in zip(lookup.sides, node.inputs[1:], strict=True)}
+    step = LookUp(node.name, lookup.use, tables)
     after: Node = attrs.evolve(node, origin=step, inputs=inputs[:1])
     return after
 

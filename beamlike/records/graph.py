@@ -35,7 +35,7 @@ class Spacing:
     offset: int
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class StageDescription:
     r"""A stage: its inputs, keys and aggregates, and each choice of its windowing as text.
 
@@ -59,28 +59,27 @@ class StageDescription:
     inputs: tuple[str, ...]
     level: int
     keys: tuple[str, ...]
-    aggregates: Mapping[str, str] = attrs.field(kw_only=True)
-    choices: Mapping[str, str] = attrs.field(kw_only=True)
-    spacing: Spacing | None = attrs.field(kw_only=True)
-    allowed_lateness: int = attrs.field(kw_only=True)
-    clocks: tuple[str, ...] = attrs.field(kw_only=True)
-    calendar: Mapping[str, Any] | None = attrs.field(default=None, kw_only=True)
-    key_types: tuple[str, ...] = attrs.field(default=(), kw_only=True)
-    row: str = attrs.field(default="window", kw_only=True)
-    waits: str = attrs.field(default="has elements that wait for a pane", kw_only=True)
-    global_window: bool = attrs.field(default=False, kw_only=True)
-    fires_at_end: bool = attrs.field(default=False, kw_only=True)
-    fires_before_end: bool = attrs.field(default=True, kw_only=True)
-    timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
-    sides: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
-    main: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE, kw_only=True)
-    tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE, kw_only=True)
+    aggregates: Mapping[str, str]
+    choices: Mapping[str, str]
+    spacing: Spacing | None = None
+    allowed_lateness: int = 0
+    clocks: tuple[str, ...]
+    calendar: Mapping[str, Any] | None = None
+    key_types: tuple[str, ...] = ()
+    row: str = "window"
+    waits: str = "has elements that wait for a pane"
+    global_window: bool = False
+    fires_at_end: bool = False
+    fires_before_end: bool = True
+    timers: Mapping[str, str] = attrs.field(factory=dict, metadata=SPARSE)
+    sides: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, metadata=SPARSE)
+    main: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
     @property
     def what(self) -> str:
-        """The text for what a stage without windows does."""
-        known = ("operator", "process", "join", "sides")
-        return next(self.choices[name] for name in known if name in self.choices)
+        """The first fact of a stage without windows, which says what it does."""
+        return next(iter(self.choices.values()))
 
     @property
     def windowed(self) -> bool:

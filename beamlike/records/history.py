@@ -55,6 +55,8 @@ class History:
     alive: bool | None = None
     simulated: bool = False
     bad_lines: int = 0
+    changed: dict[str, dict[str, str]] = attrs.field(factory=dict, repr=False)
+    """By source: the files that changed after the last batch of a run, as in `SourceRecord`."""
     _offset: int = attrs.field(default=0, init=False, repr=False)
     _lines: int = attrs.field(default=0, init=False, repr=False)
     _begun: bool = attrs.field(default=False, init=False, repr=False)
@@ -112,6 +114,7 @@ class History:
                 # The file was replaced.
                 self._offset, self._lines, self._file = 0, 0, facts.st_ino
                 self.batches.clear()
+                self.changed.clear()
             self.bad_lines = 0
             file.seek(self._offset)
             appended = file.read()
@@ -147,8 +150,10 @@ class History:
         match line:
             case RunBegun(plan):
                 self.plan, self.closed, self._begun = plan, None, True
-            case RunClosed(ending):
+            case RunClosed(ending, changed):
                 self.closed = ending
+                for name, files in changed.items():
+                    self.changed.setdefault(name, {}).update(files)
             case BatchRecord():
                 self.add(line)
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar, cast
 
 import attrs
 
 from beamlike.records.graph import RunDescription
-from beamlike.records.model import BatchRecord
+from beamlike.records.model import BatchRecord, readable_pairs
 from beamlike.system.seals import SUM, sealed, unsealed
-from stages.facts import from_facts, to_facts
+from stages.facts import SPARSE, from_facts, to_facts
 
 Ending = Literal["ended", "stopped", "failed"]
 """The way in which a run closes its records. A run that was killed does not close them."""
@@ -23,11 +24,18 @@ class RunBegun:
     plan: RunDescription
 
 
+def _readable_changes(changed: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    return {name: readable_pairs(files) for name, files in changed.items()}
+
+
 @attrs.frozen
 class RunClosed:
-    """The line of a run that has ended."""
+    """The line of a run that has ended. `changed`: by source, the files that changed after its last batch."""
 
     closed: str
+    changed: Mapping[str, Mapping[str, str]] = attrs.field(
+        factory=dict, converter=_readable_changes, metadata=SPARSE
+    )
 
 
 class BadLine(ValueError):

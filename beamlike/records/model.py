@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 import attrs
@@ -11,7 +12,7 @@ import attrs
 from beamlike.rows.uses import Uses
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
-from stages.progress.watermarks import held_percentiles
+from stages.progress.reports import held_percentiles
 from stages.state.index import Holder
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
@@ -34,6 +35,15 @@ MOST_SPLITS: Final = 20
 """The greatest number of splits of a source in a record: those that are furthest behind."""
 
 
+MOST_UNREAD: Final = 20
+"""So many changed files, and columns that are left out, are in a record of a source."""
+
+
+def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The first `MOST_UNREAD` pairs, with names and texts as people may read them: both come from data."""
+    return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
+
+
 @attrs.frozen
 class SourceRecord:
     r"""A source in a batch: its watermark (us) after the batch, and the counts of its rows.
@@ -41,8 +51,11 @@ class SourceRecord:
     Of the rows `read` (None: not counted), `elements` reached the watermark, and `dead_letters` could not be used by
     the reader, the event time or a step before; steps filtered the others.
     `split`: the split that the watermark waits for; None if splits are not tracked. `awaited`: the splits that must
-    report before there is a watermark. `since`: the processing time (us) since when no rows of it have arrived.
+    report before there is a watermark. `since`: the processing time (us) of the last rows that it waits after.
     `idle`: the source is left out of the minimum downstream. `splits`: those that are furthest behind.
+    `changed`: the files that were changed after they were listed, each with the kind of change. `left_out`: columns of
+    files that the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of
+    each.
     """
 
     watermark: int
@@ -57,6 +70,12 @@ class SourceRecord:
     awaited: str = attrs.field(default="", kw_only=True)
     read: int | None = attrs.field(default=None, kw_only=True)
     splits: Mapping[str, SplitRecord] = attrs.field(factory=dict, converter=_readable, kw_only=True)
+    changed: Mapping[str, str] = attrs.field(
+        factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
+    )
+    left_out: Mapping[str, str] = attrs.field(
+        factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
+    )
 
     @property
     def filtered(self) -> int | None:
@@ -70,6 +89,8 @@ class SourceRecord:
             elements=self.elements + later.elements,
             dead_letters=self.dead_letters + later.dead_letters,
             read=_sum(self.read, later.read),
+            changed={**self.changed, **later.changed},
+            left_out={**later.left_out, **self.left_out},
         )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
@@ -81,6 +102,8 @@ class SourceRecord:
             dead_letters=self.dead_letters + other.dead_letters,
             idle=self.idle and other.idle,
             read=_sum(self.read, other.read),
+            changed={**self.changed, **other.changed},
+            left_out={**other.left_out, **self.left_out},
         )
 
 

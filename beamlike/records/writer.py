@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import BinaryIO, Final
 
 import attrs
@@ -91,10 +92,10 @@ class RecordWriter:
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 
-    def close(self, ending: Ending) -> None:
-        """Writes how the run ended. Later calls change nothing."""
+    def close(self, ending: Ending, changed: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
+        """Writes how the run ended, and the files that changed after its last batch. Later calls change nothing."""
         if not self._closed:
-            self._append(RunClosed(ending))
+            self._append(RunClosed(ending, changed))
             self.sync()
             self._closed = True
 

@@ -1,4 +1,4 @@
-"""Rows of users: the types of their columns, their values, their event times, and what cannot be used.
+"""Users' rows: column types, values, event times, and dead letters.
 
 May import `errors`, `version` and all below them.
 """

@@ -1,4 +1,4 @@
-"""Dead letters of steps: rows that a step cannot use, with the step and the reason, and how many there were."""
+"""Dead letters of steps: rows that a step cannot use, with the step, the reason, and their counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN: Final = 1000  # characters of an error; a value that it quotes may be of 
 
 
 def dead_letters(step: str, rows: pl.DataFrame, errors: Sequence[str]) -> pl.DataFrame:
-    """One dead letter for each row, of the columns of `beamlike.rows.event_time.DEAD_LETTERS`."""
+    """Returns a dead letter for each row, with the columns of `beamlike.rows.event_time.DEAD_LETTERS`."""
     return rows.select(
         pl.lit(step).alias("step"),
         pl.Series("error", errors, dtype=pl.String),
@@ -37,7 +37,7 @@ def dead_letters(step: str, rows: pl.DataFrame, errors: Sequence[str]) -> pl.Dat
 
 
 def error_text(error: Exception) -> str:
-    """An exception as the `error` of a dead letter: `ValueError: the text`, cut where it is long."""
+    """Returns an exception as the `error` of a dead letter, `ValueError: the text`, cut to `SHOWN` characters."""
     if isinstance(error, StepError):
         return str(error.args[1])[:SHOWN]
     text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else str(error)
@@ -46,20 +46,20 @@ def error_text(error: Exception) -> str:
 
 
 def reason(error: Exception) -> str:
-    """The first line of what went wrong: polars appends its whole plan."""
+    """Returns the first line of an error, as polars appends its whole plan."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Each once."""
+    """Returns the distinct names in alphabetic order."""
     return tuple(sorted({*names}))
 
 
 @attrs.frozen
 class DeadLetterCounts:
-    """How many dead letters each step made, and the error of the last and of the first one of each.
+    """The number of dead letters of each step, with the last and the first error of each.
 
-    `used`: the steps that are known to have used some row, in the order of the alphabet.
+    `used`: the steps that are known to have used some row, in alphabetic order.
     """
 
     counts: Mapping[str, int] = attrs.field(factory=dict)
@@ -69,7 +69,7 @@ class DeadLetterCounts:
 
     @classmethod
     def of(cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = ()) -> DeadLetterCounts:
-        """Of frames of dead letters, in order."""
+        """Counts frames of dead letters, given in order."""
         found = cls(used=used)
         for frame in frames:
             error = pl.col("error")
@@ -82,17 +82,17 @@ class DeadLetterCounts:
 
     @property
     def uses(self) -> Uses:
-        """Which steps could use some row, as far as is known, and which none."""
+        """The steps that used some row, as far as is known, and those that used none."""
         none = {name: Unused(count, self.firsts[name]) for name, count in self.counts.items() if count}
         return Uses(self.used).then(Uses((), none))
 
     @property
     def total(self) -> int:
-        """Of all steps together."""
+        """The number of dead letters of all steps."""
         return sum(self.counts.values())
 
     def plus(self, other: DeadLetterCounts) -> DeadLetterCounts:
-        """Those of two parts of a batch, the later one last."""
+        """Returns the counts of two parts of a batch; `other` is the later one."""
         counts = Counter(self.counts)
         counts.update(other.counts)
         firsts = {**other.firsts, **self.firsts}
@@ -101,34 +101,37 @@ class DeadLetterCounts:
         )
 
     def of_source(self, name: str) -> DeadLetterCounts:
-        """The same, with the last error also as one of the source, which counts those of steps before its watermark."""
+        """Returns the counts with the last error also as one of the source.
+
+        The source counts the dead letters of steps before its watermark.
+        """
         *_, (step, why) = self.errors.items() or [(name, "")]
         told = why if step == name else f"in step {step!r}: {why}"
         return attrs.evolve(self, errors={**self.errors, name: told} if self.errors else {})
 
     @classmethod
     def of_all(cls, parts: Iterable[DeadLetterCounts]) -> DeadLetterCounts:
-        """Of all parts of a batch, the latest last."""
+        """Returns the counts of all parts of a batch, given in order."""
         return reduce(cls.plus, parts, cls())
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Attempt:
-    """What a step gives for the rows that it can use, and as dead letters the others, if there are any.
+    """The output of a step for the rows that it can use, and dead letters for the others, if there are any.
 
-    `given`: how many rows it has looked at; 0 for a step that can use any.
+    `given`: the number of rows that the step has evaluated; 0 for a step that can use any row.
     """
 
     rows: pl.LazyFrame
-    letters: pl.DataFrame | None = None
+    dead_letters: pl.DataFrame | None = None
     given: int = 0
 
     @property
     def used(self) -> bool:
-        """Whether there was a row that it could use."""
-        return self.given > (0 if self.letters is None else len(self.letters))
+        """True if the step could use some row."""
+        return self.given > (0 if self.dead_letters is None else len(self.dead_letters))
 
     @property
     def gives(self) -> bool:
-        """Whether rows come out of the step."""
+        """True if the step has output rows."""
         return not self.rows.head(1).collect().is_empty()

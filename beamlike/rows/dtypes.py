@@ -1,4 +1,4 @@
-"""Column types: as users write them (Python, polars, narwhals), as polars dtypes, and as words."""
+"""Column types as users write them (Python, polars, narwhals), as polars dtypes, and as text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPELLINGS = {
 
 
 def as_dtype(dtype: DTypeLike) -> pl.DataType:
-    """The polars dtype; a `datetime` is in microseconds UTC. Raises `TypeError` for what is no type."""
+    """Returns the polars dtype; a `datetime` is in microseconds UTC. Raises `TypeError` for an invalid type."""
     if dtype is datetime:
         return pl.Datetime("us", "UTC")
     if isinstance(dtype, pl.DataType):
@@ -62,7 +62,7 @@ def as_dtype(dtype: DTypeLike) -> pl.DataType:
 
 
 def column_dtype(name: str, dtype: DTypeLike) -> pl.DataType:
-    """The same for the column of a schema, which the error names."""
+    """Returns the polars dtype of a column in a schema. Raises `TypeError` with the name of the column."""
     try:
         return as_dtype(dtype)
     except TypeError as error:
@@ -75,7 +75,7 @@ def _from_narwhals(dtype: Any) -> pl.DataType:
 
 
 def as_narwhals(dtype: pl.DataType) -> NarwhalsDType | None:
-    """The same as narwhals has it; None where it has none that says all of it."""
+    """Returns the narwhals dtype; None if narwhals has none that is equivalent."""
     found = nw.from_native(pl.Series(dtype=dtype), series_only=True).dtype
     try:
         return found if _from_narwhals(found) == dtype else None
@@ -95,14 +95,14 @@ def _from_python(dtype: object) -> pl.DataType:
 
 
 def _meant(dtype: object) -> str:
-    """The type whose name is near that of `dtype`: text, or a type of numpy, pandas or Arrow."""
+    """Returns a hint to the type with a similar name, for text or a type of numpy, pandas or Arrow."""
     word = str(dtype.__name__ if isinstance(dtype, type) else dtype).lower()
     near = get_close_matches(word, _SPELLINGS, n=1, cutoff=0.75)
     return f"did you mean {_SPELLINGS[near[0]]}?" if near else ""
 
 
 def has_values_of(actual: pl.DataType, wanted: pl.DataType) -> bool:
-    """Whether all values of a type are values of another as they are: Int32 of Int64, but text of no number."""
+    """True if all values of one type are values of the other, such as Int32 and Int64, but not text and numbers."""
     if isinstance(actual, pl.List | pl.Array) and isinstance(wanted, pl.List | pl.Array):
         return has_values_of(as_dtype(actual.inner), as_dtype(wanted.inner))
     if isinstance(actual, pl.Struct) and isinstance(wanted, pl.Struct):
@@ -118,7 +118,7 @@ def has_values_of(actual: pl.DataType, wanted: pl.DataType) -> bool:
 
 
 def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
-    """The polars schema of user columns that a step declares."""
+    """Returns the polars schema of user columns that a step declares. Raises `PlanError` if it is invalid."""
     if not isinstance(schema, Mapping):
         raise WrongType(f'schema= must be a dict such as {{"user": str}}, not {schema!r}', step=step)
     checked = {}
@@ -132,7 +132,7 @@ def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
 
 
 def require_column_name(name: object, step: str | None) -> None:
-    """Only text that does not begin as the engine's own columns do can name a user's column, and no pattern."""
+    """Raises `PlanError` for a name that is not text, is a pattern, or begins like the engine's own columns."""
     if not isinstance(name, str):
         raise WrongType(f"a column is named by a string, not by {name!r}", step=step)
     if name == "*" or (name.startswith("^") and name.endswith("$")):
@@ -147,12 +147,12 @@ def require_column_name(name: object, step: str | None) -> None:
 
 
 def system_schema(columns: tuple[str, ...]) -> pl.Schema:
-    """The types of system columns: Int64, but String for the timing and Boolean for the flags of a pane."""
+    """Returns the types of system columns: String for the timing of a pane, Boolean for its flags, else Int64."""
     return pl.Schema({name: _SYSTEM_TYPES.get(name, pl.Int64()) for name in columns})
 
 
 def type_name(dtype: pl.DataType) -> str:
-    """The type in a word: `Datetime(us, UTC)` rather than polars' longer form."""
+    """Returns the type as text, with `Datetime(us, UTC)` in place of polars' longer form."""
     if isinstance(dtype, pl.Datetime):
         return (
             f"Datetime({dtype.time_unit}, {dtype.time_zone})"
@@ -167,5 +167,5 @@ def type_name(dtype: pl.DataType) -> str:
 
 
 def schema_text(schema: Mapping[str, pl.DataType]) -> str:
-    """`user String, length Float64`."""
+    """Returns the columns as text such as `user String, length Float64`."""
     return ", ".join(f"{name} {type_name(dtype)}" for name, dtype in schema.items()) or "no columns"

@@ -1,4 +1,4 @@
-"""A row's event time: which columns can hold it, how it is read, and where rows go that have none."""
+"""The event time of rows: the columns that can hold it, how it is read, and dead letters for rows without one."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ _OUR_DAYS: Final = (30 * 365 * DAY, 130 * 365 * DAY)
 
 @attrs.frozen
 class Future:
-    """How far an event time may be in the future: `max_future` microseconds after processing time `now` (us)."""
+    """The limit for event times in the future: `max_future` microseconds after processing time `now` (us)."""
 
     now: int
     max_future: int
 
     @property
     def last(self) -> int:
-        """The last event time (us) that may be."""
+        """The last valid event time (us)."""
         return min(self.now + self.max_future, GLOBAL_WINDOW_END - 1)
 
     def why(self, what: str, time: pl.Expr) -> pl.Expr:
-        """Why a time (us) cannot be, as text, where it is further than that; else null."""
+        """Returns, as text, the reason why a time (us) is too far in the future; null if it is not."""
         told = pl.concat_str(
             pl.lit(f"{what} in the future: "),
             time_text(time.cast(_MOMENT), _MOMENT),
@@ -54,7 +54,7 @@ class Future:
 def check_event_time_type(
     dtype: pl.DataType, unit: str | None, *, column: str = "event_time", step: str | None = None
 ) -> None:
-    """Checks at plan time that the column can hold event times.
+    """Checks, when a pipeline is declared, that the column can hold event times.
 
     Accepted: Datetime, Date and ISO 8601 String without a unit; integers, Float64, and String of whole numbers, with a
     unit "s", "ms", "us" or "ns". Raises `WrongType` (a `TypeError`) or, for another unit, `UnknownName` (a
@@ -84,11 +84,13 @@ def check_event_time_type(
 def read_event_time(
     lf: pl.LazyFrame, column: str, unit: str | None, future: Future | None = None
 ) -> pl.LazyFrame:
-    """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which stays as it is.
+    """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which is not changed.
 
-    Null where the value is null, is not a time, lies outside [MIN_TIME, GLOBAL_WINDOW_END), or too far in the
-    `future`. Times without a zone are UTC; what is finer than a microsecond is rounded down, but for floats, which are
-    rounded to the nearest one: they hold few decimal fractions exactly. Raises as `check_event_time_type`.
+    EVENT_TIME is null if the value is null, is not a time, is outside [MIN_TIME, GLOBAL_WINDOW_END), or is too far in
+    the
+    `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
+    nearest
+    microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
@@ -113,7 +115,7 @@ def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Ex
 
 
 def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
-    """Microseconds of so many of them each; null where Int64 cannot hold them. Factor 0 is nanoseconds."""
+    """Returns `number` units of `factor` microseconds; null if Int64 cannot hold them. Factor 0 is nanoseconds."""
     if factor == 0:
         return number // 1_000
     if factor == 1:
@@ -126,7 +128,7 @@ def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
 def split_dead_letters(
     lf: pl.LazyFrame, source_name: str, column: str, unit: str | None = None, future: Future | None = None
 ) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """A frame of `read_event_time` -> (rows with an event time, the others as DEAD_LETTERS)."""
+    """Splits a frame of `read_event_time` into rows with an event time, and the others as DEAD_LETTERS."""
     schema = lf.collect_schema()
     lost = pl.col(EVENT_TIME).is_null()
     dead = lf.filter(lost).select(
@@ -138,9 +140,9 @@ def split_dead_letters(
 
 
 def count_rows(lf: pl.LazyFrame) -> pl.LazyFrame:
-    """How many rows a frame of `read_event_time` has, as `rows`, and how many of them have no event time, as `lost`.
+    """Counts the rows of a frame of `read_event_time` as `rows`, and those without event time as `lost`.
 
-    Cheaper than the dead letters themselves, which need every column of the source.
+    This is cheaper than the dead letters themselves, which need every column of the source.
     """
     return lf.select(rows=pl.len().cast(pl.Int64), lost=pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64))
 
@@ -148,7 +150,7 @@ def count_rows(lf: pl.LazyFrame) -> pl.LazyFrame:
 def why_unreadable(
     column: str, dtype: pl.DataType, unit: str | None, future: Future | None = None
 ) -> pl.Expr:
-    """Why a row has no event time, as text."""
+    """Returns, as text, the reason why a row has no event time."""
     value, what = pl.col(column), f"event time column {column!r} is"
     if dtype != pl.String:
         number = value.to_physical().cast(pl.String)
@@ -170,7 +172,7 @@ def why_unreadable(
 
 
 def _in_another_unit(value: pl.Expr, unit: str) -> pl.Expr:
-    """A hint, as text, for a number that is a time of our days in a finer unit; else empty."""
+    """Returns, as text, a hint for a number that is a time of our days in a finer unit; else empty text."""
     hint, number = pl.lit(""), value.cast(pl.Float64, strict=False)
     for finer in list(_UNITS)[list(_UNITS).index(unit) + 1 :]:
         micros = number * (_UNITS[finer] or 1e-3)

@@ -1,4 +1,4 @@
-"""Values in another type: which types stand for each other, and which values a cast would lose or change.
+"""Exact conversion of values: which types are compatible, and which values a cast would lose or change.
 
 A whole number or a decimal keeps every digit, and a time stays within the range of its unit. Only a float may be
 rounded to the nearest one, and a time to a coarser unit.
@@ -19,7 +19,7 @@ _SATURATED: Final = 2**63 - 1
 
 
 def stands_for(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True if values of one type can be values of the other where they fit. Fields of structs go by name."""
+    """True if values of one type can be values of the other if they fit. Fields of structs are matched by name."""
     if isinstance(found, pl.Map):
         return stands_for(_entries(found), _entries(dtype) if isinstance(dtype, pl.Map) else dtype)
     if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
@@ -38,7 +38,7 @@ def stands_for(found: pl.DataType, dtype: pl.DataType) -> bool:
 
 
 def always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True if every value of one type is one of the other, so that none has to be checked."""
+    """True if every value of one type is one of the other, so that no check is needed."""
     if found == dtype:
         return True
     if isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime):
@@ -53,7 +53,7 @@ def always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
 
 
 def lost(given: pl.Series, cast: pl.Series) -> pl.Series:
-    """The rows in which a value, or one within it, is not the same after a cast that is not strict: Booleans."""
+    """Returns a mask of the rows in which a value, at any depth, differs after a cast that is not strict."""
     found, dtype = given.dtype, cast.dtype
     if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
         return _lost_in_struct(given, cast)
@@ -86,7 +86,7 @@ def _differs(given: pl.Series, cast: pl.Series) -> pl.Series:
 
 
 def _is_coarser(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True for a time in a unit that is not finer than the one in which it was found."""
+    """True for a time in a unit that is not finer than the unit in which it was found."""
     kinds = (pl.Datetime, pl.Duration)
     if not (isinstance(found, kinds) and isinstance(dtype, kinds)):
         return False
@@ -127,7 +127,7 @@ def _as_list(values: pl.Series) -> pl.Series:
 
 
 def _entries(dtype: pl.Map) -> pl.List:
-    """The type of a map's entries."""
+    """Returns the type of a map's entries."""
     return pl.List(pl.Struct({"key": dtype.key, "value": dtype.value}))
 
 
@@ -136,5 +136,5 @@ def _width(dtype: pl.DataType) -> int | None:
 
 
 def fields(dtype: pl.DataType) -> dict[str, pl.DataType]:
-    """The fields of a struct by name."""
+    """Returns the fields of a struct by name."""
     return {name: as_dtype(inner) for name, inner in dict(dtype).items()}  # type: ignore[call-overload]

@@ -1,4 +1,4 @@
-"""Floats without a JSON form: NaN and the infinities, which are written as null."""
+"""Floats without a JSON form, NaN and the infinities, which are written as null."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import polars as pl
 _LOG = logging.getLogger("beamlike")
 
 
-def tell_nonfinite(frame: pl.DataFrame, where: str) -> None:
-    """Warns of each column with NaN or an infinity that is written as JSON, once for each place `where`."""
+def warn_nonfinite(frame: pl.DataFrame, where: str) -> None:
+    """Logs each column with NaN or an infinity that is written as JSON, once for each place `where`."""
     for column in frame.iter_columns():
         if _has_nonfinite(column):
-            _tell(where, column.name)
+            _warn(where, column.name)
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell(where: str, column: str) -> None:
+def _warn(where: str, column: str) -> None:
     _LOG.warning(
         "%s: column %r has NaN or infinite values, for which JSON has no number: they are written as null",
         where,

@@ -1,4 +1,4 @@
-"""Numbers read from text: every digit of a decimal is kept, and what does not fit is null."""
+"""Reads numbers from text with every digit of a decimal. Numbers that do not fit are null."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _MOST: Final = 80  # digits; no type has so many
 
 
 def decimal_of(text: pl.Expr, dtype: pl.Decimal) -> pl.Expr:
-    """The decimal that a String column has as text; null where the type does not have so many digits."""
+    """Reads the decimals in a String column; null if the type does not have so many digits."""
     return text.map_batches(
         lambda values: read_decimals(values, dtype), return_dtype=dtype, is_elementwise=True
     )
 
 
 def read_decimals(text: pl.Series, dtype: pl.Decimal) -> pl.Series:
-    """The decimals of a String column; null where one is none, or has more digits than the type."""
+    """Reads the decimals in a String column; null for invalid text, and for more digits than the type has."""
     powers = text.str.contains(_EXPONENT).fill_null(False).arg_true()
     if len(powers):
         # Few writers use exponents, so that Python may see to these.
@@ -35,7 +35,7 @@ def read_decimals(text: pl.Series, dtype: pl.Decimal) -> pl.Series:
 
 
 def _written_out(value: str) -> str | None:
-    """The number without its exponent; None where it has too many digits for any type, or is none."""
+    """Returns the number without its exponent; None if it is invalid, or has too many digits for any type."""
     try:
         number = Decimal(value.strip())
     except InvalidOperation:
@@ -44,17 +44,17 @@ def _written_out(value: str) -> str | None:
 
 
 def narrow(number: pl.Expr) -> pl.Expr:
-    """Float64 as Float32; null where a finite value is beyond its range."""
+    """Converts Float64 to Float32; null if a finite value is out of range."""
     cast = number.cast(pl.Float32)
     return pl.when(cast.is_finite() | ~number.is_finite()).then(cast)
 
 
 def float_of(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """The float that a String column has as text; null where it is none, or is beyond the range of the type."""
+    """Reads the floats in a String column; null for invalid text, and for numbers out of range."""
     number = in_range(text.cast(pl.Float64, strict=False), text)
     return narrow(number) if dtype == pl.Float32 else number
 
 
 def in_range(number: pl.Expr, text: pl.Expr) -> pl.Expr:
-    """Floats without those that are infinite only since the number in `text` is out of their range."""
+    """Returns floats without those that are infinite only because the number in `text` is out of range."""
     return pl.when(~(number.is_infinite() & text.str.contains(r"\d"))).then(number)

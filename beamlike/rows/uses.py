@@ -1,4 +1,4 @@
-"""Which steps can use rows at all: a function that fails on every row is at fault, not the rows."""
+"""The use of rows by steps: a function that fails on every row is at fault, not the rows."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import attrs
 
 @attrs.frozen
 class Unused:
-    """Rows of a step, none of which it could use: how many, and why it could not use the first one."""
+    """Rows of a step that could use none of them: their number, and the error of the first one."""
 
     rows: int
     error: str
 
     def plus(self, later: Unused) -> Unused:
-        """Those, and later ones."""
+        """Adds later rows."""
         return Unused(self.rows + later.rows, self.error)
 
 
@@ -34,7 +34,7 @@ class Uses:
     none: Mapping[str, Unused] = attrs.field(factory=dict)
 
     def then(self, later: Uses) -> Uses:
-        """Of both."""
+        """Returns the uses of both."""
         some, none = {*self.some, *later.some}, dict(self.none)
         for name, unused in later.none.items():
             none[name] = none[name].plus(unused) if name in none else unused

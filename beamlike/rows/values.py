@@ -1,6 +1,6 @@
-"""Values as text: ISO 8601 times read and written, columns typed from text, rows as JSON.
+"""Values as text: ISO 8601 times read and written, columns parsed from text, rows as JSON.
 
-Text without a zone is UTC, as are all times without one. What cannot be read is null, never an error.
+Text without a zone is UTC, as are all times without one. Text that cannot be read is null, never an error.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SPECIAL: Final = (pl.Datetime, pl.Date, pl.Binary, pl.Duration)
 
 
 def read_times(text: pl.Series, time_unit: TimeUnit = "us") -> pl.Series:
-    """ISO 8601 text -> Datetime(time_unit, UTC); fractions finer than the unit are cut off."""
+    """Parses ISO 8601 text to Datetime(time_unit, UTC). Fractions finer than the unit are cut off."""
     found = _read(text, _FORMS[0], time_unit)
     for form in _FORMS:
         left = (found.is_null() & text.is_not_null()).arg_true()
@@ -53,7 +53,7 @@ def _read(text: pl.Series, form: str, time_unit: TimeUnit) -> pl.Series:
 
 
 def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
-    """The same as an expression over a String column."""
+    """Returns `read_times` as an expression over a String column."""
     read = text.map_batches(
         lambda values: read_times(values, time_unit),
         return_dtype=pl.Datetime(time_unit, "UTC"),
@@ -67,12 +67,12 @@ def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
 
 
 def reads_natively(dtype: pl.DataType) -> bool:
-    """Whether polars' own readers of CSV and JSON take the type and give null for what is not of it."""
+    """True if polars' own readers of CSV and JSON read the type, and make other values null."""
     return dtype.is_integer() or dtype in (pl.Float64, pl.Boolean, pl.String)
 
 
 def from_text(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """A String column read as `dtype`; null where it cannot be. `TypeError` for types without a text form."""
+    """Parses a String column as `dtype`; null for invalid text. Raises `TypeError` for a type without text form."""
     if isinstance(dtype, pl.Datetime):
         return _zoned(time_of(text, dtype.time_unit), dtype)
     if dtype == pl.Date:
@@ -97,9 +97,9 @@ def _zoned(time: pl.Expr, dtype: pl.Datetime) -> pl.Expr:
 
 
 def time_text(time: pl.Expr, dtype: pl.Datetime, form: str | None = None) -> pl.Expr:
-    """ISO 8601 in UTC: `2026-01-01T12:00:00.000000Z`; nine digits for a column in nanoseconds.
+    """Formats times in ISO 8601 in UTC: `2026-01-01T12:00:00.000000Z`; nine digits for a column in nanoseconds.
 
-    A time that no calendar shows (some 260_000 years away) is written as its number and unit.
+    A time outside of the calendar (about 260_000 years away) is written as its number and unit.
     """
     form = form or f"%Y-%m-%dT%H:%M:%S%.{9 if dtype.time_unit == 'ns' else 6}fZ"
     number = time.to_physical()
@@ -118,7 +118,7 @@ def _date_text(date: pl.Expr) -> pl.Expr:
 
 
 def json_ready(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """The column with times as ISO 8601 in UTC and bytes as base64, at any depth: what JSON can hold."""
+    """Returns the column with times as ISO 8601 in UTC and bytes as base64, at any depth."""
     if not _special(dtype):
         return value
     if isinstance(dtype, pl.Datetime):
@@ -140,7 +140,7 @@ def json_ready(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def _special(dtype: pl.DataType) -> bool:
-    """Whether some part of the type needs a form of its own in text."""
+    """True if some part of the type has its own text form."""
     if isinstance(dtype, pl.Struct):
         return any(_special(_instance(field.dtype)) for field in dtype.fields)
     if isinstance(dtype, pl.List | pl.Array):
@@ -149,19 +149,19 @@ def _special(dtype: pl.DataType) -> bool:
 
 
 def _instance(dtype: object) -> pl.DataType:
-    """Nested types may be given as classes."""
+    """Returns a nested type, which may be given as a class, as an instance."""
     made = dtype() if isinstance(dtype, type) else dtype
     assert isinstance(made, pl.DataType)
     return made
 
 
 def json_columns(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Every column, ready for JSON."""
+    """Returns every column in a form for JSON."""
     return [json_ready(pl.col(name), dtype).alias(name) for name, dtype in schema.items()]
 
 
 def csv_columns(schema: Mapping[str, pl.DataType]) -> list[pl.Expr]:
-    """Every column, ready for CSV: as for JSON, and nested ones as JSON text."""
+    """Returns every column in a form for CSV: as for JSON, and nested ones as JSON text."""
     return [_csv_ready(name, dtype).alias(name) for name, dtype in schema.items()]
 
 
@@ -175,6 +175,6 @@ def _csv_ready(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def row_json(schema: Mapping[str, pl.DataType]) -> pl.Expr:
-    """The user's columns of a row as one JSON text."""
+    """Returns the user's columns of a row as one JSON text."""
     users = {name: dtype for name, dtype in schema.items() if not name.startswith(RESERVED_PREFIX)}
     return pl.struct(json_columns(users)).struct.json_encode() if users else pl.lit("{}")

@@ -9,7 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part, Sink, output_frame
-from beamlike.io.sinks import Discarding, InTwoSteps, TakingBack
+from beamlike.io.sinks import HasTakeBack, TwoPhase
 from beamlike.plan.model import Plan, SinkPlan
 from beamlike.runtime.sinks import write_part, writing
 from beamlike.system.activity import activity
@@ -34,12 +34,12 @@ class Leftovers:
     @property
     def hides(self) -> bool:
         """True if no reader can see what tasks have written before it is published here."""
-        return all(isinstance(sink, InTwoSteps) for sink in self.sinks.values())
+        return all(isinstance(sink, TwoPhase) for sink in self.sinks.values())
 
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
         """Publishes a batch. `parts`: the files of each sink, as `prepare` returned them."""
         for name, sink in self.sinks.items():
-            if isinstance(sink, InTwoSteps):
+            if isinstance(sink, TwoPhase):
                 with activity("sink", name), writing(sink, name, batch):
                     sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
         self._is_first = False
@@ -47,9 +47,7 @@ class Leftovers:
 
 def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
     """Informs a sink without rows in this batch, since an earlier attempt may have written some."""
-    if isinstance(sink.sink, Discarding):
-        sink.sink.discard(part)
-    elif may_replay and isinstance(sink.sink, TakingBack):
+    if may_replay and isinstance(sink.sink, HasTakeBack):
         with activity("sink", sink.name), writing(sink.sink, sink.name, part.batch):
             sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
 
@@ -98,14 +96,14 @@ class BatchSinks:
         tasks = {
             name: partial(_prepared, sink, come[name], Part(self.run, batch, sink=name))
             for name, sink in self.sinks.items()
-            if name in come and isinstance(sink, InTwoSteps)
+            if name in come and isinstance(sink, TwoPhase)
         }
         if threads.count == 1 or len(tasks) < 2:  # polars writes a single part with all of its threads
             return {name: task() for name, task in tasks.items()}
         return threads.each(tasks)
 
 
-def _prepared(sink: InTwoSteps, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
+def _prepared(sink: TwoPhase, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
     with activity("sink", part.sink), writing(sink, part.sink, part.batch):
         return sink.prepare(_together(frames), part)
 

@@ -18,9 +18,9 @@ from beamlike.records.model import (
     furthest_behind,
 )
 from beamlike.rows.dead_letters import DeadLetterCounts
+from stages.clock import Watermarks
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
-from stages.progress.watermarks import Watermarks
 from stages.stage import StageResult
 from stages.strategies.base import WatermarkStrategy
 from windowing.columns import PANE_DRAINED, PANE_RETRACTED, PANE_TIMING

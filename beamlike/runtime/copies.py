@@ -19,7 +19,7 @@ import attrs
 
 from beamlike.errors import CheckpointError, PlanError, SinkError
 from beamlike.expressions.describe import describe
-from beamlike.io.sinks import Remembering, remembering
+from beamlike.io.sinks import RecordsBatches, records_batches
 from beamlike.records.cut import cut_after, last_batch, rows_given
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.checkpoint import CheckpointFolder
@@ -128,7 +128,7 @@ class CopyGuard:
         """Removes later batches of a run that is over from the sinks, and logs which rows stay."""
         with hold_sinks(self.sinks.plan, run, COPIED):
             for name, sink in self.sinks.sinks.items():
-                if not remembering(sink):
+                if not records_batches(sink):
                     told = "%s does not know its batches: rows of the run %r after batch %d come once more"
                     _LOG.warning(told, _named(name, sink), run, batch)
                     continue
@@ -151,10 +151,10 @@ class CopyGuard:
                     *(_named(name, sink), _batches(batch, latest), run),
                 )
 
-    def _known(self, run: str) -> Iterator[tuple[str, Remembering, int]]:
+    def _known(self, run: str) -> Iterator[tuple[str, RecordsBatches, int]]:
         """The sinks that have batches of this run, each with its last batch."""
         for name, sink in self.sinks.sinks.items():
-            if remembering(sink):
+            if records_batches(sink):
                 with _asking(name, sink):
                     latest = sink.latest_batch(run)
                 if latest is not None:

@@ -115,7 +115,7 @@ class DeadLetterLimit:
         self._require(self._errors, 0, FEW)
 
     def _require(self, errors: Mapping[str, str], rows: int, of_a_step: int) -> None:
-        """Raises `TooManyDeadLetters` for these counts, if the run or a step has that many rows."""
+        """Raises `TooManyDeadLetters` for these counts, judged from the given number of rows of the run, and of a step."""
         if not errors:
             return
         try:

@@ -16,6 +16,7 @@ from beamlike.records.model import BatchRecord, StageRecord
 from beamlike.runtime.file_order import NO_ORDER
 from beamlike.steps.sides import InPanes
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
+from stages.operator import side_name
 
 _LOG = logging.getLogger("beamlike")
 
@@ -134,7 +135,7 @@ def _collected(plan: Plan, stage: str) -> str:
     """The step that makes a collection of them. A stage made for a side input has no collection of its own."""
     for route in plan.stages[stage].routes:
         if any(isinstance(step, InPanes) for step in route.steps):
-            step, side = route.consumer.removesuffix(LOOKUP), route.role.removeprefix("side.")
+            step, side = route.consumer.removesuffix(LOOKUP), side_name(route.role)
             return f".late(side=...) of {step!r} gives these rows of {side!r} as a collection"
     return "its .late() gives them as a collection"
 

@@ -17,7 +17,7 @@ from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, error_text
 from beamlike.runtime.elements import read_elements
 from beamlike.runtime.ingested import AllChunks, Chunk, Ingested, merged
-from beamlike.steps.trial import Trial
+from beamlike.steps.step_runner import StepRunner
 from beamlike.system.activity import activity
 from stages.progress.splits import SourceSummary, announced, known, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark, announcement
@@ -81,7 +81,7 @@ def _ingest_rows(
 def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: FromFile | None) -> Ingested:
     """Ingests rows in one lazy query; if polars fails, collects them and applies each step by itself."""
     try:
-        return _attempt(source, rows, now, Trial(source.on_error), file)
+        return _attempt(source, rows, now, StepRunner(source.on_error), file)
     except pl.exceptions.PolarsError:
         pass  # either the reader or an expression has failed: collecting the rows alone decides
     try:
@@ -89,17 +89,19 @@ def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: Fro
     except pl.exceptions.PolarsError as error:
         why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
         return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
-    return _attempt(source, read.lazy(), now, Trial(source.on_error, careful=True), file)
+    return _attempt(source, read.lazy(), now, StepRunner(source.on_error, row_by_row=True), file)
 
 
 def _attempt(
-    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: Trial, file: FromFile | None
+    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: StepRunner, file: FromFile | None
 ) -> Ingested:
     """Ingests rows; `before` applies the steps before the watermark, and collects their dead letters."""
     rows, read = read_elements(source, chunk, now, before)
-    after = Trial(source.on_error, before.careful)
+    after = StepRunner(source.on_error, before.row_by_row)
     parts = [follow(rows, source.routes, after)]
-    parts += [follow(letters, source.routes, after, output="dead_letters") for letters in before.made]
+    parts += [
+        follow(letters, source.routes, after, output="dead_letters") for letters in before.set_aside_rows
+    ]
     newest = {}
     if file is not None and source.timed and len(rows):
         newest[file.files] = (len(rows), cast(int, rows[EVENT_TIME].max()))
@@ -108,19 +110,19 @@ def _attempt(
         _summary(source, rows, file.file if file else ""),
         read=read,
         elements=len(rows),
-        lost=before.letters.of_source(source.name),
-        dead_letters=after.letters,
+        lost=before.dead_letters.of_source(source.name),
+        dead_letters=after.dead_letters,
         newest=newest,
     )
 
 
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
     """The dead letters of the reader, as the result of a chunk without rows."""
-    before, after = Trial(source.on_error), Trial(source.on_error)
-    letters = faulty.letters.select(pl.lit(source.name).alias("step"), "error", "row")
-    before.take(letters)
+    before, after = StepRunner(source.on_error), StepRunner(source.on_error)
+    letters = faulty.dead_letters.select(pl.lit(source.name).alias("step"), "error", "row")
+    before.set_aside(letters)
     frames = follow(letters, source.routes, after, output="dead_letters")
-    return Ingested(frames, {}, read=len(letters), lost=before.letters, dead_letters=after.letters)
+    return Ingested(frames, {}, read=len(letters), lost=before.dead_letters, dead_letters=after.dead_letters)
 
 
 def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary:

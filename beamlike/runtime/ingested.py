@@ -80,12 +80,17 @@ def newest_of(parts: Iterable[Newest]) -> Newest:
 
 @attrs.frozen
 class SourceTurn:
-    """The counts of a source in a batch, or of one of its tasks, and the files of its rows."""
+    """The counts of a source in a batch, or of one of its tasks, and the files of its rows.
+
+    `left_out` and `changed` are those of `SourceRecord`.
+    """
 
     read: int = 0
     elements: int = 0
     dead_letters: int = 0
     newest: Newest = attrs.field(factory=dict)
+    left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
+    changed: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
 
     @classmethod
     def of(cls, ingested: Ingested) -> SourceTurn:
@@ -101,4 +106,6 @@ class SourceTurn:
             sum(turn.elements for turn in parts),
             sum(turn.dead_letters for turn in parts),
             newest_of(turn.newest for turn in parts),
+            left_out={name: file for turn in reversed(parts) for name, file in turn.left_out.items()},
+            changed={file: how for turn in parts for file, how in turn.changed.items()},
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final
 
 import attrs
@@ -14,6 +15,7 @@ import attrs
 from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.ingested import Ingested, Newest, SourceTurn
+from stages.facts import SPARSE
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
@@ -73,14 +75,20 @@ class SourceMessage:
     newest: Newest = attrs.field(kw_only=True)
     lost: DeadLetterCounts = attrs.field(kw_only=True)
     dead_letters: DeadLetterCounts = attrs.field(kw_only=True)
+    left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, metadata=SPARSE)
 
     @property
     def turn(self) -> SourceTurn:
         """The counts of the task in the batch."""
-        return SourceTurn(self.source.read, self.source.elements, self.source.dead_letters, self.newest)
+        counts = self.source
+        return SourceTurn(
+            counts.read, counts.elements, counts.dead_letters, self.newest, left_out=self.left_out
+        )
 
     @classmethod
-    def of(cls, ingested: Ingested, now: int, *, ended: bool) -> SourceMessage:
+    def of(
+        cls, ingested: Ingested, now: int, *, ended: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    ) -> SourceMessage:
         """Creates the message for all that the task has ingested."""
         counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
         return cls(
@@ -91,6 +99,7 @@ class SourceMessage:
             newest=ingested.newest,
             lost=ingested.lost,
             dead_letters=ingested.dead_letters,
+            left_out=left_out,
         )
 
 

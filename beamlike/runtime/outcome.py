@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeAlias
@@ -35,11 +35,13 @@ class RecordHooks:
     """A runner's part in the records of its run.
 
     `storing`: the errors of their storage, by default `RunError`. `later` receives tasks that must be done before the
-    batch counts as done; by default it runs them at once.
+    batch counts as done; by default it runs them at once. `changed` returns, by
+    source, the files that changed since the last call, as in `SourceRecord`.
     """
 
     storing: Storing | None = None
     later: Callable[[Callable[[], object]], object] = lambda task: task()
+    changed: Callable[[], Mapping[str, Mapping[str, str]]] = dict
 
 
 @attrs.define(eq=False)
@@ -134,7 +136,7 @@ class Outcome:
         try:
             with suppress(Exception) if ending == "failed" else self._storing():
                 if self._writer is not None:
-                    self._writer.close(ending)
+                    self._writer.close(ending, self._hooks.changed())
         finally:
             self._remove_status()
 

@@ -16,13 +16,14 @@ from beamlike.plan.model import StagePlan
 from beamlike.runtime.envelope import Envelope, Topology
 from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.origins import shard_name
+from stages.clock import Watermarks
 from stages.facts import from_json, to_json
 from stages.progress.inputs import Inputs
 from stages.progress.reports import least
 from stages.progress.splits import SourceState
-from stages.progress.watermarks import Times, Watermarks
 from stages.snapshot import Snapshot, restore, save
 from stages.state.store import DictStore, StateStore
+from windowing.clocks import Times
 
 Name = TypeVar("Name", str, int)
 
@@ -72,7 +73,7 @@ def take_apart(
 
 
 def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topology) -> Inputs:
-    """The inputs with sources unchanged, and as each new report of a stage upstream the least of the old ones."""
+    """The inputs with sources unchanged, and for each stage upstream the least old report, from each of its new shards."""
     sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
     reports = {
         origin: inputs.report(name, before.origins(name))
@@ -111,7 +112,7 @@ def _rows(sent: Iterable[Envelope], table: str) -> list[pl.DataFrame]:
 
 
 def _together(inputs: list[Inputs]) -> Inputs:
-    """Merges the inputs of several shards. All receive the same reports, so where they differ the least is safe."""
+    """The inputs of several shards as one. Each batch reports the same to all, so where they differ the least is safe."""
     sources: dict[str, SourceState] = {}
     for known in inputs:
         for name, state in known.sources.items():

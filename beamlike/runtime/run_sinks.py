@@ -69,7 +69,7 @@ class RunSinks:
         for name, sink in self.plan.sinks.items():
             start_sink(name, sink.sink, self.run)
             if isinstance(sink.sink, Files) and not restored:
-                sink.sink.tell_of_others(self.run)
+                sink.sink.warn_of_others(self.run)
         for name, sink in self.plan.sinks.items():
             if not isinstance(sink.sink, WrittenBySpark):
                 empty = output_frame(pl.DataFrame(schema=sink.schema))

@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.errors import PlanError, RunError, SinkError, SinkInUse, without_colours
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenBySpark, WrittenInFrames
-from beamlike.io.sinks import Checked, Held, PerRun, Started
+from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
 from beamlike.plan.model import Plan
 from beamlike.system.locks import InUse
 
@@ -44,7 +44,7 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
     Raises `PlanError` if a target does not fit, and `SinkError` if it cannot be inspected.
     """
     for name, sink in sinks.items():
-        if isinstance(sink, Checked):
+        if isinstance(sink, HasCheck):
             try:
                 sink.check()
             except PlanError:
@@ -66,12 +66,12 @@ def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
-            if isinstance(sink.sink, Held):
+            if isinstance(sink.sink, Lockable):
                 _hold(name, sink.sink, run, held, remedy)
         return held.pop_all()
 
 
-def _hold(name: str, sink: Held, run: str, held: ExitStack, remedy: str) -> None:
+def _hold(name: str, sink: Lockable, run: str, held: ExitStack, remedy: str) -> None:
     try:
         if (lock := sink.hold(run)) is not None:
             held.enter_context(lock)
@@ -85,7 +85,7 @@ def _hold(name: str, sink: Held, run: str, held: ExitStack, remedy: str) -> None
 
 def start_sink(name: str, sink: Sink, run: str) -> None:
     """Lets the sink prepare its target. Raises `SinkError` if that fails, and the sink's own errors."""
-    if not isinstance(sink, Started):
+    if not isinstance(sink, HasStart):
         return
     try:
         sink.start(run)

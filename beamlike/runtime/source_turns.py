@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
+from beamlike.io.files.files import Files
+from beamlike.io.files.new_columns import report
 from beamlike.plan.model import Plan
 from beamlike.records.model import SourceRecord
 from beamlike.runtime.build_records import source_record
@@ -11,6 +15,11 @@ from beamlike.runtime.file_order import FileOrder
 from beamlike.runtime.ingested import SourceTurn
 from stages.progress.inputs import Arrived, Inputs
 from windowing.time import MIN_TIME
+
+
+def columns_left_out(source: object) -> Mapping[str, str]:
+    """Returns the columns that this process has found in files of the source since the last call and left out."""
+    return report(repr(source.path)) if isinstance(source, Files) else {}
 
 
 @attrs.define
@@ -34,4 +43,11 @@ class SourceTurns:
         """The record with the counts of the batch; `before` is the record of the batch before, if there is one."""
         watermark = MIN_TIME if before is None else before.watermark
         self._order.look(name, self.plan.sources[name].source, turn.newest, watermark)
-        return attrs.evolve(record, elements=turn.elements, dead_letters=turn.dead_letters, read=turn.read)
+        return attrs.evolve(
+            record,
+            elements=turn.elements,
+            dead_letters=turn.dead_letters,
+            read=turn.read,
+            changed=turn.changed,
+            left_out=turn.left_out,
+        )

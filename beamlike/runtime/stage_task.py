@@ -59,8 +59,8 @@ class StageTask:
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
             keys = arrivals[MAIN].select(operator.inputs[MAIN].keys)
             marks = {role: report.watermark for role, report in sides.items()}
-            clock = attrs.evolve(inputs.clock(main.values()), sides=marks, drained=self.drains)
-            step = plan.stage.step(store, arrivals, clock)
+            times = inputs.clock_times(main.values(), marks)
+            step = plan.stage.step(store, arrivals, times, drained=self.drains)
             routed = dict(route_step(plan, step))
         seen = SeenKeys(plan.name, keys, self.shard, self.shards)
         return StageTurn(inputs, main, step, routed, sides, seen)

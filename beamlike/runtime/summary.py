@@ -9,6 +9,7 @@ from typing import Protocol, cast
 
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
+from beamlike.records.unread import unread_input
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.dead_letter_limit import rows_text
 from beamlike.runtime.drops import dropped_rows
@@ -79,6 +80,7 @@ def lost_rows(run: Run) -> Iterator[str]:
         where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
         yield f"{rows_text(count)} that {name} could not use: see {where}"
     yield from dropped_rows(run.plan, run.batches)
+    yield from unread_input(run.batches)
 
 
 def left_open(run: Run) -> Iterator[str]:

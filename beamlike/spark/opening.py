@@ -99,7 +99,7 @@ class OpenSparkRun:
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             records=records,
             tasks=True,
-            hooks=RecordHooks(storing),
+            hooks=RecordHooks(storing, changed=listings.changed),
         )
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
@@ -139,6 +139,7 @@ class OpenSparkRun:
             tracker=outcome.tracker,
             leftovers=Leftovers(self._parts().sinks, run),
             may_replay=self.run.may_replay,
+            changed=self.listings.changed,
         )
         # No run continues from a temporary checkpoint.
         kept = self.options.checkpoint is not None

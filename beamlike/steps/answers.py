@@ -1,6 +1,6 @@
-"""Calls of a coroutine function, some at the same time, each within a time and more than once if need be.
+"""Concurrent calls of a coroutine function, each with a timeout and retries.
 
-Imported when a service is first called: asyncio takes as long to import as much of the rest.
+Imported at the first call of a service: the import of asyncio takes long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ Function = Callable[[Any], Awaitable[Any]]
 
 
 def answers(fn: Function, given: Sequence[Any], at_once: int, timeout: int, retries: int) -> list[Any]:
-    """What the function gives for each of these, or the error that it raises at last, in their order; timeout in us."""
+    """Calls the function for each item of `given`; returns results and last errors in order.
+
+    `timeout` is in microseconds.
+    """
     # In a thread of its own, as this one may have an event loop that runs already, such as that of a notebook.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _all(fn, given, at_once, timeout, retries)).result()

@@ -1,6 +1,6 @@
 """Stateless steps between sources, stages and sinks: frozen declarations that rewrite lazy frames.
 
-The system columns (event time, window, pane) travel through every step beside the user's columns.
+Each step keeps the system columns (event time, window, pane) beside the user's columns.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ Row = dict[str, Any]
 
 
 def _texts(expressions: tuple[nw.Expr, ...]) -> tuple[str, ...]:
-    """Expressions compare as their text: their own == makes a new expression."""
+    """The expressions as text, by which they are compared: their own == makes a new expression."""
     return tuple(map(expression_text, expressions))
 
 
 def _wanted(
     columns: tuple[nw.Expr, ...], gives: tuple[tuple[str, ...], ...], wanted: frozenset[str]
 ) -> tuple[tuple[nw.Expr, ...], tuple[tuple[str, ...], ...]]:
-    """The expressions, and the names that they give, of which some name is wanted."""
+    """The expressions that produce a wanted name, with the names that each produces."""
     kept = [(column, names) for column, names in zip(columns, gives, strict=True) if wanted & {*names}]
     return tuple(column for column, _ in kept), tuple(names for _, names in kept)
 
 
 def _computed(kind: str, columns: Sequence[nw.Expr], gives: Sequence[tuple[str, ...]]) -> Any:
-    """Expressions by the names that they give, without columns that stay as they are; None if all of them do."""
+    """The identity of expressions by the names that they produce, without unchanged columns; None without others."""
     found = {
         ", ".join(names): expression_identity(column)
         for column, names in zip(columns, gives, strict=True)
@@ -54,10 +54,10 @@ def _read(columns: tuple[nw.Expr, ...]) -> frozenset[str]:
 
 @attrs.frozen
 class Step(Declared):
-    """A rewrite of rows that needs no state. `name` is unique in the pipeline.
+    """A stateless rewrite of rows. `name` is unique in the pipeline.
 
-    Law: applying a step to parts of a frame and putting the results together gives what applying it to the
-    whole gives, so how the input was cut into chunks does not show.
+    Law: applying a step to the parts of a frame and concatenating the results equals applying it to the whole frame. So
+    results do not depend on how the input is cut into chunks.
     """
 
     name: str
@@ -66,68 +66,72 @@ class Step(Declared):
 
     @property
     def python(self) -> bool:
-        """Whether the rows must be at hand, as for a function of the user's."""
+        """True if the step needs rows in memory, for example to call a user's function."""
         return False
 
     @property
     def keeps_rows(self) -> bool:
-        """Whether for rows that it can use there is some row after it, whatever they are."""
+        """True if the step emits at least one row for any non-empty set of usable rows."""
         return True
 
     @property
     def skew(self) -> int:
-        """By how many microseconds it may set event times back."""
+        """The greatest decrease of an event time by this step, in microseconds."""
         return 0
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rewritten frame; the system columns of `frame` are kept. A row that it cannot use is an error."""
+        """The rewritten frame, with the system columns of `frame`.
+
+        Raises an error for a row that the step cannot use.
+        """
         raise NotImplementedError
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The same of the rows that it can use, and the others, if there are any, as dead letters."""
+        """Applies the step to the rows that it can use; all others become dead letters."""
         return Attempt(self.apply(frame))
 
     @property
     def everything(self) -> frozenset[str]:
-        """The columns that it makes, all of which it must make to find the rows for which it cannot."""
+        """The columns that the step must compute to find the rows that it cannot use."""
         return frozenset()
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The columns of its input from which it makes the columns `wanted` of its output."""
+        """The input columns from which the step computes the output columns `wanted`."""
         raise NotImplementedError
 
     def narrowed(self, wanted: frozenset[str]) -> Step:
-        """The step without what is not needed to make `wanted`; it runs on frames of only `needs(wanted)`."""
+        """The step reduced to the columns `wanted`; its input has only the columns `needs(wanted)`."""
         return self
 
     def detail(self) -> str:
-        """What it does, in a few words: the expressions, the windows, the function's name."""
+        """A short text of the step's work: the expressions, the windows, the function's name."""
         raise NotImplementedError
 
     def identity(self) -> Any:
-        """The kind and the declared fields without the name; None for a step that leaves rows as they are."""
+        """The kind and the declared fields except the name; None for a step that changes no row."""
         return {**fields_of(self, without=("name", *self.inferred)), "kind": self.kind}
 
     inferred: ClassVar[tuple[str, ...]] = ()
-    """Its fields that follow from the steps before it."""
+    """The fields that follow from the steps before: no part of the identity."""
 
 
 @attrs.frozen
 class Relational(Step):
-    """A step of expressions: any engine that narwhals knows can run it."""
+    """A step of expressions, which any engine of narwhals can execute."""
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
         """The rewritten narwhals frame."""
         raise NotImplementedError
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Lazy, so that what it leaves out is not even read."""
+        """The rewritten frame, still lazy, so that a reader skips columns that are removed."""
         native: pl.LazyFrame = self.rewrite(nw.from_native(frame)).to_native()
         return native
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The rows for which its expressions fail are found by halving, as each row is looked at for itself."""
+        """Finds rows for which an expression fails by halving the frame, which is correct as steps are row-wise."""
         given = frame.collect()
+        # Results keep the order of the rows: the first half is on top of the stack.
         parts, wrong, errors = [self._collected(given.clear())], [given.clear()], []
         waiting = [given]
         while waiting:
@@ -145,7 +149,7 @@ class Relational(Step):
         return Attempt(pl.concat(parts).lazy(), letters, len(given))
 
     def _collected(self, empty: pl.DataFrame) -> pl.DataFrame:
-        """The step on no rows: what fails there is not the rows' fault."""
+        """Applies the step to no rows: an error then is not the fault of a row."""
         try:
             return self.apply(empty.lazy()).collect()
         except pl.exceptions.PolarsError as error:
@@ -154,36 +158,31 @@ class Relational(Step):
 
 @attrs.frozen
 class Filter(Relational):
-    """Keeps the rows for which all predicates are true; null is not."""
+    """Keeps the rows for which all predicates are true; a null predicate removes the row."""
 
     kind: ClassVar[str] = "filter"
     predicates: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
 
     def identity(self) -> Any:
-        """The expressions."""
         return {"kind": self.kind, "predicates": list(map(expression_identity, self.predicates))}
 
     @property
     def keeps_rows(self) -> bool:
-        """It may leave all of them out."""
         return False
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """The rows that pass."""
         return frame.filter(*self.predicates)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Those, and what the predicates read."""
         return wanted.union(*map(columns_read, self.predicates))
 
     def detail(self) -> str:
-        """The expressions."""
         return ", ".join(map(expression_text, self.predicates))
 
 
 @attrs.frozen
 class Select(Relational):
-    """Gives the columns of these expressions, named as in `gives`, and the system columns `kept`."""
+    """Computes the columns of these expressions, with the names in `gives`, and keeps the system columns `kept`."""
 
     kind: ClassVar[str] = "select"
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
@@ -191,85 +190,72 @@ class Select(Relational):
     kept: tuple[str, ...]
 
     def identity(self) -> Any:
-        """The expressions by the names that they give."""
         return _computed(self.kind, self.columns, self.gives)
 
     @property
     def everything(self) -> frozenset[str]:
-        """Those of its expressions."""
         return frozenset(chain(*self.gives))
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """The chosen columns, then the system columns."""
         return frame.select(*self.columns, *self.kept)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """What the wanted expressions read."""
         return wanted.intersection(self.kept) | _read(self.narrowed(wanted).columns)
 
     def narrowed(self, wanted: frozenset[str]) -> Select:
-        """The wanted expressions and system columns."""
         columns, gives = _wanted(self.columns, self.gives, wanted)
         kept = tuple(column for column in self.kept if column in wanted)
         return attrs.evolve(self, columns=columns, gives=gives, kept=kept)
 
     def detail(self) -> str:
-        """The expressions."""
         return ", ".join(map(expression_text, self.columns))
 
 
 @attrs.frozen
 class WithColumns(Relational):
-    """Adds or replaces the columns of these expressions, named as in `gives`."""
+    """Adds or replaces the columns of these expressions, which have the names in `gives`."""
 
     kind: ClassVar[str] = "with_columns"
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
     gives: tuple[tuple[str, ...], ...]
 
     def identity(self) -> Any:
-        """The expressions by the names that they give."""
         return _computed(self.kind, self.columns, self.gives)
 
     @property
     def everything(self) -> frozenset[str]:
-        """Those of its expressions."""
         return frozenset(chain(*self.gives))
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """All columns, with these."""
         return frame.with_columns(*self.columns) if self.columns else frame
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """What the wanted expressions read, and the columns that are not replaced."""
         return wanted.difference(*self.gives) | _read(self.narrowed(wanted).columns)
 
     def narrowed(self, wanted: frozenset[str]) -> WithColumns:
-        """The wanted expressions."""
         columns, gives = _wanted(self.columns, self.gives, wanted)
         return attrs.evolve(self, columns=columns, gives=gives)
 
     def detail(self) -> str:
-        """The expressions."""
         return ", ".join(map(expression_text, self.columns))
 
 
 @attrs.frozen
 class WindowInto(Step):
-    """Gives each element its windows: an element in several of them becomes several rows."""
+    """Assigns windows to each element: an element in several windows becomes several rows."""
 
     kind: ClassVar[str] = "window_into"
     windowing: Windowing
 
     def identity(self) -> Any:
-        """The windows: all other choices are those of the stage."""
+        """The windows only: all other choices are part of the stage's identity."""
         return {"kind": self.kind, "windows": self.windowing.windows.identity()}
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The frame with window start and end; windows that it had are replaced."""
+        """The frame with window start and end, which replace those of earlier windows."""
         return self.windowing.windows.assign(frame)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The event time, from which windows follow, and what windows of the user's own read."""
         return wanted.difference(WINDOW_COLUMNS, {PREVIOUS_END}) | {
             EVENT_TIME,
             *self.windowing.windows.columns,
@@ -277,33 +263,27 @@ class WindowInto(Step):
 
     @property
     def python(self) -> bool:
-        """Where the windows are the user's own."""
         return isinstance(self.windowing.windows, CustomWindows)
 
     @property
     def keeps_rows(self) -> bool:
-        """Unless all may be in gaps between windows."""
         return not self.windowing.windows.gaps
 
     def detail(self) -> str:
-        """The windows."""
         return describe(self.windowing.windows)
 
 
 @attrs.frozen
 class NotRetracted(Step):
-    """Says of rows that meet such as may be taken back that they never are."""
+    """Adds the flag of retracted panes, false for all rows, before a union with rows that may be retracted."""
 
     kind: ClassVar[str] = "flatten"
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The frame with a flag that is false."""
         return frame.with_columns(pl.lit(False).alias(PANE_RETRACTED))
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """All but the flag."""
         return wanted - {PANE_RETRACTED}
 
     def detail(self) -> str:
-        """What is the same in all rows."""
         return "pane_retracted() = False"

@@ -1,4 +1,4 @@
-"""The step that calls a service: a coroutine function of frames, with retries and a bound of calls at once."""
+"""The step that calls a service: a coroutine function of frames, with concurrent calls and retries."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from windowing.time import Microseconds, format_duration, microseconds
 
 @attrs.frozen(kw_only=True)
 class Calls:
-    """How `map_batches` calls an asynchronous function: the rows of a batch in several calls, some at the same time.
+    """The calls of an asynchronous function by `map_batches`: the rows of a batch in several calls, some concurrent.
 
-    A call has at most `rows` rows, at most `at_once` calls run at a time in one task, and one takes at most `timeout`,
-    a duration. One that takes longer, or raises, is repeated up to `retries` times, after random waits that double from
-    a tenth of a second to ten seconds at most. Raises `TypeError` or `ValueError` for what is none of that.
+    Args:
+        rows: The greatest number of rows of a call.
+        at_once: The greatest number of concurrent calls in a task.
+        timeout: The time limit of a call, a duration; 30 seconds by default.
+        retries: The number of repetitions of a call that fails or exceeds its time limit, after random waits that
+            double from 0.1 to at most 10 seconds.
+
+    Raises:
+        TypeError: An argument has a wrong type.
+        ValueError: An argument is out of range.
 
     Example, with the `plays` of `bl.Collection`:
         >>> async def doubled(frame):
@@ -41,12 +48,12 @@ class Calls:
 
 @attrs.frozen
 class CallBatches(MapBatches):
-    """Frames for frames as `MapBatches`, by calls of a coroutine function; only rows of a call that fails are lost."""
+    """A `MapBatches` by calls of a coroutine function; only the rows of a failed call become dead letters."""
 
     calls: Calls
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """The results in the order of the rows, whatever the order of the answers: a batch waits for all of them."""
+        """Calls the function for pieces of the rows, and waits for all calls. Results are in the order of the rows."""
         from beamlike.steps.answers import answers
 
         calls, firsts = self.calls, range(0, rows.height, self.calls.rows)

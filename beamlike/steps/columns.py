@@ -1,4 +1,4 @@
-"""Columns that are left out, renamed or given another type: what `drop`, `rename` and `cast` are as expressions."""
+"""The expressions of `drop`, `rename`, `cast` and `unnest`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windowing.columns import RESERVED_PREFIX, SYSTEM_COLUMNS
 
 
 def without(schema: pl.Schema, given: Sequence[str], step: str) -> list[str]:
-    """The columns but for these. Some must be left."""
+    """The columns except `given`. Raises `PlanError` if none is left."""
     dropped = flat(given)
     if not dropped:
         raise PlanError("give it the names of the columns to leave out", step=step)
@@ -28,7 +28,7 @@ def without(schema: pl.Schema, given: Sequence[str], step: str) -> list[str]:
 
 
 def renamed(schema: pl.Schema, names: Mapping[str, str], step: str) -> list[nw.Expr]:
-    """All columns in order, those in `names` under their new names. No two may have the same."""
+    """All columns in order, with the new names in `names`. Raises `DuplicateName` for equal names."""
     if not isinstance(names, Mapping) or not names:
         raise WrongType(
             f'rename takes a dict of old and new names, such as {{"old": "new"}}, not {names!r}', step=step
@@ -46,7 +46,7 @@ def renamed(schema: pl.Schema, names: Mapping[str, str], step: str) -> list[nw.E
 
 
 def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
-    """The columns in `types` as these. Raises `WrongType` for a type that no cast gives."""
+    """The columns in `types`, cast to these types. Raises `WrongType` for a type without a cast."""
     if not isinstance(types, Mapping) or not types:
         raise WrongType(
             f'cast takes a dict of columns and types, such as {{"score": float}}, not {types!r}', step=step
@@ -65,7 +65,7 @@ def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
 
 
 def unnested(schema: pl.Schema, column: str, step: str) -> list[nw.Expr]:
-    """All columns in order, and in the place of this one the fields of its structs."""
+    """All columns in order, with the fields of the structs in `column` at its position."""
     _require_column(schema, column, step)
     dtype = schema[column]
     if not isinstance(dtype, pl.Struct):
@@ -82,7 +82,7 @@ def unnested(schema: pl.Schema, column: str, step: str) -> list[nw.Expr]:
 
 
 def require_lists(schema: pl.Schema, column: str, number: str | None, step: str) -> None:
-    """That the column has lists, and that their items can be numbered under that name."""
+    """Raises `PlanError` unless `column` has lists, and `number` is a free name."""
     _require_column(schema, column, step)
     if not isinstance(schema[column], pl.List):
         raise WrongType(

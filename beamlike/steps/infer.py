@@ -1,4 +1,4 @@
-"""Schemas at plan time: expressions are checked, and steps run, on empty frames before anything else runs."""
+"""Schemas at plan time: expressions are checked, and steps applied, on empty frames before anything runs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LITERALS = (bool, int, float, bytes, Decimal, date, datetime, time, timedelta, 
 
 @attrs.frozen
 class Shape:
-    """The columns of a collection: the user's with their types, and the engine's that travel beside them."""
+    """The columns of a collection: the user's, with their types, and the engine's."""
 
     user: pl.Schema
     system: tuple[str, ...]
@@ -50,11 +50,14 @@ class Shape:
         return pl.LazyFrame(schema=self.everything())
 
     def shown(self) -> pl.Schema:
-        """What a sink gets of these: the end of the window before is for the next grouping only."""
+        """The columns that a sink receives.
+
+        The end of the previous window, which only the next grouping reads, is removed.
+        """
         return pl.Schema({name: dtype for name, dtype in self.everything().items() if name != PREVIOUS_END})
 
     def with_windows(self, windows: WindowFn | None = None) -> tuple[str, ...]:
-        """The system columns once each row is in a window, of these if they are given."""
+        """The system columns once each row is in a window, for `windows` if given."""
         assigned = WINDOW_COLUMNS if windows is None else assigned_columns(windows)
         names = ({*self.system} - {PREVIOUS_END}).union(assigned)
         return tuple(name for name in SYSTEM_COLUMNS if name in names)
@@ -63,16 +66,16 @@ class Shape:
 def expressions(
     shape: Shape, given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True
 ) -> tuple[nw.Expr, ...]:
-    """What the user gave, as narwhals expressions over columns that are there, row by row.
+    """Parses a user's arguments to row-wise narwhals expressions over existing columns.
 
-    Wildcards are replaced by the user's columns. `plain=False` is for filters: a plain value is an error.
+    Wildcards become the user's columns. `plain=False` refuses plain values, for filters.
     """
     parsed = parse(given, named, step=step, plain=plain)
     return tuple(_checked(shape, expression, step) for expression in parsed)
 
 
 def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True) -> list[nw.Expr]:
-    """What the user gave, as narwhals expressions over whatever columns; there is at least one."""
+    """Parses a user's arguments to narwhals expressions, at least one, without a check of their columns."""
     parsed = [_expression(item, step, literal=False) for item in flat(given)]
     parsed += [_expression(item, step, literal=plain).alias(name) for name, item in named.items()]
     if not parsed:
@@ -81,7 +84,7 @@ def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: b
 
 
 def flat(given: Iterable[Any]) -> list[Any]:
-    """Items one by one, those of lists and tuples too."""
+    """The items, with lists and tuples flattened."""
     return [item for entry in given for item in (entry if isinstance(entry, list | tuple) else (entry,))]
 
 
@@ -107,13 +110,13 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
 
 
 def _constant_type(given: Any) -> Any:
-    """Whole numbers are Int64, as where a user declares `int`, and not as small as they may be."""
+    """The type of a constant: Int64 for integers, as for a declared `int`, instead of the smallest type."""
     whole = isinstance(given, int) and not isinstance(given, bool)
     return nw.Int64 if whole and abs(given) < 2**63 else None
 
 
 def without_wildcards(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
-    """The expression with wildcards replaced by the user's columns."""
+    """Replaces wildcards in the expression by the user's columns."""
     try:
         return resolve(expression, shape.user)
     except Exception as error:
@@ -136,7 +139,7 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
 
 
 def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
-    """The error for a column that is not there: a system column has its own reason."""
+    """The error for a column that does not exist; that for a system column says why rows lack it."""
     reader = f"bl.{name.removeprefix(RESERVED_PREFIX)}()"
     if name == EVENT_TIME:
         return PlanError(
@@ -161,8 +164,9 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
 
 
 def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Schema]:
-    """Names and types that each expression gives; a type that does not fit or a repeated name is an error."""
+    """The names and types that each expression produces. Raises `PlanError` for a type error or a repeated name."""
     frame = nw.from_native(shape.empty())
+    # One by one: the columns of a wildcard, or of a failing expression, must be known by their expression.
     schemas = []
     for expression in given:
         try:
@@ -179,7 +183,7 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
 
 
 def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Expr, ...]:
-    """Filter expressions: boolean, row by row."""
+    """The expressions of a filter: row-wise and Boolean."""
     checked = expressions(shape, given, {}, step=step, plain=False)
     for predicate in checked:
         for dtype in outputs(shape, [predicate], step=step)[0].dtypes():
@@ -190,7 +194,7 @@ def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Exp
 
 
 def run_empty(shape: Shape, step: Step) -> pl.Schema:
-    """The user's columns after the step, from running it on an empty frame."""
+    """The user's columns after the step, found by applying it to an empty frame."""
     try:
         result = step.apply(shape.empty()).collect()
     except StepError:
@@ -201,7 +205,7 @@ def run_empty(shape: Shape, step: Step) -> pl.Schema:
 
 
 def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
-    """The columns that a function of frames gives, from calling it with an empty one."""
+    """The columns that a function of frames returns, found by calling it with an empty frame."""
     try:
         result = step.table(pl.DataFrame(schema=shape.user))
     except Exception as error:

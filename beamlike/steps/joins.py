@@ -1,4 +1,4 @@
-"""Steps before and after a grouping that make it a cogroup or a join: rows become structs, and structs rows again."""
+"""Steps around the grouping of a cogroup or a join: rows become structs, and pairs of structs become rows."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _PLACE: Final = "__place"
 
 @attrs.frozen
 class AsSide(Step):
-    """Gives the keys of a row, and the row itself as a struct in the column of its side; other sides are null.
+    """Makes of a row its keys and a struct of the whole row, in the column of its side.
 
-    `keys` has the row's own column for each key, `sides` the columns of the rows of each side.
+    The columns of other sides are null. `keys` has the row's column for each key, `sides` the columns of each side's
+    rows.
     """
 
     kind: ClassVar[str] = "side"
@@ -31,7 +32,6 @@ class AsSide(Step):
     kept: tuple[str, ...]
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Keys, sides, and the system columns `kept`."""
         keys = [pl.col(own).alias(key) for key, own in self.keys.items()]
         return frame.select(*keys, *map(self._column, self.sides), *self.kept)
 
@@ -41,25 +41,22 @@ class AsSide(Step):
         return row.alias(side)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Whole rows."""
         return wanted.intersection(self.kept) | {*self.sides[self.side]}
 
     def narrowed(self, wanted: frozenset[str]) -> AsSide:
-        """Without system columns that nobody wants."""
         return attrs.evolve(self, kept=tuple(column for column in self.kept if column in wanted))
 
     def detail(self) -> str:
-        """The side, and its keys where they have other names."""
         others = [f"{own} as {key}" for key, own in self.keys.items() if own != key]
         return ", ".join([self.side, *others])
 
 
 @attrs.frozen
 class Paired(Step):
-    """Makes rows of pairs, in which `LEFT` and `RIGHT` are structs; of a side that is null all columns are.
+    """Makes a row of each pair of structs `LEFT` and `RIGHT`; a null struct gives nulls.
 
-    `left` has the columns of left rows; those that are in `keys` are taken from the pair itself. `right` has the
-    columns that are taken of right rows, by the name that they get; `kept` are the system columns.
+    `left` has the columns of left rows, of which those in `keys` are columns of the pair itself. `right` has the
+    columns of right rows, by their names in the result; `kept` are the system columns.
     """
 
     kind: ClassVar[str] = "pairs"
@@ -70,20 +67,17 @@ class Paired(Step):
     kept: tuple[str, ...]
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """A row for each."""
         return frame.select(*self.flat(), *self.kept)
 
     def flat(self) -> list[pl.Expr]:
-        """The columns of a row."""
+        """The expressions of the columns of a row."""
         left = [pl.col(name) if name in self.keys else pl.col(LEFT).struct.field(name) for name in self.left]
         return left + [pl.col(RIGHT).struct.field(of).alias(name) for name, of in self.right.items()]
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Keys and both sides."""
         return wanted.intersection(self.kept) | {*self.keys, LEFT, RIGHT}
 
     def narrowed(self, wanted: frozenset[str]) -> Self:
-        """Without columns that nobody wants."""
         return attrs.evolve(
             self,
             left=tuple(name for name in self.left if name in wanted),
@@ -92,15 +86,14 @@ class Paired(Step):
         )
 
     def detail(self) -> str:
-        """By what."""
         return f"on {', '.join(self.keys)}"
 
 
 @attrs.frozen
 class Matched(Paired):
-    """Joins the rows of the two sides of a group: `LEFT` and `RIGHT` are lists of structs.
+    """Joins the rows of the two sides of a group, the lists of structs `LEFT` and `RIGHT`.
 
-    Where a key is null, nothing matches.
+    A null key matches nothing.
     """
 
     kind: ClassVar[str] = "join"
@@ -110,11 +103,10 @@ class Matched(Paired):
 
     @property
     def keeps_rows(self) -> bool:
-        """Perhaps no row has a match, or all have."""
         return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Pairs and rows without a match, in the order of their groups."""
+        """Pairs and unmatched rows, in the order of their groups."""
         parts = [
             part.select(*self.flat(), *self.kept, _PLACE)
             for part in self._parts(frame.with_row_index(_PLACE))
@@ -122,7 +114,8 @@ class Matched(Paired):
         return pl.concat(parts).sort(_PLACE, maintain_order=True).drop(_PLACE)
 
     def _parts(self, groups: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-        """Rows with one struct of each side: the pairs, then left rows alone, then right rows alone."""
+        """Rows with at most one struct of each side: the pairs, then unmatched left rows, then unmatched right rows."""
+        # A grouping has one group per key, null included; but a null key matches nothing.
         there = {side: pl.col(side).list.len() > 0 for side in (LEFT, RIGHT)}
         match = pl.all_horizontal(*(pl.col(key).is_not_null() for key in self.keys), *there.values())
         if self.how == "semi":
@@ -136,16 +129,15 @@ class Matched(Paired):
 
     def _alone(self, groups: pl.LazyFrame, side: str) -> pl.LazyFrame:
         other = RIGHT if side == LEFT else LEFT
-        nobody = pl.lit(None, pl.Struct(self.sides[other])).alias(other)
-        return groups.with_columns(nobody).explode(side)
+        nothing = pl.lit(None, pl.Struct(self.sides[other])).alias(other)
+        return groups.with_columns(nothing).explode(side)
 
     def detail(self) -> str:
-        """How, and by what."""
         return f"{self.how} on {', '.join(self.keys)}"
 
 
 @attrs.frozen
 class Newest(Select):
-    """The columns of the newest row of a group, which is a struct there."""
+    """Selects the columns of the newest row of a group, a struct."""
 
     kind: ClassVar[str] = "latest"

@@ -12,7 +12,10 @@ from beamlike.steps.base import Step
 
 @attrs.frozen
 class Explode(Step):
-    """A row for each item of the list in `column`, beside the other columns; the column `number` counts from 1."""
+    """Makes a row of each item of the list in `column`; an empty or null list gives none.
+
+    `number` counts items from 1.
+    """
 
     kind: ClassVar[str] = "explode"
     column: str
@@ -20,11 +23,9 @@ class Explode(Step):
 
     @property
     def keeps_rows(self) -> bool:
-        """Perhaps all lists are empty."""
         return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Items instead of lists, in their order; a list without any, or null, gives no row."""
         if self.number is None:
             return frame.explode(self.column, empty_as_null=False, keep_nulls=False)
         lengths = pl.col(self.column).list.len()
@@ -32,13 +33,10 @@ class Explode(Step):
         return numbered.explode(self.column, self.number, empty_as_null=False, keep_nulls=False)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The list, by which rows are made, and what stands beside it."""
         return (wanted - {self.number}) | {self.column}
 
     def narrowed(self, wanted: frozenset[str]) -> Explode:
-        """Without numbers that nobody wants."""
         return self if self.number in wanted else attrs.evolve(self, number=None)
 
     def detail(self) -> str:
-        """The column, and its numbers."""
         return self.column if self.number is None else f"{self.column}, numbered as {self.number}"

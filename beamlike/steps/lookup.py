@@ -1,4 +1,4 @@
-"""Looking rows up in tables: sides that are the same for all rows of a run, so that it takes no state."""
+"""Lookups in tables: sides that are constant during a run, so that a lookup needs no state."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TABLE: Final = "@table"
 
 @attrs.frozen(eq=False)
 class LookUp(Step):
-    """Adds what is looked up, as `use` has it. `tables` has the name of the table that each side is.
+    """Adds looked-up columns, as `use` declares. `tables` has the table name of each side.
 
-    `seen` is what these tables have, by side: nothing before a run has read them.
+    `seen` has the contents of the tables by side, which a run reads; it is empty before.
     """
 
     kind: ClassVar[str] = "lookup"
@@ -32,7 +32,6 @@ class LookUp(Step):
     seen: Mapping[str, Seen] = attrs.field(factory=dict)
 
     def identity(self) -> Any:
-        """What is looked up in which table."""
         found = [
             {**fields_of(lookup, without=("side",)), TABLE: self.tables[lookup.side]}
             for lookup in self.use.lookups
@@ -41,18 +40,15 @@ class LookUp(Step):
 
     @property
     def everything(self) -> frozenset[str]:
-        """All that is looked up."""
         return frozenset(self.use.types)
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows with what is looked up for them, all of a chunk at once."""
         if not self.use.lookups:
             return frame
         schema = pl.Schema({**frame.collect_schema(), **self.use.types})
         return frame.map_batches(self._all, schema=schema)
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The same; no row, where a side that should have one has several."""
         rows = frame.collect()
         made, refused = self._give(rows)
         letters = None
@@ -61,20 +57,17 @@ class LookUp(Step):
         return Attempt(made.lazy(), letters, len(rows))
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """All but what is looked up, and the keys for that."""
         keys = (lookup.on for lookup in self.use.narrowed(wanted).lookups)
         return wanted.difference(self.use.types).union(*keys)
 
     def narrowed(self, wanted: frozenset[str]) -> LookUp:
-        """Without what nobody wants."""
         return attrs.evolve(self, use=self.use.narrowed(wanted))
 
     def with_tables(self, tables: Mapping[str, Seen]) -> LookUp:
-        """The step once these tables, by their names, have been read."""
+        """The step with the contents of its tables, given by table name."""
         return attrs.evolve(self, seen={side: tables[table] for side, table in self.tables.items()})
 
     def detail(self) -> str:
-        """What is looked up where."""
         return "; ".join(map(_in_words, self.use.lookups))
 
     def _all(self, rows: pl.DataFrame) -> pl.DataFrame:

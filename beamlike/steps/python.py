@@ -1,4 +1,4 @@
-"""Steps that call a user's function, by row or by batch, and what becomes of the rows that it cannot use."""
+"""Steps that call a user's function, by row or by batch, and the dead letters of rows that it cannot use."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from windowing.columns import SYSTEM_COLUMNS
 from windowing.python_rows import BEYOND, each, python_has
 
 _LOST: Final = object()
-"""Stands where a row's result would."""
+"""The result of a row for which the function raised an error."""
 
 
 @attrs.define
 class Failures:
-    """The rows for which a step has no result, by their number. Where it is `strict`, the first one is raised."""
+    """The errors of rows without a result, by row number. If `strict`, the first error is raised."""
 
     step: Step
     strict: bool
     errors: dict[int, str] = attrs.field(factory=dict)
 
     def add(self, row: int, error: Exception) -> None:
-        """The function raised this for the row."""
+        """Records an error that the function raised for a row."""
         if self.strict or isinstance(error, MemoryError):
             error.add_note(f"in the function of step {self.step.name!r} ({self.step.kind})")
             raise error
         self.errors[row] = error_text(error)
 
     def misfits(self, wrong: Mapping[int, str]) -> None:
-        """What the function gave for these rows does not fit, for these reasons."""
+        """Records reasons why the function's results for these rows do not fit."""
         if self.strict and wrong:
             raise StepError(self.step.name, wrong[min(wrong)])
         self.errors.update(wrong)
 
-    def letters(self, rows: pl.DataFrame) -> pl.DataFrame | None:
-        """The rows that failed, as dead letters, if there are any."""
+    def dead_letters(self, rows: pl.DataFrame) -> pl.DataFrame | None:
+        """The failed rows as dead letters, or None."""
         if not self.errors:
             return None
         failed = sorted(self.errors)
@@ -55,7 +55,7 @@ class Failures:
 
 @attrs.frozen
 class PythonStep(Step):
-    """A step that calls `fn` with rows of the columns `reads`, and gives rows of `schema`."""
+    """A step that calls `fn` with rows of the columns `reads`, and emits rows of `schema`."""
 
     fn: Callable[..., Any]
     reads: tuple[str, ...]
@@ -64,24 +64,23 @@ class PythonStep(Step):
     inferred: ClassVar[tuple[str, ...]] = ("reads", "schema")
 
     by_row: ClassVar[bool] = True
-    """Whether the function gets values as Python has them."""
+    """True if the function receives Python values."""
 
     @property
     def python(self) -> bool:
-        """Always."""
         return True
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows come into memory here, once. What the function raises goes on, with a note of the step."""
+        """Loads the rows into memory, once. An error of the function is raised with a note of the step."""
         return self._called(frame, Failures(self, strict=True)).rows
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The same, but a row that the function raises on, or whose result does not fit, is a dead letter."""
         return self._called(frame, Failures(self, strict=False))
 
     def _called(self, frame: pl.LazyFrame, failures: Failures) -> Attempt:
         given = frame.select(*self.reads, cs.by_name(*SYSTEM_COLUMNS, require_all=False)).collect()
         count = len(given)
+        # Some values have no Python equivalent, such as times after the year 9999: their rows are dead letters.
         fits = python_has(given.select(self.reads)) if self.by_row else None
         beyond = given.clear() if fits is None else given.filter(~fits)
         given = given if fits is None else given.filter(fits)
@@ -91,37 +90,34 @@ class PythonStep(Step):
         with activity("step", self.name):
             result = self.call(rows, given.drop(self.reads), failures).lazy()
         if beyond.is_empty():
-            return Attempt(result, failures.letters(rows), count)
+            return Attempt(result, failures.dead_letters(rows), count)
         lost = dead_letters(self.name, beyond.select(self.reads), [BEYOND] * len(beyond))
-        letters = failures.letters(rows)
+        letters = failures.dead_letters(rows)
         return Attempt(result, lost if letters is None else pl.concat([lost, letters]), count)
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """The results beside the system columns of the rows that they came from; `failures` gets the others."""
+        """The function's results beside the system columns of their rows; failed rows are added to `failures`."""
         raise NotImplementedError
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """All that the function is given."""
         return wanted.intersection(SYSTEM_COLUMNS).union(self.reads)
 
     def detail(self) -> str:
-        """The function's name."""
         return function_name(self.fn)
 
 
 def _each(fn: Callable[[Row], Any], rows: pl.DataFrame, failures: Failures) -> list[Any]:
-    """What the function gives for each row, in order, and _LOST where it raises."""
+    """The function's result for each row, in order; _LOST if it raised an error."""
     return each(fn, rows.iter_rows(named=True), rows.height, failures.add, _LOST)
 
 
 @attrs.frozen
 class Map(PythonStep):
-    """One dict for each row, from a dict for each row."""
+    """Calls a function for the dict of each row, which returns a dict."""
 
     kind: ClassVar[str] = "map"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """Row by row."""
         results = _each(self.fn, rows, failures)
         raised = frozenset(failures.errors)
         frame, wrong = as_columns(results, self.schema)
@@ -132,18 +128,19 @@ class Map(PythonStep):
 
 @attrs.frozen
 class FlatMap(PythonStep):
-    """Any number of dicts for each row; each keeps the event time and the window of its row."""
+    """Calls a function for the dict of each row, which returns dicts; each has the row's event time and window."""
 
     kind: ClassVar[str] = "flat_map"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """Row by row; the system columns of a row are repeated for each of its results.
+        """Calls the function row by row, and repeats the system columns of a row for each of its results.
 
-        Of a row that fails there are no results: neither those before it did, nor those that would fit.
+        A failed row has no results: neither earlier ones nor those that would fit.
         """
         parts = [() if part is _LOST else part for part in _each(self._several, rows, failures)]
         origins = list(chain.from_iterable(repeat(row, len(part)) for row, part in enumerate(parts)))
         frame, wrong = as_columns(list(chain.from_iterable(parts)), self.schema)
+        # A result is numbered within the chunk, a dead letter by the row that the result is from.
         first: dict[int, str] = {}
         for index, why in sorted(wrong.items()):
             first.setdefault(origins[index], why)
@@ -170,27 +167,25 @@ def without(frame: pl.DataFrame, lost: Iterable[int]) -> pl.DataFrame:
 
 @attrs.frozen
 class MapBatches(PythonStep):
-    """A frame for a frame of the same length: row i of one belongs to row i of the other."""
+    """Calls a function for a frame, which returns a frame of the same length: row i belongs to row i."""
 
     kind: ClassVar[str] = "map_batches"
     by_row: ClassVar[bool] = False
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """The whole chunk at once; the system columns stay outside of the user's frame.
-
-        Where that fails nobody knows by which row, so all of them are lost.
-        """
+        """Calls the function for the whole chunk, without the system columns. If it fails, all rows fail."""
         try:
             return self.fitted(self.table(rows)).hstack(system)
         except Exception as error:
             if failures.strict or isinstance(error, MemoryError):
                 raise
             why = f"{error_text(error)}; the batch of {rows.height} rows in which this row was failed as a whole"
+            # The error names no row, so each of them may be at fault.
             failures.misfits(dict.fromkeys(range(rows.height), why))
             return pl.DataFrame(schema=self.schema).hstack(system.clear())
 
     def table(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """What the function gives for these rows; `StepError` if it is no frame of the same length."""
+        """The function's result for these rows. Raises `StepError` unless it is a frame of the same length."""
         try:
             table = self.fn(rows)
         except Exception as error:
@@ -199,7 +194,7 @@ class MapBatches(PythonStep):
         return self.required(table, rows.height)
 
     def required(self, table: Any, height: int) -> pl.DataFrame:
-        """What the function gave as a polars frame, which must have this length; an Arrow table is as good."""
+        """The function's result, also an Arrow table, as a polars frame of this length."""
         if not isinstance(table, pl.DataFrame) and not hasattr(table, "__arrow_c_stream__"):
             raise StepError(self.name, f"map_batches expects a polars DataFrame, got {type(table).__name__}")
         result = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table)
@@ -212,7 +207,7 @@ class MapBatches(PythonStep):
         return result
 
     def fitted(self, result: pl.DataFrame) -> pl.DataFrame:
-        """The declared columns of what the function gave; `StepError` where it gave others."""
+        """The declared columns of the function's result. Raises `StepError` for other columns."""
         if set(result.columns) != set(self.schema):
             raise StepError(
                 self.name,
@@ -233,7 +228,7 @@ class MapBatches(PythonStep):
 
 
 def _fits(given: pl.DataType, declared: pl.DataType) -> bool:
-    """Whether a cast keeps every value, up to the unit of a time."""
+    """True if a cast keeps every value, up to the unit of a time."""
     if isinstance(given, pl.Datetime) and isinstance(declared, pl.Datetime):
         return given.time_zone == declared.time_zone
     if declared == pl.String:

@@ -1,4 +1,4 @@
-"""What a user's function gave, as columns of the declared types; what does not fit is found and told."""
+"""Results of a user's function as columns of the declared types, and the reasons why some do not fit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _MISFITS = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
 
 
 def as_columns(results: Sequence[Any], schema: pl.Schema) -> tuple[pl.DataFrame, dict[int, str]]:
-    """Dicts as rows of exactly the declared names and types; nulls for those that do not fit.
+    """Dicts as rows of exactly the declared names and types, with null rows for dicts that do not fit.
 
-    These are told by their number, with the reason. Only they are looked at one by one.
+    Also returns, by row number, the reasons for those. Only rows near an error are examined one by one.
     """
     values, wrong = _values(results, schema)
     columns = [
@@ -29,7 +29,7 @@ def as_columns(results: Sequence[Any], schema: pl.Schema) -> tuple[pl.DataFrame,
 
 
 def _values(results: Sequence[Any], schema: pl.Schema) -> tuple[list[list[Any]], dict[int, str]]:
-    """The values of each column, and what is no dict with these keys."""
+    """The values of each column, and reasons for results that are no dict with exactly these keys."""
     if set(map(type, results)) <= {dict} and set(map(len, results)) <= {len(schema)}:
         try:
             return [[result[name] for result in results] for name in schema], {}
@@ -47,7 +47,7 @@ def _values(results: Sequence[Any], schema: pl.Schema) -> tuple[list[list[Any]],
 
 
 def _column(name: str, dtype: pl.DataType, values: list[Any], first: int, wrong: dict[int, str]) -> pl.Series:
-    """The values as a column; those that are not of the type become null, and are told with their number."""
+    """The values as a column; misfits become null, and their reason is added to `wrong` by row number."""
     try:
         require_leaves(values, dtype)
         return pl.Series(name, values, dtype=dtype, strict=True)
@@ -64,7 +64,7 @@ def _column(name: str, dtype: pl.DataType, values: list[Any], first: int, wrong:
 
 
 def _misfit(result: object, schema: pl.Schema) -> str:
-    """What is wrong with a result that should have been a dict with these keys."""
+    """The reason why a result is not the expected dict."""
     expected = f"expected a dict with the keys {listed(schema)}"
     if not isinstance(result, Mapping):
         return f"{expected}, got {result!r}"

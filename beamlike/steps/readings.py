@@ -1,4 +1,4 @@
-"""The step after a source that is read again and again: readings become rows."""
+"""The step after a source that is read repeatedly: readings become rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen
 class RowsOfReadings(Step):
-    """Makes rows of each reading, with its time."""
+    """Makes rows of each reading, with the reading's time."""
 
     kind: ClassVar[str] = "rows"
     inferred: ClassVar[tuple[str, ...]] = ("columns",)
@@ -22,23 +22,18 @@ class RowsOfReadings(Step):
 
     @property
     def keeps_rows(self) -> bool:
-        """A reading may have none."""
         return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The columns of the rows."""
         row = pl.col(CONTENT)
         exploded = frame.select(CONTENT, EVENT_TIME).explode(CONTENT).filter(row.is_not_null())
         return exploded.select(*(row.struct.field(name) for name in self.columns), EVENT_TIME)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Whole readings."""
         return frozenset({CONTENT, EVENT_TIME})
 
     def narrowed(self, wanted: frozenset[str]) -> RowsOfReadings:
-        """Only wanted columns."""
         return attrs.evolve(self, columns=tuple(name for name in self.columns if name in wanted))
 
     def detail(self) -> str:
-        """The columns."""
         return ", ".join(self.columns)

@@ -1,4 +1,4 @@
-"""Steps of rows that look at sides: how a side's rows come, and what a user's function is called with."""
+"""Side inputs: the steps that feed a side, and the calls of a user's function with views of sides."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROW: Final = "row"
 
 @attrs.frozen
 class AsContent(Step):
-    """Gives a row of a side as a struct, with its event time."""
+    """Makes a struct of a side's row, with its event time."""
 
     kind: ClassVar[str] = "side"
     inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
@@ -33,25 +33,21 @@ class AsContent(Step):
     kept: tuple[str, ...]
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """A struct, and the system columns `kept`."""
         return frame.select(pl.struct(*self.columns, EVENT_TIME).alias(ROW), *self.kept)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Whole rows."""
         return wanted.intersection(self.kept) | {*self.columns, EVENT_TIME}
 
     def narrowed(self, wanted: frozenset[str]) -> AsContent:
-        """Without system columns that nobody wants."""
         return attrs.evolve(self, kept=tuple(column for column in self.kept if column in wanted))
 
     def detail(self) -> str:
-        """The columns."""
         return ", ".join(self.columns)
 
 
 @attrs.frozen
 class InPanes(Step):
-    """Makes rows of panes with lists of them; of a pane without any, one that says so."""
+    """Makes rows of panes with lists of structs; an empty pane gives one row, which is marked as no row of the side."""
 
     kind: ClassVar[str] = "panes"
     inferred: ClassVar[tuple[str, ...]] = ("columns",)
@@ -59,7 +55,7 @@ class InPanes(Step):
     retracts: bool
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Rows with window and number of their pane. What is taken back is replaced by what follows."""
+        """Rows with the window and number of their pane. Retracted panes are removed: the next pane replaces them."""
         frame = frame.filter(~pl.col(PANE_RETRACTED)) if self.retracts else frame
         row = pl.col(CONTENT)
         return (
@@ -74,19 +70,17 @@ class InPanes(Step):
         )
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Whole panes."""
         return frozenset(
             {CONTENT, *WINDOW_COLUMNS, PANE_INDEX, *((PANE_RETRACTED,) if self.retracts else ())}
         )
 
     def detail(self) -> str:
-        """The columns."""
         return ", ".join(self.columns)
 
 
 @attrs.frozen
 class Dropped(Step):
-    """Makes rows of a side of the structs that their grouping has dropped, with the reason."""
+    """Makes rows of a side of the structs that its grouping has dropped, with the reason."""
 
     kind: ClassVar[str] = "late"
     inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
@@ -94,31 +88,26 @@ class Dropped(Step):
     kept: tuple[str, ...]
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The columns of the side, the reason, and the system columns `kept`."""
         row = pl.col(ROW).struct
         return frame.select(*(row.field(name) for name in self.columns), "reason", *self.kept)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Whole rows."""
         return wanted.intersection(self.kept) | {ROW, "reason"}
 
     def narrowed(self, wanted: frozenset[str]) -> Dropped:
-        """Without system columns that nobody wants."""
         return attrs.evolve(self, kept=tuple(column for column in self.kept if column in wanted))
 
     def detail(self) -> str:
-        """The columns."""
         return ", ".join(self.columns)
 
 
 @attrs.frozen
-class Keep(PythonStep):
-    """The rows for which the function gives True."""
+class FilterByFunction(PythonStep):
+    """Keeps the rows for which a function returns True."""
 
     kind: ClassVar[str] = "filter"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """Row by row; the rows are left as they are."""
         passes = each(self._asked, rows.iter_rows(named=True), rows.height, failures.add, False)
         return rows.hstack(system).filter(pl.Series(passes, dtype=pl.Boolean))
 
@@ -129,17 +118,17 @@ class Keep(PythonStep):
         return passes
 
 
-# What a function is given of a side
+# Views: the values of sides that a function receives
 
 
 @attrs.frozen
 class View:
-    """What of a side a function is given: `name` is the side's."""
+    """The value of a side that a function receives; `name` is the side's."""
 
     name: str
 
     def of(self, rows: pl.DataFrame) -> Any:
-        """Of rows in the order of their event times, with that of each beside its columns."""
+        """The value made of a side's rows, which are sorted by event time and have a column of it."""
         raise NotImplementedError
 
 
@@ -150,37 +139,35 @@ def _values(rows: pl.DataFrame, column: str | None) -> list[Any]:
 
 @attrs.frozen
 class ListView(View):
-    """All rows as dicts, or the values of a column, in the order of event times."""
+    """A list of all rows as dicts, or of the values of a column, sorted by event time."""
 
     column: str | None
 
     def of(self, rows: pl.DataFrame) -> list[Any]:
-        """A list."""
         return _values(rows, self.column)
 
 
 @attrs.frozen
 class DictView(View):
-    """Rows as dicts, or the values of a column, by key; of several the newest. Several keys are a tuple."""
+    """A dict of the newest row, or of its value in a column, by key; several keys are a tuple."""
 
     keys: tuple[str, ...]
     column: str | None
 
     def of(self, rows: pl.DataFrame) -> dict[Any, Any]:
-        """A dict."""
         keys = rows[self.keys[0]].to_list() if len(self.keys) == 1 else rows.select(self.keys).rows()
         return dict(zip(keys, _values(rows, self.column), strict=True))
 
 
 @attrs.frozen(eq=False)
 class SingletonView(View):
-    """The only row as a dict, or its value in a column; without a row the default, if there is one."""
+    """The only row as a dict, or its value in a column; the default, if given, without a row."""
 
     column: str | None
     default: tuple[Any, ...]
 
     def of(self, rows: pl.DataFrame) -> Any:
-        """A dict or a value. Raises `ValueError` where there is not one row."""
+        """Raises `ValueError` unless there is exactly one row, or a default instead of none."""
         values = _values(rows, self.column)
         if len(values) > 1:
             raise ValueError(f"side {self.name!r} has {len(values):,} rows where there should be one")
@@ -190,21 +177,20 @@ class SingletonView(View):
 
 
 @attrs.define
-class Raised(Failures):
-    """The same, with what was raised."""
+class FailuresWithErrors(Failures):
+    """Failures that also keep the errors that the function raised."""
 
     raised: dict[int, Exception] = attrs.field(factory=dict)
 
     def add(self, row: int, error: Exception) -> None:
-        """The function raised this for the row."""
         Failures.add(self, row, error)
         error.add_note(f"in the function of step {self.step.name!r} ({self.step.kind})")
         self.raised[row] = error
 
 
 @attrs.frozen(slots=False, eq=False)
-class Called(Declared):
-    """What a step makes of rows whose function also gets views of sides, by keyword."""
+class CallWithSides(Declared):
+    """The call of a step's function with rows and, by keyword, views of sides."""
 
     step: PythonStep
     views: Mapping[str, View]
@@ -212,11 +198,10 @@ class Called(Declared):
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns that the function gives."""
+        """The columns that the function returns."""
         return self.step.schema
 
     def identity(self) -> Any:
-        """The function, and how it sees each side."""
         return {"kind": self.step.kind, "step": self.step.identity(), "views": identity_of(self.views)}
 
     @cached_property
@@ -224,8 +209,9 @@ class Called(Declared):
         return {keyword: (type(view).__name__, repr(view)) for keyword, view in self.views.items()}
 
     def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
-        """The function's results, and the rows that it could not be called with, or on which it raised."""
+        """Returns the function's results, and the refused rows: those that it cannot receive, or for which it fails."""
         own, system = rows.select(self.step.reads), rows.drop(self.step.reads)
+        # A view that cannot be made refuses all rows: they read the same window of the side.
         try:
             values = {name: self._value(name, sides[view.name]) for name, view in self.views.items()}
         except (ValueError, OverflowError) as error:
@@ -236,7 +222,7 @@ class Called(Declared):
         if fits is not None:
             own, system = own.filter(fits), system.filter(fits)
         step = attrs.evolve(self.step, fn=partial(self.step.fn, **values))
-        failures = Raised(step, strict=False)
+        failures = FailuresWithErrors(step, strict=False)
         made = step.call(own, system, failures)
         wrong = sorted(failures.errors)
         errors = [failures.raised.get(row) or StepError(step.name, failures.errors[row]) for row in wrong]

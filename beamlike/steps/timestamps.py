@@ -1,4 +1,4 @@
-"""Event times that are set anew, by a column, with a declared skew."""
+"""The step that sets event times from a column, with a declared greatest decrease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windowing.time import Duration, Microseconds, format_duration, format_time,
 
 @attrs.frozen
 class WithTimestamps(Step):
-    """Sets the event time of each row to that in a column, at most `allowed_skew` microseconds back."""
+    """Sets the event time of each row from a column. A time may decrease by at most `allowed_skew` microseconds."""
 
     kind: ClassVar[str] = "with_timestamps"
     column: str
@@ -26,23 +26,20 @@ class WithTimestamps(Step):
 
     @property
     def python(self) -> bool:
-        """True: each row is looked at before any is sent on."""
-        return True
+        return True  # each row is checked before any is emitted
 
     @property
     def skew(self) -> int:
-        """As declared."""
         return self.allowed_skew
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows with their new times. Raises `StepError` for one that has none, or that moves back too far."""
+        """Raises `StepError` for a row without a valid time, or whose time decreases too much."""
         attempt = self.attempt(frame)
-        if attempt.letters is not None:
-            raise StepError(self.name, attempt.letters["error"][0])
+        if attempt.dead_letters is not None:
+            raise StepError(self.name, attempt.dead_letters["error"][0])
         return attempt.rows
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The same, but such rows are dead letters."""
         before = frame.collect()
         after = read_event_time(before.lazy(), self.column, self.unit).collect()
         wrong = after[EVENT_TIME].is_null() | (before[EVENT_TIME] - after[EVENT_TIME] > self.allowed_skew)
@@ -53,16 +50,14 @@ class WithTimestamps(Step):
         return Attempt(after.filter(~wrong).lazy(), letters, len(before))
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The column, and the time before, by which the skew is known."""
         return wanted | {EVENT_TIME, self.column}
 
     def detail(self) -> str:
-        """The column, and the skew if there may be one."""
         skew = f", allowed_skew={format_duration(self.allowed_skew)}" if self.allowed_skew else ""
         return f"{self.column}{skew}"
 
     def _errors(self, before: pl.Series, rows: pl.DataFrame) -> list[str]:
-        """Why these rows cannot have their new times."""
+        """The reasons why these rows cannot have their new times."""
         unread = rows.select(why_unreadable(self.column, rows.schema[self.column], self.unit)).to_series()
         moves = zip(rows[self.column], before, rows[EVENT_TIME], unread, strict=True)
         return [
@@ -81,7 +76,7 @@ class WithTimestamps(Step):
 
 
 def not_negative(what: str, given: Duration, step: str) -> Microseconds:
-    """A duration that is not negative. `what` names it in errors."""
+    """The duration in microseconds. Raises `PlanError` if it is negative; `what` names it in the message."""
     try:
         length = microseconds(given)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Windows of a user's own on the way to a grouping: their function looks at each row before any is sent on."""
+"""Windows of a user's own before a grouping: their function is called for each row before any row is emitted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from windowing.custom import CustomWindows, spread
 
 
 def parts(step: Step) -> tuple[Step, ...]:
-    """The steps that a step is; dead letters are those of the first.
+    """The steps of which a step consists; the first one has its dead letters.
 
-    The windows of a user's own are listed, and then spread. That a stage can do itself, so that an element in several
+    Windows of a user's own are listed and then spread. A stage can spread them itself, so that an element in several
     windows is shipped once.
     """
     if isinstance(step, WindowInto) and step.python:
@@ -27,17 +27,16 @@ def parts(step: Step) -> tuple[Step, ...]:
 
 @attrs.frozen
 class ListWindows(WindowInto):
-    """Gives each element all its windows, in lists."""
+    """Adds to each element lists of all its windows."""
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows come into memory here, once. What the function raises goes on, with a note of the step."""
+        """Loads the rows into memory, once. An error of the function is raised with a note of the step."""
         return self._listed(frame.collect(), Failures(self, strict=True)).lazy()
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """The same, but a row that the function raises on, or for which it gives something else, is a dead letter."""
         given, failures = frame.collect(), Failures(self, strict=False)
         listed = self._listed(given, failures)
-        return Attempt(listed.lazy(), failures.letters(given), len(given))
+        return Attempt(listed.lazy(), failures.dead_letters(given), len(given))
 
     def _listed(self, given: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         listed = cast(CustomWindows, self.windowing.windows).windows_of(given, failures.add)
@@ -50,13 +49,10 @@ class SpreadWindows(WindowInto):
 
     @property
     def python(self) -> bool:
-        """Not any more."""
         return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rows with start and end of one window each."""
         return spread(cast(CustomWindows, self.windowing.windows), frame)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """Those, and the lists."""
         return (wanted - {PREVIOUS_END}).union(WINDOW_COLUMNS)

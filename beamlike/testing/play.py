@@ -19,9 +19,9 @@ from beamlike.testing.transcripts import Pane, Step, Transcript, pane_text, time
 from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -144,16 +144,16 @@ def on_stage(transcript: Transcript) -> list[Outcome]:
     aggregates = {"value": _AGGREGATES[transcript.aggregate]()}
     grouping = Grouping(("key",), Windowing(**transcript.choices), aggregates, schema)
     stage = Stage(transcript.name, grouping)
-    store, clock, outcomes = DictStore(), Clock(MIN_TIME), []
+    store, times, outcomes = DictStore(), Times.of(MIN_TIME), []
     for step in transcript.steps:
-        if step.watermark is not None:
-            clock = attrs.evolve(clock, watermark=step.watermark)
-        if step.processing_time is not None:
-            clock = attrs.evolve(clock, processing_time=step.processing_time)
+        times = Times.of(
+            times.watermark if step.watermark is None else step.watermark,
+            times.processing_time if step.processing_time is None else step.processing_time,
+        )
         rows = [(element.key, element.value, element.at) for element in step.elements]
         arrivals = pl.DataFrame(rows, {**schema, EVENT_TIME: pl.Int64()}, orient="row")
         arrivals = arrivals.select(*grouping.columns, EVENT_TIME)
-        done = stage.step(store, {MAIN: arrivals}, clock)
+        done = stage.step(store, {MAIN: arrivals}, times)
         panes = _panes(done.panes.rename(_COLUMNS))
         outcomes.append(Outcome(panes, attrs.asdict(done.watermarks), done.dropped))
     return outcomes

@@ -1,4 +1,4 @@
-"""How long a pane takes: from the arrival of the element that lets its window fire, in a broker of Kafka, to a reader.
+"""The latency of a pane, from the arrival in a Kafka broker of the element that lets its window fire, to a reader.
 
     python -m benchmarks.latency
 

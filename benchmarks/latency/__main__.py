@@ -41,7 +41,7 @@ _START: Final = 100  # seconds, within which the first pane comes
 
 @attrs.frozen
 class Engine:
-    """How the job is run: what comes before the broker, the topics and a folder on the command line."""
+    """An engine's command, to which the broker, the topics and a folder are appended."""
 
     title: str
     command: Sequence[str]
@@ -68,7 +68,7 @@ def _end(value: bytes) -> int:
 
 
 def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]:
-    """Of each pane that comes, the end of its window and when it came, both in milliseconds."""
+    """The end of the window of each pane, and its time of arrival, both in milliseconds."""
     panes: list[tuple[int, int]] = []
     while not until(len(panes)):
         polled, now = _polled(consumer), time.time_ns() // 1_000_000
@@ -77,7 +77,7 @@ def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]
 
 
 def _polled(consumer: Any) -> list[Any]:
-    """What there is. To ask for many at once would wait until there are as many."""
+    """The messages that are available. A request for many at once would wait until there are as many."""
     first = consumer.poll(0.05)
     return [] if first is None else [first, *consumer.consume(1_000, timeout=0)]
 
@@ -89,7 +89,7 @@ def _ready(consumer: Any, topic: str) -> None:
 
 
 def _stop(process: subprocess.Popen[Any]) -> None:
-    """With all that it has started."""
+    """Ends the process and the processes that it has started."""
     for sent in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sent)

@@ -1,4 +1,4 @@
-"""What is shown of latencies: a table, and a plot."""
+"""The report of latencies: a table, and a plot."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from examples.drawing import save
 
 @attrs.frozen
 class Figure:
-    """Of an engine at a rate of elements a second: quantiles of the latency of so many panes, in milliseconds.
+    """An engine at a rate of elements a second: quantiles of the latency of its panes, in milliseconds.
 
-    `load`: how many processes of the machine had work, or waited for the disk, in the minute before;
-    0 if that is not known.
+    `load` is the number of processes of the machine that had work, or waited for the disk, in the minute before; 0 if
+    that is not known.
     """
 
     engine: str
@@ -31,7 +31,7 @@ class Figure:
 
     @classmethod
     def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
-        """Of the latencies of panes; there may be none, where an engine does not keep up."""
+        """The figure for these latencies of panes; there may be none, if an engine does not keep up."""
         if not latencies:
             return cls(engine, rate, failed="no pane came in time: it does not keep up")
         p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
@@ -39,17 +39,17 @@ class Figure:
 
     @classmethod
     def kept(cls, facts: Mapping[str, Any]) -> Self:
-        """What was kept."""
+        """The stored figure."""
         return cls(**{field.name: facts[field.name] for field in attrs.fields(cls)})
 
     @property
     def text(self) -> str:
-        """As in a cell of the table."""
+        """The text of a cell of the table."""
         return self.failed or f"{self.p50:.0f} / {self.p99:.0f}"
 
 
 def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
-    """As Markdown: p50 / p99 in milliseconds, an engine a row."""
+    """A Markdown table: p50 / p99 in milliseconds, an engine a row."""
     rates = sorted({figure.rate for figure in figures})
     cells = {(figure.engine, figure.rate): figure.text for figure in figures}
     head = f"| p50 / p99, ms | {' | '.join(f'{rate:,} a second' for rate in rates)} |"
@@ -62,13 +62,13 @@ def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
 
 
 def beside(figures: Sequence[Figure]) -> str:
-    """A sentence on what else the machine had to do. An engine that was measured before another is part of its load."""
+    """A sentence on the load of the machine. An engine that was measured before another is a part of its load."""
     loads = sorted(figure.load for figure in figures if figure.load) or [0.0]
     return f"Load average in the minute before each turn: {loads[0]:.1f} to {loads[-1]:.1f}."
 
 
 def draw(figures: Sequence[Figure], titles: Mapping[str, str], path: Path) -> None:
-    """From p50 to p99 on a logarithmic axis, a line for each engine and rate."""
+    """Draws p50 to p99 on a logarithmic axis, a line for each engine and rate."""
     rates = sorted({figure.rate for figure in figures})
     shown = [name for name in titles if any(figure.engine == name and figure.panes for figure in figures)]
     figure, panels = drawn(1, 1, (7.5, 1.2 + 0.5 * len(shown)))

@@ -1,4 +1,4 @@
-"""What each query must give, in SQL over the whole input: DuckDB computes it, and shares no code with the engine.
+"""The expected answer of each query, in SQL over the whole input, computed by DuckDB without code of the engine.
 
 Times are whole microseconds, windows and days by the epoch in UTC. `at`, a word of SQL, is called `ts`.
 """
@@ -162,7 +162,7 @@ SUMMED: Final[Mapping[int, tuple[str, ...]]] = {12: ("bidder",)}
 
 
 def answer(query: int, data: Path) -> pl.DataFrame:
-    """What the query must give for the events below `data`."""
+    """The answer of the query for the events below `data`."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for kind in KINDS:

@@ -26,7 +26,7 @@ class Chance:
             return _mixed(mixed)
 
     def uniform(self, use: str, numbers: Ints) -> Floats:
-        """From 0 up to 1, which it never is."""
+        """Random numbers from 0 to 1, without 1."""
         return (self.bits(use, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, use: str, numbers: Ints, bound: int | Ints) -> Ints:

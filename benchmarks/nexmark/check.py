@@ -24,7 +24,7 @@ def written(out: Path) -> pl.DataFrame:
 
 
 def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
-    """Those of the rows that are the result: all, the last pane of each key, or the sums of all panes."""
+    """The rows of the result: all rows, the last pane of each key, or the sums of all panes."""
     if rows.is_empty():
         return rows
     if query in LAST_PANE:
@@ -36,7 +36,7 @@ def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def difference(query: int, rows: pl.DataFrame, expected: pl.DataFrame) -> str | None:
-    """In which way what was written is not what was expected; None where it is."""
+    """The difference between the written and the expected rows; None if there is none."""
     rows = counted(query, rows)
     if rows.is_empty() and expected.is_empty():
         return None

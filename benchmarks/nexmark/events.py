@@ -63,7 +63,7 @@ def _whole(least: int, most: int | None = None) -> object:
 
 @attrs.frozen
 class Nexmark:
-    """Which events there are. Event `n` has the time `start + n / rate`: microseconds, and events per second.
+    """The choice of events. Event `n` has the time `start + n / rate`: microseconds, and events per second.
 
     With `lead`, a bid may be for an auction whose id is up to so many ahead of the newest.
     """
@@ -75,7 +75,7 @@ class Nexmark:
 
     @property
     def chance(self) -> Chance:
-        """Its random numbers."""
+        """The random numbers of the seed."""
         return Chance(self.seed)
 
     def times(self, numbers: Ints) -> Ints:
@@ -84,7 +84,7 @@ class Nexmark:
         return self.start + whole * 1_000_000 + rest * 1_000_000 // self.rate
 
     def persons(self, numbers: Ints) -> pl.DataFrame:
-        """Those of the events with these numbers that are persons."""
+        """The persons among the events with these numbers."""
         n = numbers[numbers % EPOCH == 0]
         chance = self.chance
         first, last = _chosen(_FIRST_NAMES, chance, "first", n), _chosen(_LAST_NAMES, chance, "last", n)
@@ -101,7 +101,7 @@ class Nexmark:
         return _frame(columns)
 
     def auctions(self, numbers: Ints) -> pl.DataFrame:
-        """Those that are auctions."""
+        """The auctions among the events with these numbers."""
         place = numbers % EPOCH
         n = numbers[(place >= 1) & (place <= AUCTIONS)]
         chance, at = self.chance, self.times(n)
@@ -123,7 +123,7 @@ class Nexmark:
         return _frame(columns)
 
     def bids(self, numbers: Ints) -> pl.DataFrame:
-        """Those that are bids."""
+        """The bids among the events with these numbers."""
         n = numbers[numbers % EPOCH > AUCTIONS]
         chance = self.chance
         newest = _newest_auction(n)
@@ -170,7 +170,7 @@ class Nexmark:
         return np.where(self.chance.uniform(f"hot {use}", n) < 0.75, newest // _HOT * _HOT + hot_plus, cold)
 
     def _price(self, use: str, n: Ints) -> Ints:
-        """In cents, from 100 to 100,000,000, as likely between 1 and 10 as between 10 and 100."""
+        """Prices in cents, from 100 to 100,000,000, as likely between 1 and 10 as between 10 and 100."""
         return np.round(100 * 10 ** (6 * self.chance.uniform(use, n))).astype(np.int64)
 
     def _words(self, use: str, n: Ints) -> pl.Series:

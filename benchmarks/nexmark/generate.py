@@ -60,7 +60,7 @@ class Arrivals:
             yield kind, getattr(self.nexmark, kind)(numbers)
 
     def _arrival(self, numbers: Ints) -> Ints:
-        """When they arrive (us)."""
+        """The times of arrival (us)."""
         chance = self.nexmark.chance
         delay = chance.below("delay", numbers, self.bound + 1)
         return self.nexmark.times(numbers) + np.where(

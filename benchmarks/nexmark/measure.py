@@ -1,8 +1,8 @@
-"""What each query of Nexmark costs on each engine: events per second and core, CPU per event, memory.
+"""The cost of each query of Nexmark on each engine: events per second and core, CPU per event, memory.
 
     python -m benchmarks.nexmark.measure --events 10_000_000
 
-measures what is not known yet of these sizes, so a run that was stopped goes on where it was; `--again` begins anew.
+measures the missing figures of these sizes, so a stopped measurement continues; `--again` begins anew.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _BOUND: Final = "1s"  # of every engine, although the events come in order
 
 @attrs.frozen
 class Engine:
-    """How a query is run on it: the command for a query, the folder of events and that of the answer.
+    """An engine: its command for a query, the folder of events and that of the answer.
 
-    It is given a `share` of the events, one of so many, as slow ones would take hours. `peer` is the name of the
-    framework in `benchmarks.engines`, if it is one. `queries` it can say, and `cannot` tells of the others why. `told`:
-    its rows are written, and so can be checked; the others drop them, and are checked by `benchmarks.nexmark.verify`.
+    Slow engines run on a `share` of the events, one of so many. `peer` is the name of the framework in
+    `benchmarks.engines`, if it is one. `queries` are supported, and `cannot` has the reasons for the others. With
+    `told` the rows are written, and can be checked; other engines drop them: `benchmarks.nexmark.verify` checks those.
     """
 
     title: str

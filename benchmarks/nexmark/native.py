@@ -1,4 +1,4 @@
-"""The queries of Nexmark in native Structured Streaming, those that it can say, each a query in Spark SQL.
+"""The queries of Nexmark in native Structured Streaming, those that it supports, each a query in Spark SQL.
 
 python -m benchmarks.nexmark.native --query 5 --data build/nexmark --out build/native-5
 """
@@ -30,7 +30,7 @@ _WINDOW: Final = "window.start AS window_start, window.end AS window_end"
 
 @attrs.frozen
 class Native:
-    """A query; `update`: rows come again as they change."""
+    """A query; `update`: rows are emitted again when they change."""
 
     sql: str
     update: bool = False

@@ -50,7 +50,7 @@ class Dropped:
         """Drops the rows."""
 
     def from_anywhere(self) -> Self:
-        """It is nowhere."""
+        """Returns itself, because it has no place."""
         return self
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
@@ -74,7 +74,7 @@ def pipeline(
 ) -> bl.Pipeline:
     """The query over the events below `data`, in the order of the names of the files; rows are written below `out`.
 
-    Without `out` they are dropped, so that costs are without those of writing; the query about files needs one.
+    Without `out` rows are dropped, which excludes the cost of writing; the query about files needs one.
 
     `out_of_orderness`: by how much an event may be older than one of its kind that came before it. Without it, that is
     measured before.
@@ -114,7 +114,7 @@ def _write_files(events: bl.Collection, out: Path) -> None:
 
 
 def measured(folder: Path) -> str:
-    """By how much an event of these files is older, at most, than one that came before it, as a duration."""
+    """The greatest difference by which an event of these files is older than an earlier one, as a duration."""
     names = sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith((".", "_")))
     if not names:
         return "0s"

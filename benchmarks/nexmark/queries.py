@@ -80,7 +80,7 @@ def query_2(auction: Auction) -> bl.Collection:
 
 
 def query_3(auction: Auction) -> bl.Collection:
-    """Who sells in category 10, in three states."""
+    """People who sell in category 10, in three states."""
     persons = auction.persons.filter(bl.col("state").is_in(STATES)).select("id", "name", "city", "state")
     auctions = auction.auctions.filter(bl.col("category") == 10).select("seller", auction="id")
     return persons.join(auctions, left_on="id", right_on="seller", keep_forever=True).drop("id")
@@ -117,7 +117,7 @@ def query_7(auction: Auction) -> bl.Collection:
 
 
 def query_8(auction: Auction) -> bl.Collection:
-    """Who registered and opened an auction within the same ten seconds."""
+    """People who registered and opened an auction within the same ten seconds."""
     persons = auction.persons.select("id", "name").window_into(bl.FixedWindows("10s"))
     sellers = auction.auctions.select("seller").window_into(bl.FixedWindows("10s"))
     return persons.join(sellers, left_on="id", right_on="seller", how="semi")
@@ -134,12 +134,12 @@ def query_10(auction: Auction) -> bl.Collection:
 
 
 def query_11(auction: Auction) -> bl.Collection:
-    """How many bids people make in a row."""
+    """The number of bids that a person makes without a pause."""
     return auction.bids.window_into(bl.Sessions("10s")).group_by("bidder").aggregate(bids=bl.count())
 
 
 def query_12(auction: Auction) -> bl.Collection:
-    """How many bids of each person come within ten seconds of processing time."""
+    """The number of bids of each person within ten seconds of processing time."""
     paced = bl.Repeatedly(bl.AfterCount(1))
     return auction.bids.window_into(trigger=paced).group_by("bidder").aggregate(bids=bl.count())
 
@@ -165,7 +165,7 @@ def query_14(auction: Auction) -> bl.Collection:
 
 
 def with_c_count(bids: pl.DataFrame) -> pl.DataFrame:
-    """With the number of lower-case c in the channel."""
+    """Adds the number of lower-case c in the channel."""
     count = pl.col("channel").str.count_matches("c", literal=True)
     return bids.with_columns(c_count=count.cast(pl.Int64))
 
@@ -177,7 +177,7 @@ def query_15(auction: Auction) -> bl.Collection:
 
 
 def query_16(auction: Auction) -> bl.Collection:
-    """The same of each channel, and the last minute of a bid."""
+    """Bids, bidders and auctions of each channel and day, by price, and the last minute of a bid."""
     days = auction.bids.window_into(bl.FixedWindows("1d"), **EARLY).group_by("channel")
     counts = days.aggregate(**distinct(), last=bl.max("at"))
     last_minute = bl.col("last").dt.to_string("%H:%M")
@@ -190,7 +190,7 @@ def by_class(name: str, aggregate: Callable[..., Any], *column: str) -> dict[str
 
 
 def distinct() -> dict[str, Any]:
-    """How many bids, bidders and auctions there are, by class."""
+    """The numbers of bids, bidders and auctions, by class."""
     return {
         **by_class("bids", bl.count),
         **by_class("bidders", bl.count_distinct, "bidder"),

@@ -1,4 +1,4 @@
-"""What is shown of the figures of Nexmark: a table of all queries and engines, ratios, and a plot."""
+"""The report of Nexmark: a table of all queries and engines, ratios, and a plot."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of ratios."""
+    """The geometric mean of ratios."""
     return exp(sum(map(log, values)) / len(values))
 
 

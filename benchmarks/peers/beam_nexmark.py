@@ -67,7 +67,7 @@ class Most(beam.CombineFn):
 
 
 def bounds(window: Any) -> dict[str, Any]:
-    """Of a window, as columns."""
+    """The bounds of a window, as columns."""
     ends = {"window_start": window.start, "window_end": window.end}
     return {name: end.to_utc_datetime(has_tz=True) for name, end in ends.items()}
 

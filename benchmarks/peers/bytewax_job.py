@@ -125,7 +125,7 @@ class Replay(win.Clock[Any, datetime]):
 
 
 class Nothing(win.WindowLogic[Any, Any, None]):
-    """Keeps nothing of a window: what it lasted is in its metadata."""
+    """Stores nothing of a window: its length is in its metadata."""
 
     def on_value(self, value: Any) -> Iterable[Any]:
         return ()

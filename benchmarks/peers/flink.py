@@ -1,4 +1,4 @@
-"""What the two Flink jobs share: the plays as a table, and how results are written. Not a script."""
+"""The code that the two Flink jobs share: the plays as a table, and the output of results. Not a script."""
 
 from __future__ import annotations
 

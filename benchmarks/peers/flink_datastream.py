@@ -28,7 +28,7 @@ _GAP = 60_000  # milliseconds
 
 
 class First(ReduceFunction):
-    """Some play of a session: what it lasted is in its window."""
+    """A play of a session: the length of the session is in its window."""
 
     def reduce(self, a: Any, b: Any) -> Any:
         return a
@@ -61,7 +61,7 @@ class Start(ProcessAllWindowFunction):
 class Length(ProcessWindowFunction):
     """A session's length in seconds, without its key.
 
-    It is that of the window: where sessions merge, PyFlink 2.3 loses the state of the one that they become.
+    It is that of the window: if sessions merge, PyFlink 2.3 loses the state of the merged one.
     """
 
     def process(self, key: int, context: Any, elements: Iterable[Any]) -> Iterable[float]:

@@ -3,7 +3,7 @@
 python flink_latency.py SERVERS INPUT OUTPUT CHECKPOINT
 
 Every element may move the watermark, which is looked at every five milliseconds. What is sent is there at once: with
-exactly-once delivery a reader of what is committed would wait for the next checkpoint.
+exactly-once delivery a reader of committed messages would wait for the next checkpoint.
 """
 
 from __future__ import annotations

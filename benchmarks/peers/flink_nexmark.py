@@ -1,6 +1,6 @@
-"""The queries of Nexmark in Flink SQL, as the Flink community writes them, to a table that takes rows and keeps none.
+"""The queries of Nexmark in Flink SQL, as the Flink community writes them, to a table that drops its rows.
 
-All but 6: an OVER window has to be ordered by time, and takes no rows that change.
+Query 6 is missing: an OVER window must be ordered by time, and accepts no rows that change.
 
 python flink_nexmark.py DATA OUT PARALLELISM --query N
 
@@ -211,7 +211,7 @@ def main(data: Path, out: Path, parallelism: int, query: int) -> None:
 
 
 def _target(query: int, out: Path) -> str:
-    """Where the rows go: for query 10, which is about files, to files, and else nowhere."""
+    """The target of the rows: files for query 10, which is about files, and none for other queries."""
     if query != 10:
         return "WITH ('connector' = 'blackhole')"
     place = f"'path' = '{out.absolute()}', 'format' = 'parquet'"

@@ -1,4 +1,4 @@
-"""Aggregates: what is kept of rows, how it merges, and what it gives.
+"""Aggregates: their accumulators, how these merge, and their results.
 
 May import `pickled` and all below it.
 """

@@ -1,6 +1,6 @@
 """Aggregates as triples of expressions: lift (rows -> accumulator columns), merge (an aggregation), extract.
 
-Merging is associative, and the accumulator of nothing is its identity, so how elements were bundled does not show.
+Merging is associative, and the accumulator of no elements is its identity, so results do not depend on bundles.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from windowing.identity import Declared, fields_of
 Schema = pl.Schema
 
 ARRIVAL: Final = "__arrival"
-"""Of single rows, where an aggregate is `numbered`: their number, in order of arrival; there may be gaps."""
+"""Column of single rows, for an aggregate that is `numbered`: their number, in order of arrival; there may be gaps."""
 
 COMPARABLE: Final = "a column of numbers, text, booleans or times"
 
 
 @attrs.frozen
 class Part:
-    """One accumulator column: its type and its value for no elements."""
+    """An accumulator column: its type and its value for no elements."""
 
     dtype: pl.DataType
     empty: object = None
 
     def literal(self) -> pl.Expr:
-        """That value, for every row."""
+        """The value for no elements, for every row."""
         value = list(self.empty) if isinstance(self.empty, tuple) else self.empty
         # A literal of a duration cannot be made of a number.
         if isinstance(self.dtype, pl.Duration):
@@ -41,45 +41,48 @@ class Part:
 
 
 class Condition(Protocol):
-    """Which rows an aggregate takes."""
+    """A condition on the rows that an aggregate accepts."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
+        """The columns that it reads."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Boolean, for each row."""
+        """Returns a Boolean for each row."""
 
 
 @attrs.frozen
 class Aggregate(Declared):
-    """What a grouping computes of each window. Accumulator columns of the result `name` begin with `name + "."`."""
+    """A result that a grouping computes for each window.
+
+    Its accumulator columns begin with the name of the result and ".".
+    """
 
     where: Condition | None = attrs.field(default=None, kw_only=True)
-    """Only the rows for which this is true are in it; for others it has what it has for no elements."""
+    """The rows to accept; all other rows count as no elements."""
 
     subtractable: ClassVar[bool] = False
-    """Whether accumulators are sums, so that an element that is taken back can be subtracted."""
+    """True if accumulators are sums, so that an element that is retracted can be subtracted."""
 
     idempotent: ClassVar[bool] = False
-    """Whether an element that comes again, as what it was or as what it has become, does no harm."""
+    """True if an element may arrive again, unchanged or updated, without an effect on the result."""
 
     ordered: ClassVar[bool] = False
-    """Whether the result may depend on the order in which elements arrive."""
+    """True if the result may depend on the order in which elements arrive."""
 
     python: ClassVar[bool] = False
-    """Whether it calls functions of the user's."""
+    """True if it calls functions of the user's."""
 
     numbered: ClassVar[bool] = False
-    """Whether it reads the number of each element in `ARRIVAL`."""
+    """True if it reads the number of each element in `ARRIVAL`."""
 
     @property
     def kind(self) -> str:
-        """What it is called: `arg_max`."""
+        """The name of the aggregate: `arg_max`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     def identity(self) -> Any:
-        """What it is called, and what it was given. The types of its accumulators are told elsewhere."""
+        """The kind and the attributes, without types: those of the accumulators are compared separately."""
         types = [
             field.name
             for field in attrs.fields(type(self))
@@ -95,15 +98,15 @@ class Aggregate(Declared):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it reads of rows that it takes."""
+        """The columns that it reads of rows that it accepts."""
         return ()
 
     def dtype(self, schema: Schema) -> pl.DataType:
-        """The type of the result; `TypeError` says what the input column should have been."""
+        """The type of the result. Raises `TypeError`, which names the expected type, for a column of another type."""
         raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        """The accumulator columns, by the end of their name."""
+        """The accumulator columns, by the suffix of their name."""
         return {}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
@@ -116,7 +119,7 @@ class Aggregate(Declared):
         return {part: parts[part].literal() - value for part, value in lifted.items()}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """The accumulators of a group of accumulators, in order of arrival; nulls are those of nothing."""
+        """Merges a group's accumulators, in arrival order. Nulls are empty accumulators."""
         return {}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
@@ -124,7 +127,7 @@ class Aggregate(Declared):
         raise NotImplementedError
 
     def lift_taken(self, schema: Schema) -> dict[str, pl.Expr]:
-        """The same, and those of nothing for rows for which its condition does not hold."""
+        """Like `lift`, with empty accumulators for rows for which its condition does not hold."""
         lifted = self.lift(schema)
         if self.where is None:
             return lifted
@@ -139,7 +142,7 @@ class Aggregate(Declared):
         }
 
     def takes(self, rows: pl.DataFrame) -> pl.Series:
-        """For each row whether its condition holds. Raises `ResultError` where that fails."""
+        """True for rows for which its condition holds. Raises `ResultError` if the condition fails."""
         if self.where is None:
             return pl.repeat(True, len(rows), dtype=pl.Boolean, eager=True)
         try:
@@ -152,11 +155,11 @@ class Aggregate(Declared):
             ) from error
 
     def where_windows_merge(self) -> Aggregate:
-        """What gives the same result where accumulators are merged in another order than that of arrival."""
+        """Returns an aggregate with the same result if accumulators are merged in another order than of arrival."""
         return self
 
     def where_taken_back(self) -> Aggregate:
-        """What gives the same result, also of what is left where elements are taken back, if it is `subtractable`."""
+        """Returns an aggregate with the same result if elements may be retracted; it is `subtractable`."""
         return self
 
 
@@ -207,12 +210,12 @@ class OfComparable(OfColumn):
 
 
 def is_comparable(dtype: pl.DataType) -> bool:
-    """Whether values of this type have an order."""
+    """True if values of this type have an order."""
     return not (dtype.is_nested() or dtype in (pl.Object, pl.Null))
 
 
 def alike(column: str, dtype: pl.DataType) -> pl.Expr:
-    """The values of a column, of which those that are equal are the same: the zero below 0 is 0."""
+    """The values of a column, with -0.0 as 0.0, so that equal values are identical."""
     value = pl.col(column)
     if not dtype.is_float():
         return value

@@ -20,7 +20,7 @@ from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 @attrs.frozen
 class Count(Aggregate):
-    """Elements, or those whose `column` is not null."""
+    """The number of elements, or of those whose `column` is not null."""
 
     subtractable: ClassVar[bool] = True
 
@@ -108,9 +108,9 @@ class Collect(OfColumn):
 
 @attrs.frozen
 class CollectNumbered(Collect):
-    """The same where windows merge: each value is kept with its number, by which the result is sorted.
+    """Like `Collect`, for windows that merge: each value is kept with its number, by which the result is sorted.
 
-    Elements of windows that become one may have come in turns, so no order of the windows is that of arrival.
+    Elements of windows that merge may have arrived in turns, so no order of the windows is that of arrival.
     """
 
     numbered: ClassVar[bool] = True
@@ -166,7 +166,7 @@ class Last(_ByTime):
 
 @attrs.frozen
 class WindowLength(Aggregate):
-    """The length of the window in seconds; of a session that is from its first element to its last, plus the gap."""
+    """The length of the window in seconds; of a session, from its first element to its last, plus the gap."""
 
     idempotent: ClassVar[bool] = True
     subtractable: ClassVar[bool] = True

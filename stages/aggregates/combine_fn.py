@@ -1,4 +1,4 @@
-"""A user's own aggregate in Python: the slow path, with the shape of the others."""
+"""A user's own aggregate in Python: slow, with the interface of the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stages.errors import ResultError
 from windowing.python_rows import Failed, for_each_value
 
 PICKLE: Final = "pickle"
-"""The accumulator column."""
+"""The suffix of the accumulator column."""
 
 _NONE: Final = object()
 
@@ -25,11 +25,11 @@ _NONE: Final = object()
 class CombineFn:
     """An aggregate in four functions, as in Beam; it must not matter how elements are split over accumulators.
 
-    Accumulators are kept in state with pickle, so they must be picklable, and who can write into a checkpoint or a
-    savepoint can run code in the pipeline that reads it.
+    Accumulators are kept in state with pickle, so they must be picklable, and write access to a checkpoint or a
+    savepoint allows to run code in the pipeline that reads it.
 
-    A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. That another
-    function raises fails the run. `bl.combine` makes an aggregate of it.
+    A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. If another
+    function raises, the run fails. `bl.combine` makes an aggregate of it.
 
     Example, with the `plays` of `bl.Collection`:
         >>> class Spread(bl.CombineFn):
@@ -50,22 +50,22 @@ class CombineFn:
     """
 
     def create_accumulator(self) -> Any:
-        """The accumulator of no elements."""
+        """Returns the accumulator of no elements."""
         raise NotImplementedError
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """The accumulator with one more element; it may change the accumulator in place.
+        """Returns the accumulator with one more element; it may change the accumulator in place.
 
         It is called once for each element, with a new accumulator.
         """
         raise NotImplementedError
 
     def merge_accumulators(self, accumulators: list[Any]) -> Any:
-        """One accumulator for several; it may change the first in place."""
+        """Returns one accumulator for several; it may change the first in place."""
         raise NotImplementedError
 
     def extract_output(self, accumulator: Any) -> Any:
-        """The result."""
+        """Returns the result."""
         raise NotImplementedError
 
 
@@ -100,9 +100,9 @@ class Combine(Aggregate):
         return {PICKLE: Part(pl.Binary())}
 
     def accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
-        """The accumulator of each row alone, null where `add_input` raises; no expression, as that fails as a whole.
+        """The accumulator of each row alone; null if `add_input` raises, and for rows that it does not accept.
 
-        It is null, too, for rows that it does not take.
+        It is no expression, which would fail as a whole.
         """
         if self.where is None:
             return self._accumulators(rows, failed)
@@ -133,7 +133,7 @@ class Combine(Aggregate):
         return acc[PICKLE].map_batches(extract, return_dtype=self.result, is_elementwise=True)
 
     def _what(self, acc: dict[str, pl.Expr]) -> str:
-        """What the accumulators are of, for errors: the column has the name of the aggregate, if that has one."""
+        """The owner of the accumulators, for errors: the column has the name of the aggregate, if that has one."""
         fn = type(self.fn).__name__
         column = acc[PICKLE].meta.output_name()
         if column == PICKLE:
@@ -141,7 +141,7 @@ class Combine(Aggregate):
         return f"aggregate {column.removeprefix('__acc.').removesuffix(f'.{PICKLE}')!r}, the CombineFn {fn},"
 
     def _merge(self, groups: pl.Series, what: str) -> pl.Series:
-        """The accumulator of each list of them: an only one as it is, null for none."""
+        """The accumulator of each list of them: a single one as it is, null for an empty list."""
         several = groups.list.len() > 1
         merge, dumps, loads = self.fn.merge_accumulators, pickle.dumps, partial(pickled.load, what=what)
         merged = [dumps(merge(list(map(loads, group)))) for group in groups.filter(several).to_list()]
@@ -160,7 +160,7 @@ class Combine(Aggregate):
             raise ResultError(self._unfit(results)) from error
 
     def _unfit(self, results: list[Any]) -> str:
-        """What is wrong with the first of these that the type of the result cannot hold."""
+        """Describes the first result that the type of the result cannot hold."""
         called = f"extract_output of {type(self.fn).__name__}"
         for value in results:
             try:

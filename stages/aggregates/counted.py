@@ -1,4 +1,4 @@
-"""Aggregates of the distinct values of a column, of which it is counted how often each came."""
+"""Aggregates of the distinct values of a column, with the number of times that each occurs."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _VALUE: Final = pl.element().struct.field("value")
 _COUNT: Final = pl.element().struct.field("count")
 
 ERROR: Final = 0.01
-"""By how much of itself a quantile may be wrong."""
+"""The relative error of a quantile, at most."""
 
 _BASE: Final = (1 + ERROR) / (1 - ERROR)
 _LIMIT: Final = 38_000
-"""No number has a logarithm to that base that is as far from 0; infinity is put there."""
+"""The bucket of infinity: no finite number has a logarithm to that base that is as far from 0."""
 _ZERO: Final = 2 * _LIMIT
-"""What is added to logarithms, so that those of numbers near 0 are above 0, too."""
+"""The offset of logarithms, so that those of numbers near 0 are above 0, too."""
 
 
 class _Counted(OfColumn):
-    """How often each value came, as a list that is sorted by value; nulls are left out.
+    """The number of times that each value occurs, as a list that is sorted by value; nulls are left out.
 
-    What is taken back before it comes is there with a count below 0.
+    A value that is retracted before it arrives has a count below 0.
     """
 
     subtractable: ClassVar[bool] = True
 
     def counted(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        """What is counted of each row, and its type."""
+        """The value to count of each row, and its type."""
         dtype = schema[self.column]
         return alike(self.column, dtype), dtype
 
@@ -90,7 +90,7 @@ class CollectSet(_Distinct):
 
 @attrs.frozen
 class Mode(_Distinct):
-    """The value of a column that came most often, of several the least, nulls left out; null for no values."""
+    """The most frequent value of a column, of several the least, nulls left out; null for no values."""
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return chosen(acc[_COUNTS], self.dtype(schema), _most_often, "value")
@@ -102,7 +102,7 @@ def _most_often(items: pl.DataFrame) -> pl.DataFrame:
 
 
 class _Quantile(Numeric, _Counted):
-    """A value that is at most `ERROR` of itself away from the one at the rank `q * (n - 1)`, rounded down.
+    """A value that differs by at most `ERROR` of itself from the one at the rank `q * (n - 1)`, rounded down.
 
     It counts values by their logarithm, to a base that is as much above 1 as two values in one bucket may differ.
     Masson, Rim, Lee: DDSketch, VLDB 2019.
@@ -110,7 +110,7 @@ class _Quantile(Numeric, _Counted):
 
     @property
     def share(self) -> float:
-        """The part of the values that is before it."""
+        """The share of the values that are before it."""
         raise NotImplementedError
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
@@ -145,7 +145,7 @@ class _Quantile(Numeric, _Counted):
 
 
 def _middle(logarithm: pl.Expr) -> pl.Expr:
-    """What is as far, in proportion, from both ends of the numbers with this logarithm, rounded up."""
+    """The number in the middle, in proportion, of those with this logarithm, rounded up."""
     middle = pl.lit(_BASE).pow(logarithm - 1) * (2 * _BASE / (_BASE + 1))
     finite = middle.clip(upper_bound=sys.float_info.max)
     return pl.when(logarithm < _LIMIT).then(finite).otherwise(math.inf)

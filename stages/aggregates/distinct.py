@@ -1,4 +1,4 @@
-"""About how many distinct values a column has."""
+"""An estimate of the number of distinct values of a column."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stages.aggregates.lists import GROUP, ITEM, merged, only
 from stages.keys import key_hash
 
 KEPT: Final = 4096
-"""So many of the least hashes are kept: the standard error is 1 by the root of it, 1.6%; fewer values are exact."""
+"""The number of least hashes that are kept. The standard error is 1 by its root, 1.6%; fewer values are exact."""
 
 _HASHES: Final = "hashes"
 _LIST: Final = pl.List(pl.UInt64())
@@ -20,9 +20,9 @@ _LIST: Final = pl.List(pl.UInt64())
 
 @attrs.frozen
 class ApproxCountDistinct(OfComparable):
-    """About the number of distinct values of a column, nulls left out, from the least of their hashes.
+    """An estimate of the number of distinct values of a column, nulls left out, from the least of their hashes.
 
-    If values are spread evenly, the k-th least of n lies at about k / n of the way.
+    If values are spread evenly, the k-th least of n is at about k / n of the range.
     Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan: Counting distinct elements in a data stream, RANDOM 2002.
     """
 

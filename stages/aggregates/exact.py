@@ -1,13 +1,13 @@
 """Exact sums of numbers as columns of whole numbers, and their correctly rounded totals and means.
 
 A float is split into columns that are added up without an error, so a sum depends neither on the order of its elements,
-nor on how they were bundled, nor on elements that were taken back:
+nor on bundles, nor on elements that were retracted:
 
-    whole   its whole part, where the float is below 2**80
-    part    what is left, in units of 2**-80, where the float is a multiple of that
+    whole   its whole part, if the float is below 2**80
+    part    the remainder, in units of 2**-80, if the float is a multiple of that
     rest    limbs of other floats: (place, limb) pairs, each of the value limb * 2**(20 * place)
 
-`total` and `mean` put them together and round once, to the nearest float and ties to even, as IEEE 754 does for a
+`total` and `mean` combine them and round once, to the nearest float and ties to even, as IEEE 754 does for a
 single operation.
 """
 
@@ -37,7 +37,7 @@ _MASK: Final = 2**BITS - 1
 _FRACTION: Final = 4
 """Places below the point in `part`."""
 _WHOLE: Final = 9
-"""Places from the point up in which a column of 128 bits is, with room to carry."""
+"""Places above the point that a column of 128 bits needs, with room to carry."""
 _QUOTIENT: Final = 6
 """Places below the last of a sum to which it is divided: more than 53 bits for any number of elements."""
 _CARRIES: Final = 3
@@ -45,7 +45,7 @@ _CARRIES: Final = 3
 _ROWS: Final = 50_000
 """Totals that are computed at once, to bound memory."""
 _CERTAIN: Final = 2**53
-"""Whole numbers up to this are floats, too."""
+"""Whole numbers up to this are exact as floats."""
 
 PARTS: Final[Mapping[str, Part]] = {
     "whole": Part(INTEGER, 0),
@@ -55,7 +55,7 @@ PARTS: Final[Mapping[str, Part]] = {
 
 
 def split(value: pl.Expr) -> tuple[Columns, pl.Expr]:
-    """The columns `whole` and `part` of each float, and the float itself where it does not fit, else 0.
+    """The columns `whole` and `part` of each float, and the float itself if it does not fit, else 0.
 
     Infinities and NaN do not fit; null is in neither column.
     """
@@ -69,7 +69,7 @@ def split(value: pl.Expr) -> tuple[Columns, pl.Expr]:
 
 
 def integers(value: pl.Expr, dtype: pl.DataType) -> Columns:
-    """The column `whole` of integers, and `high` of those of 128 bits. Of null 0."""
+    """The column `whole` of integers, and `high` of those of 128 bits; 0 for null."""
     if dtype not in (pl.Int128, pl.UInt128):
         return {"whole": value.cast(INTEGER).fill_null(0)}
     base = pl.lit(2 ** (BITS * _PLACES["high"]), dtype)
@@ -78,7 +78,7 @@ def integers(value: pl.Expr, dtype: pl.DataType) -> Columns:
 
 
 def limbs_of(beyond: pl.Expr) -> pl.Expr:
-    """The column `rest` of floats; of null, 0, infinities and NaN no limb."""
+    """The column `rest` of floats; no limbs for null, 0, infinities and NaN."""
     return beyond.map_batches(_limbs, return_dtype=LIMBS, is_elementwise=True)
 
 
@@ -89,7 +89,7 @@ def negated(limbs: pl.Expr) -> pl.Expr:
 
 
 def added(limbs: pl.Expr) -> pl.Expr:
-    """An aggregation: the limbs of the sum of a group."""
+    """Adds up the limbs of a group, as an aggregation."""
     return merged(limbs, _added)
 
 
@@ -99,7 +99,7 @@ def total(whole: pl.Expr, part: pl.Expr, rest: pl.Expr) -> pl.Expr:
 
 
 def mean(count: pl.Expr, whole: pl.Expr, rest: pl.Expr | None = None, **others: pl.Expr) -> pl.Expr:
-    """The sum divided by `count`, rounded once; NaN where that is 0. `others` may be `part` and `high`.
+    """The sum divided by `count`, rounded once; NaN if that is 0. `others` may be `part` and `high`.
 
     `high` is a column of whole numbers in units of 2**60.
     """
@@ -127,7 +127,7 @@ def _floats(given: pl.Series) -> pl.Series:
 
 
 def _are_certain(sums: pl.DataFrame) -> bool:
-    """True if all are whole numbers that are floats as they are, of which one division is rounded once."""
+    """True if all are whole numbers that are exact as floats, so that a division is rounded once."""
     zero = [pl.col(name) == 0 for name in ("part", "high") if name in sums.columns]
     none = [pl.col("rest").list.len() == 0] if "rest" in sums.columns else []
     small = pl.col("whole").is_between(pl.lit(-_CERTAIN, INTEGER), pl.lit(_CERTAIN, INTEGER))
@@ -174,7 +174,7 @@ def _flat(lists: pl.Series) -> pl.DataFrame:
 
 
 def _spread(column: pl.Series, limbs: Ints) -> None:
-    """Adds numbers of 128 bits, of which the first limb given is the last."""
+    """Adds numbers of 128 bits to limbs, whose first row is the place of the last limb."""
     base = pl.lit(2**64, INTEGER)
     number = pl.col(column.name).fill_null(0)
     halves = column.to_frame().select(
@@ -206,7 +206,7 @@ def _carry_up(limbs: Ints) -> None:
 
 
 def _divide(limbs: Ints, counts: Ints) -> None:
-    """Divides each number by its count, from the first limb to the last; what is left over marks the last one."""
+    """Divides each number by its count, from the first limb to the last; a remainder marks the last one."""
     left = np.zeros_like(counts)
     for place in range(len(limbs) - 1, -1, -1):
         limbs[place], left = np.divmod((left << BITS) | limbs[place], counts)
@@ -237,7 +237,7 @@ def _nearest(limbs: Ints, lowest: int) -> Floats:
 
 
 def _limbs(values: pl.Series) -> pl.Series:
-    """Of each float its limbs, where it is not null; at most four."""
+    """The limbs of each float that is not null; at most four."""
     there = (values.is_finite() & (values != 0)).fill_null(False)
     if not there.any():
         return pl.repeat([], len(values), dtype=LIMBS, eager=True)

@@ -1,6 +1,6 @@
-"""Sums and means of floats where elements may be taken back: they are exact, and of what is not finite nothing is left.
+"""Exact sums and means of floats for elements that may be retracted: a value that is not finite leaves no trace.
 
-Infinity less infinity is no number, so it is not added up: how often each infinity and NaN came is counted beside.
+Infinity less infinity is no number, so these are not added up: each infinity and NaN is counted in a column of its own.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from stages.aggregates import exact
 from stages.aggregates.base import OfColumn, Part, Schema
 
 _COUNTED: Final = {"nan": math.nan, "above": math.inf, "below": -math.inf}
-"""The accumulators beside the sum, and what they count."""
+"""The accumulators beside the sum, and the values that they count."""
 
 Columns = dict[str, pl.Expr]
 
 
 class Finite(OfColumn):
-    """Put before an aggregate of sums, to keep those of floats in the columns of `stages.aggregates.exact`.
+    """A base before an aggregate of sums that stores sums of floats in the columns of `stages.aggregates.exact`.
 
-    The accumulator `sum` stays, as state of before has its floats there.
+    The accumulator `sum` stays, as state of earlier versions has its floats there.
     """
 
     def of_finite(self, acc: Columns) -> pl.Expr:

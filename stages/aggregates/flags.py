@@ -1,4 +1,4 @@
-"""Whether some, or all, values of a column are true."""
+"""Aggregates that are true if some, or all, values of a column are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.aggregates.base import OfColumn, Part, Schema
 
 
 class _Flag(OfColumn):
-    """It counts the values that decide."""
+    """Counts the values that decide the result."""
 
     idempotent: ClassVar[bool] = True
     subtractable: ClassVar[bool] = True
@@ -21,7 +21,7 @@ class _Flag(OfColumn):
         return dtype == pl.Boolean
 
     def deciding(self) -> pl.Expr:
-        """Whether a value decides."""
+        """True for values that decide the result."""
         raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
@@ -36,7 +36,7 @@ class _Flag(OfColumn):
 
 @attrs.frozen
 class Any(_Flag):
-    """Whether some value is true, nulls left out; false for no values."""
+    """True if some value is true, nulls left out; false for no values."""
 
     def deciding(self) -> pl.Expr:
         return pl.col(self.column)
@@ -47,7 +47,7 @@ class Any(_Flag):
 
 @attrs.frozen
 class All(_Flag):
-    """Whether no value is false, nulls left out; true for no values."""
+    """True if no value is false, nulls left out; true for no values."""
 
     def deciding(self) -> pl.Expr:
         return ~pl.col(self.column)

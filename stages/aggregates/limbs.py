@@ -1,8 +1,8 @@
-"""Sums of numbers and of their squares that are exact however they are divided, and what they say of the spread.
+"""Exact sums of numbers and of their squares in limbs (superaccumulators), and the variance that follows from them.
 
 A float is divided into limbs of 26 bits, whose places are multiples of 26 from the point. Limbs are whole numbers, so
-sums of them do not depend on the order, and a sum has the limbs of its greatest number and three below; what lies below
-is left out. That loses less than one part in 2**78 of the greatest number for each: much less than a rounded sum does.
+sums of them do not depend on the order, and a sum has the limbs of its greatest number and three below; lower limbs are
+left out. That loses less than one part in 2**78 of the greatest number for each: much less than a rounded sum does.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WIDTH: Final = 13
 
 _TOP, _WILD, _COUNT = 0, 1, 2
 _SUM: Final = slice(3, 7)
-"""Its first limb is at the place `top`."""
+"""The columns of the sum, whose first limb is at the place `top`."""
 _SQUARES: Final = slice(7, 13)
-"""Its first limb is at the place `2 * top + 1`."""
+"""The columns of the sum of squares, whose first limb is at the place `2 * top + 1`."""
 _LEAST: Final = -42
 """The place of the greatest limb of 0: that of the least float."""
 _ROOM: Final = 2
-"""More limbs, above the first, that a sum of limbs takes: they are below 2**63."""
+"""More limbs, above the first, that a sum of limbs needs: they are below 2**63."""
 
 
 def of_numbers(values: Floats) -> Ints:
@@ -59,21 +59,21 @@ def added(rows: Ints, starts: Ints) -> Ints:
 
 
 def negated(rows: Ints) -> Ints:
-    """What undoes these rows when it is added."""
+    """Rows that undo these rows when they are added."""
     undone = -rows
     undone[:, _TOP] = rows[:, _TOP]
     return undone
 
 
 def counts(rows: Ints) -> Ints:
-    """Of how many numbers each row is."""
+    """The number of numbers in each row."""
     return rows[:, _COUNT]
 
 
 def variance(rows: Ints) -> tuple[Floats, Ints]:
-    """(of each row the variance of a sample as a number, the power of two with which it is to be multiplied).
+    """(the sample variance of each row as a number, the power of two by which it must be multiplied).
 
-    It is NaN where there are fewer than two numbers, or some that are none.
+    It is NaN for fewer than two numbers, and if some are infinite or NaN.
     """
     count = counts(rows)
     in_limbs = np.stack([count >> BITS, count & (2**BITS - 1)], axis=1)
@@ -97,7 +97,7 @@ def _product(one: Ints, other: Ints) -> Ints:
 
 
 def _carried(limbs: Ints, room: int) -> Ints:
-    """The same number in limbs from 0 to 2**26, but for the first, with `room` more before it."""
+    """Carries: the number stays, with limbs from 0 to 2**26, except the first, and with `room` more before it."""
     carried = np.concatenate([np.zeros((len(limbs), room), np.int64), limbs], axis=1)
     for place in range(carried.shape[1] - 1, 0, -1):
         carry = carried[:, place] >> BITS
@@ -107,7 +107,7 @@ def _carried(limbs: Ints, room: int) -> Ints:
 
 
 def _moved(limbs: Ints, places: Ints) -> Ints:
-    """The limbs so many places lower; what falls off is left out."""
+    """The limbs so many places lower; limbs below the last place are left out."""
     if not places.any():
         return limbs
     source = np.arange(limbs.shape[1]) - places[:, None]
@@ -116,7 +116,7 @@ def _moved(limbs: Ints, places: Ints) -> Ints:
 
 
 def _number(limbs: Ints) -> Floats:
-    """As a number of which the first limb is the whole part."""
+    """Converts limbs to a number whose whole part is the first limb."""
     number: Any = np.zeros(len(limbs))
     for place in range(limbs.shape[1] - 1, -1, -1):
         number = number / 2.0**BITS + limbs[:, place]

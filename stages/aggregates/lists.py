@@ -10,29 +10,29 @@ import polars as pl
 
 GROUP: Final = "__group"
 ITEM: Final = "__item"
-"""Of lists of something else than structs: an item."""
+"""Column of an item of a list, if items are no structs."""
 
 Merge = Callable[[pl.DataFrame], pl.DataFrame]
-"""Items of several groups, each with the number of its `GROUP` -> those that are left, sorted by group.
+"""Maps items of several groups, each with the number of its `GROUP`, to the remaining ones, sorted by group.
 
 Items that are structs have a column for each field, others the column `ITEM`.
 """
 
 
 def merged(lists: pl.Expr, merge: Merge) -> pl.Expr:
-    """An aggregation: the lists of a group as one. What is alone in its group stays as it is."""
+    """Merges the lists of a group, as an aggregation. A single list stays as it is."""
     dtype = pl.self_dtype().inner_dtype()
     return lists.implode().map_batches(partial(_merged, merge), return_dtype=dtype, is_elementwise=True)
 
 
 def chosen(lists: pl.Expr, dtype: pl.DataType, choose: Merge, field: str) -> pl.Expr:
-    """Of each list this field of one item, null if there is none: `choose` gives one item of a group at most."""
+    """A field of one item of each list, null if there is none: `choose` returns at most one item of a group."""
     together = partial(_chosen, choose, field)
     return lists.map_batches(together, return_dtype=dtype, is_elementwise=True)
 
 
 def only(item: pl.Expr, there: pl.Expr, dtype: pl.List) -> pl.Expr:
-    """A list of one item where it is there, else an empty one."""
+    """A list of one item if `there` is true, else an empty one."""
     return pl.when(there).then(pl.concat_list(item)).otherwise(pl.lit([], dtype))
 
 

@@ -31,7 +31,7 @@ def _each(columns: Columns) -> tuple[str, ...]:
 
 
 def _is_some(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Columns are some, each named once."""
+    """Requires at least one column, each named once."""
     if isinstance(value, tuple) and (not value or len(set(map(repr, value))) < len(value)):
         raise ValueError(
             f"{owner.kind}: {attribute.name} must be a column, or several, each once, not {list(value)}"
@@ -56,7 +56,7 @@ class _Chosen(Aggregate):
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns whose values it gives."""
+        """The columns of its result."""
         return _each(self.column)
 
     @property
@@ -64,7 +64,7 @@ class _Chosen(Aggregate):
         return self.values
 
     def value(self, schema: Schema) -> pl.Expr:
-        """Of each row what it gives."""
+        """The value of each row in the result."""
         values = [alike(column, schema[column]) for column in self.values]
         return pl.struct(values) if isinstance(self.column, tuple) else values[0]
 
@@ -74,12 +74,15 @@ class _Chosen(Aggregate):
         return ()
 
     def order(self, rank: pl.Expr, value: pl.Expr, greatest: bool) -> tuple[list[pl.Expr], list[bool]]:
-        """By what rows are sorted, nulls last, and whether descending: by rank, and of equals by their values."""
+        """The expressions to sort rows by, nulls last, and flags for descending: by rank, of equals by their values."""
         ranks, ties = _parts(rank, self.ranks), _parts(value, self.column)
         return [*ranks, *ties], [*[greatest] * len(ranks), *[False] * len(ties)]
 
     def value_type(self, schema: Schema) -> pl.DataType:
-        """The type of that; `TypeError` where a column has values without an order, by which ties are decided."""
+        """The type of that value.
+
+        Raises `TypeError` for a column whose values have no order, by which ties are decided.
+        """
         for column in self.reads:
             if not is_comparable(schema[column]):
                 raise TypeError(
@@ -91,7 +94,7 @@ class _Chosen(Aggregate):
 
 
 def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
-    """A value, or the fields of the struct that stands for several columns."""
+    """A value, or the fields of the struct that contains several columns."""
     return (
         [value.struct.field(column) for column in columns]
         if isinstance(columns, tuple) and columns
@@ -100,7 +103,7 @@ def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
 
 
 def _rank(by: Columns, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-    """By what rows are ranked, and its type: what is no number has no rank, like null, in any of the columns."""
+    """The rank of rows and its type. A row with null or NaN in any of the columns has none."""
     each = [
         alike(column, schema[column]).fill_nan(None) if schema[column].is_float() else pl.col(column)
         for column in _each(by)
@@ -121,7 +124,7 @@ class _Several(_Chosen):
     greatest: ClassVar[bool] = False
 
     def rank(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        """By what rows are sorted, and its type. Those where it is null are left out."""
+        """The rank of rows, and its type. Rows with a null rank are left out."""
         raise NotImplementedError
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -198,7 +201,7 @@ class Bottom(_Ranked):
 
 @attrs.frozen
 class Sample(_Several):
-    """The values of `n` rows by chance, that is by a hash of event time and values: the same whenever they come."""
+    """The values of `n` random rows, chosen by a hash of event time and values: the same in any order of arrival."""
 
     n: int = attrs.field(validator=_is_number_of_rows)
 
@@ -210,7 +213,7 @@ class Sample(_Several):
 
 
 class _Best(_Chosen):
-    """The value of one row; of those with equal `by` the least, and null only where all are null."""
+    """The value of one row; of those with equal `by` the least, and null only if all are null."""
 
     idempotent: ClassVar[bool] = True
     greatest: ClassVar[bool]
@@ -229,7 +232,7 @@ class _Best(_Chosen):
 
     @property
     def _says_rank(self) -> bool:
-        """Whether the value has all by which rows are ranked, so that it need not be kept twice."""
+        """True if the value contains all columns by which rows are ranked, so that the rank need not be kept."""
         return set(_each(self.by)) <= set(self.values)
 
     def parts(self, schema: Schema) -> dict[str, Part]:

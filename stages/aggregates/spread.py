@@ -1,4 +1,4 @@
-"""How far the values of a column are apart: variance and standard deviation."""
+"""Variance and standard deviation of the values of a column."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Spread(OfNumbers):
         return acc[_SUMS].map_batches(self.of_sums, return_dtype=pl.Float64, is_elementwise=True)
 
     def of_sums(self, sums: pl.Series) -> pl.Series:
-        """The result of each list; null where there are fewer than two values."""
+        """The result of each list; null for fewer than two values."""
         there = sums.list.len() > 0
         rows = _rows(sums.filter(there).list.explode(keep_nulls=False, empty_as_null=False))
         number, power = limbs.variance(rows)
@@ -57,7 +57,7 @@ class _Spread(OfNumbers):
         return results.scatter(there.arg_true(), found.zip_with(several, nothing))
 
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
-        """The results, of variances that are numbers times powers of two."""
+        """The results, from variances that are numbers times powers of two."""
         raise NotImplementedError
 
 

@@ -1,7 +1,7 @@
-"""Sums that are exact however elements are divided, and an error where the type of the result cannot hold one.
+"""Sums that do not depend on how elements are divided, and an error if the type of the result cannot hold one.
 
-What is added up may be beyond the type on the way, and come back. Whole numbers of up to 64 bits are added in 128. Of
-wider types, and of durations, a value is added as two: `high * base + low`, and neither sum can leave its own type.
+Intermediate sums may be beyond the type. Whole numbers of up to 64 bits are added in 128. Values of wider types, and
+durations, are added as two: `high * base + low`, and neither sum can overflow its own type.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NARROW: Final[dict[pl.DataType, tuple[int, int]]] = {
     pl.Int64(): (-(2**63), 2**63 - 1),
     pl.UInt64(): (0, 2**64 - 1),
 }
-"""Types of sums that are added up in 128 bits, with the least and the most that they hold."""
+"""Types of sums that are added up in 128 bits, with their least and greatest value."""
 
 _DIGITS: Final = 38
 
 
 @attrs.frozen
 class Wide:
-    """How values of a type are divided: `base` and the least and the most of a sum are of what is stored."""
+    """The division of values of a type into two: `base`, and the least and greatest sum, are of stored values."""
 
     dtype: pl.DataType
     base: int
@@ -38,7 +38,7 @@ class Wide:
         return pl.Int64() if isinstance(self.dtype, pl.Duration) else pl.Int128()
 
     def split(self, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-        """(low, high) of each value; of null, null."""
+        """(low, high) of each value; null for null."""
         if isinstance(self.dtype, pl.Decimal):
             low = value % _unit(self.dtype, self.base)
             return low, (value.to_physical() - low.to_physical()) // self.base
@@ -76,7 +76,7 @@ class Wide:
 
 
 def wide(dtype: pl.DataType) -> Wide | None:
-    """How sums of this type are kept; None where one column is enough."""
+    """Returns how sums of this type are divided; None if one column is enough."""
     if isinstance(dtype, pl.Duration):
         return Wide(dtype, 2**32, -(2**63), 2**63 - 1)
     if isinstance(dtype, pl.Decimal):
@@ -87,7 +87,7 @@ def wide(dtype: pl.DataType) -> Wide | None:
 
 
 def narrow(sums: pl.Series, dtype: pl.DataType, what: str) -> pl.Series:
-    """Sums that were added up in a wider type. Raises `ResultError` for one that this type cannot hold."""
+    """Casts sums that were added up in a wider type. Raises `ResultError` for one that this type cannot hold."""
     least, most = NARROW[dtype]
     beyond = sums.filter((sums < least) | (sums > most))
     if len(beyond):

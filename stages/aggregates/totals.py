@@ -1,4 +1,4 @@
-"""Sum and mean of a column. Only sums of floats are rounded on the way, and not where rows may be taken back."""
+"""Sum and mean of a column. Only sums of floats are rounded on the way, and those not if rows may be retracted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Columns = dict[str, pl.Expr]
 
 
 def summed(dtype: pl.DataType) -> pl.DataType:
-    """Wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
+    """A type wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
     if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
         return pl.Int64()
     if isinstance(dtype, pl.Decimal):
@@ -28,7 +28,7 @@ def summed(dtype: pl.DataType) -> pl.DataType:
 class Sum(Numeric):
     """The sum of a column, nulls left out; 0 for no values.
 
-    A sum that its type cannot hold is an error, not another number; what is added up on the way may be beyond it.
+    A sum that its type cannot hold is an error; intermediate sums may be beyond the type.
     """
 
     subtractable: ClassVar[bool] = True
@@ -73,7 +73,7 @@ class Sum(Numeric):
 
 @attrs.frozen
 class FiniteSum(Finite, Sum):
-    """A sum of which elements may be taken back: of an infinity, NaN or a great number nothing is left then."""
+    """A sum whose elements may be retracted: an infinity, NaN or a great number then leaves no trace."""
 
     def of_finite(self, acc: Columns) -> pl.Expr:
         return exact.total(acc["whole"], acc["part"], acc["rest"]) + acc["sum"]
@@ -93,7 +93,10 @@ class Mean(OfNumbers):
         return pl.Float64()
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        """The accumulator columns. `sum` is that of floats; state of before has the floats of all numbers in it."""
+        """The accumulator columns.
+
+        `sum` is that of floats; state of earlier versions has the floats of all numbers in it.
+        """
         dtype = schema[self.column]
         counted = {"sum": Part(pl.Float64(), 0.0), "count": Part(pl.Int64(), 0)}
         if dtype.is_float():
@@ -128,7 +131,7 @@ class Mean(OfNumbers):
 
 @attrs.frozen
 class FiniteMean(Finite, Mean):
-    """A mean of which elements may be taken back: of an infinity, NaN or a great number nothing is left then."""
+    """A mean whose elements may be retracted: an infinity, NaN or a great number then leaves no trace."""
 
     def of_finite(self, acc: Columns) -> pl.Expr:
         mean = exact.mean(acc["count"], acc["whole"], acc["rest"], part=acc["part"])

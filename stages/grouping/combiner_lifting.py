@@ -1,7 +1,7 @@
-"""Lifting before the shuffle: of the rows of a source's task, one row per (key, window) goes to the stage.
+"""Pre-aggregation before the shuffle: of the rows of a source's task, one row per (key, window) is sent to the stage.
 
-This changes no pane where neither the hold nor the lateness of an element depends on when it meets the state: then
-"lift, fold, place, fold" is "place, lift, fold". A key with everything then costs one row per task.
+No pane changes if neither the hold nor the lateness of an element depends on when it meets the state: then
+"lift, fold, place, fold" equals "place, lift, fold". A key with all elements then costs one row per task.
 
 Where windows overlap, elements of a key that are in the same windows are folded first, also without a shuffle. So a row
 per slice of time is spread over windows, not one per element: Li et al., "No Pane, No Gain", SIGMOD Record 34 (2005).
@@ -24,22 +24,22 @@ from windowing.timestamp_combiners import TimestampCombiner
 from windowing.windows import WindowFn
 
 ELEMENTS: Final = "__elements"
-"""Of lifted rows: how many elements are in them that no other row of theirs counts."""
+"""Column of pre-aggregated rows: the number of their elements that no other row counts."""
 
 LEAST_ROWS: Final = 1_000
-"""Fewer rows than this are sent as they are: lifting costs about a millisecond."""
+"""Fewer rows than this are sent as they are: pre-aggregation costs about a millisecond."""
 
 _SLICE: Final = "__slice"
 
 _NOT_SMALLER: Final = (Collect, Combine)
-"""Lists of all values stay as long as they were; the pickles of a user's accumulators may be of any size."""
+"""Aggregates whose accumulators do not shrink: lists of all values, and the pickles of a user's accumulators."""
 
 
 def lifts_early(layout: Layout, merging: bool) -> bool:
-    """Whether rows may be lifted before they are placed on shards, so that nothing but their number changes.
+    """True if rows may be pre-aggregated before they are sent to shards, so that nothing but their number changes.
 
-    Not where windows merge, as they need the event times; nor with a combiner that takes the earliest time, as an
-    element behind the input watermark holds nothing, which only the stage knows. The newest holds if any does.
+    False if windows merge, as they need the event times, and for a combiner that takes the earliest time, as an element
+    behind the input watermark holds nothing, which only the stage knows. The newest element holds if any does.
     """
     windowing = layout.windowing
     return (
@@ -52,22 +52,22 @@ def lifts_early(layout: Layout, merging: bool) -> bool:
 
 
 def is_lifted(rows: pl.DataFrame) -> bool:
-    """Whether these arrivals have been lifted."""
+    """True if these arrivals are pre-aggregated."""
     return COUNT in rows.columns
 
 
 def elements_in(rows: pl.DataFrame) -> int:
-    """How many elements came, lifted or not; one that is in several windows counts once."""
+    """The number of elements, pre-aggregated or not; an element that is in several windows counts once."""
     return int(rows[ELEMENTS].sum()) if is_lifted(rows) else len(rows)
 
 
 def count_in(rows: pl.DataFrame) -> int:
-    """How many elements there are, lifted or not, each counted in every window that it is in."""
+    """The number of elements, pre-aggregated or not, each counted in every window that it is in."""
     return int(rows[COUNT].sum()) if is_lifted(rows) else len(rows)
 
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(a row per (element, window), the elements in no window), lifted or not."""
+    """(a row per (element, window), the elements in no window), pre-aggregated or not."""
     if is_lifted(arrivals):
         outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
@@ -75,7 +75,7 @@ def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.D
 
 
 def lift(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Arrivals, which may be lifted -> a row per (key, window), in order of arrival.
+    """Arrivals, which may be pre-aggregated -> a row per (key, window), in order of arrival.
 
     Columns: keys, window, accumulators, the newest hold (us) in `__new_hold`, elements in `__count` and `__elements`.
     Elements in no window have a row per key, without bounds.
@@ -84,7 +84,7 @@ def lift(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def lift_if_smaller(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Arrivals lifted if that leaves at most half as many rows, else as they are."""
+    """Pre-aggregates arrivals if that leaves at most half as many rows."""
     if len(arrivals) < LEAST_ROWS:
         return arrivals
     sliced = lift_slices(arrivals, layout)
@@ -93,10 +93,10 @@ def lift_if_smaller(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Arrivals, if some are alike -> a row per (key, window, slice): elements of a key that are in the same windows.
+    """Arrivals with many alike -> a row per (key, window, slice): elements of a key that are in the same windows.
 
-    Not where they have their windows already, as panes do that stay in theirs; nor with aggregates that depend on the
-    order of arrivals, as slices may alternate.
+    Arrivals stay as they are if they have their windows already, as panes that stay in theirs do, and for aggregates
+    that depend on the order of arrivals, as slices may alternate.
     """
     windows = layout.windowing.windows
     start = windows.slice_start()
@@ -116,7 +116,7 @@ def lift_slices(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _at_most(rows: int, placed: pl.DataFrame, columns: Sequence[str], layout: Layout) -> bool:
-    """Whether there are about so many different keys and values of these columns, or fewer."""
+    """True if there are about so many different keys and values of these columns, or fewer."""
     # An estimate, within a few percent, costs a tenth of folding rows that are all different.
     hashes = placed.select(*layout.keys, *columns).hash_rows().to_frame()
     return int(hashes.select(pl.first().approx_n_unique()).item()) <= rows
@@ -132,7 +132,7 @@ def _numbered(arrivals: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _fold(placed: pl.DataFrame, layout: Layout, by: Sequence[str] = WINDOW_COLUMNS) -> pl.DataFrame:
-    """Rows, which may be lifted -> one per key and values of these columns."""
+    """Rows, which may be pre-aggregated -> one per key and values of these columns."""
     lifted = placed if is_lifted(placed) else _lift(placed, layout, by)
     count = pl.col(COUNT).sum() if is_lifted(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
     return lifted.group_by(*layout.keys, *by, maintain_order=True).agg(

@@ -14,7 +14,7 @@ from windowing.windows import WindowFn
 
 @attrs.frozen
 class Dropped:
-    """Arrivals that were too late, those in no window, and those that were admitted, of which some may be dropped."""
+    """Arrivals that were too late, those in no window, and the admitted ones, of which some may be dropped later."""
 
     late: pl.DataFrame
     outside: pl.DataFrame
@@ -23,7 +23,7 @@ class Dropped:
 
 @attrs.frozen
 class LeftOut:
-    """How many arrivals were too late and how many in no window; `rows` are there where they are asked for."""
+    """The numbers of arrivals that were too late and in no window; `rows` are set if they are wanted."""
 
     late: int = 0
     nowhere: int = 0
@@ -32,14 +32,17 @@ class LeftOut:
 
 @attrs.frozen
 class Late:
-    """How to find them. `merged_by` merged arrivals with each other before they met the state, if anything did."""
+    """Finds the dropped arrivals.
+
+    `merged_by` merged arrivals with each other before they met the state, if anything did.
+    """
 
     keys: tuple[str, ...]
     schema: pl.Schema
     merged_by: WindowFn | None
 
     def rows(self, arrivals: Dropped, closed: Combined) -> pl.DataFrame:
-        """Those that were too late, those in no window, and of the others those that met a closed window."""
+        """The arrivals that were too late, those in no window, and the admitted ones that met a closed window."""
         met = arrivals.admitted.clear()
         if len(closed.rows):
             met = self._of_windows(arrivals.admitted, self._closed_windows(closed))
@@ -47,7 +50,7 @@ class Late:
         return pl.concat([with_reason(rows, reason, self.schema) for rows, reason in reasons])
 
     def _closed_windows(self, closed: Combined) -> pl.DataFrame:
-        """The windows of the arrivals, as they were before they met the state, that became part of closed ones."""
+        """The windows of arrivals, as they were before they met the state, that became part of closed ones."""
         merged = closed.rows.select(*self.keys, *WINDOW_COLUMNS).rename(
             dict(zip(WINDOW_COLUMNS, MERGED_COLUMNS, strict=True))
         )

@@ -1,4 +1,4 @@
-"""Emitting: which windows give a pane, what is in it, and what stays of them."""
+"""Firing: which windows emit a pane, the columns of a pane, and the rows of windows after it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stages import sorting
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, Layout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.parted import replaced
-from stages.progress.watermarks import Watermarks
+from windowing.clocks import WATERMARK
 from windowing.columns import (
     EVENT_TIME,
     PANE_LAST,
@@ -20,39 +20,39 @@ from windowing.columns import (
 )
 from windowing.lateness import collected_at
 from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe, number_next, timing
-from windowing.triggers.base import ROOT, WATERMARK, Moment
+from windowing.triggers.base import ROOT, TriggerContext
 
 
-def ready(layout: Layout, moment: Moment) -> pl.Expr:
-    """Open windows whose trigger is ready."""
+def ready(layout: Layout, context: TriggerContext) -> pl.Expr:
+    """True for open windows whose trigger is ready."""
     trigger = layout.windowing.trigger
-    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, moment)
+    return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, context)
 
 
 def fire(
-    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """All these windows, which are ready, fire: (the windows after it, their panes)."""
+    """Fires these windows, which are ready: (the windows afterwards, their panes)."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
-    after = trigger.on_fire(env, ROOT, pl.lit(True), moment)
+    after = trigger.on_fire(env, ROOT, pl.lit(True), context)
     rows = rows.with_columns(**{name: after[name] for name in env})
     last = trigger.finished(env, ROOT)
-    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, before, moment)
+    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, input_before, context)
 
 
-def collect(rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment) -> pl.DataFrame:
-    """The last panes of these open windows, whose time is over: what is pending is always emitted."""
+def collect(rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext) -> pl.DataFrame:
+    """The last panes of these open windows, whose time is over: pending elements are always emitted."""
     if rows.is_empty():
         return layout.no_panes
-    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, before, moment)[1]
+    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, input_before, context)[1]
 
 
 def _emit(
-    rows: pl.DataFrame, layout: Layout, before: Watermarks, moment: Moment
+    rows: pl.DataFrame, layout: Layout, input_before: int, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    promised = pl.min_horizontal(pl.lit(before.input, pl.Int64), HOLD)
-    rows = rows.with_columns(timing(moment.watermark, promised).alias(PANE_TIMING))
+    promised = pl.min_horizontal(pl.lit(input_before, pl.Int64), HOLD)
+    rows = rows.with_columns(timing(context.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
     if layout.retractions:
         rows = rows.with_columns(_silent(layout).alias(SILENT))
@@ -67,7 +67,7 @@ def _emit(
 
 
 def _emits(layout: Layout) -> pl.Expr:
-    """Whether a window that fires gives a pane: one that has nothing new says only that the window is complete."""
+    """True if a window that fires emits a pane; one without new elements only says that the window is complete."""
     windowing = layout.windowing
     emits = pl.col(PENDING) > 0
     if windowing.on_time == ALWAYS:
@@ -90,21 +90,21 @@ def _panes(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _silent(layout: Layout) -> pl.Expr:
-    """Of windows that fire: nothing is left of their elements, nor of their panes, or these are taken back now."""
+    """True for firing windows without elements left, and without panes that stay."""
     nothing = pl.col(REMAINING) == 0
     # A pane that stays has to be replaced, or corrected, by one of no elements.
     return nothing if layout.retracts else nothing & (pl.col(NEXT_INDEX) == 0)
 
 
 def shown(panes: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """The panes that a step gives, without what is known of them inside it only."""
+    """The panes that a step emits, without columns that are used inside of the step only."""
     if not layout.retractions:
         return panes.drop(EMITTED)
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
 def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """The panes that the next ones of these windows replace, as they were, but marked."""
+    """The panes that the next ones of these windows replace, as they were, but marked as retracted."""
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
         panes.unnest(OUTSTANDING)
@@ -118,14 +118,14 @@ def _taken_back(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
 
 
 def _as_outstanding(panes: pl.DataFrame, layout: Layout) -> dict[str, pl.Series]:
-    """Each pane as the one of its window that may be taken back, which holds at its time."""
+    """Each pane as the one of its window that may be retracted, which holds at its time."""
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
     outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
     return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
 
 
 def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
-    """Windows that have emitted, of which those that were silent have nothing that may be taken back."""
+    """Windows that have emitted; those that were silent have nothing to retract."""
     if not layout.retractions:
         return rows
     nothing = layout.nothing_outstanding().items()
@@ -134,17 +134,17 @@ def _standing(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     )
 
 
-def let_go(rows: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
-    """Windows that are over hold the panes that may be taken back no longer at their time, but by the lateness later.
+def let_go(rows: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
+    """Moves the holds of panes that may be retracted later by the allowed lateness, in windows that are over.
 
-    What reads them allows as much lateness at least, and so is not too late for a correction.
+    A stage that reads the panes allows at least as much lateness, so a correction is not too late there.
     """
     if not layout.retracts:
         return rows
     windowing = layout.windowing
     times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
     later = collected_at(windowing.allowed_lateness, times.list.min())
-    hold = pl.when(moment.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
+    hold = pl.when(context.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
     return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 
 
@@ -168,17 +168,17 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: Layout) -> pl.DataFrame:
 
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """What is taken back first, then by end, start and key, so that a replayed bundle gives the same bytes."""
+    """The panes in a fixed order, for equal bytes in a replay: retracted ones first, then by end, start and key."""
     return sorting.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
-def deadline(layout: Layout, moment: Moment, clock: str) -> pl.Expr:
-    """The time after `moment` at which a window may fire, is collected, or lets go of what it may take back."""
+def deadline(layout: Layout, context: TriggerContext, clock: str) -> pl.Expr:
+    """The time after `context` at which a window may fire, is collected, or moves the holds of outstanding panes."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
-    due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, moment, clock))
+    due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, context, clock))
     if clock != WATERMARK:
         return due
     holds = pl.col(OUTSTANDING_HOLD).is_not_null() if layout.retracts else pl.lit(False)
-    ends = pl.when(holds & ~moment.window_is_over()).then(WINDOW_END)
+    ends = pl.when(holds & ~context.window_is_over()).then(WINDOW_END)
     return pl.min_horizontal(collected_at(layout.windowing.allowed_lateness), due, ends)

@@ -1,7 +1,7 @@
 """The windowed grouping: a pure function over columns, `(rows, arrivals, clock) -> (rows, panes)`.
 
 The unit of work is all rows of a shard in a bundle. The steps follow the Beam model's grouping engine; triggers
-are looked at once per bundle, which the model allows.
+are evaluated once per bundle, which the model allows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL, Aggregate
+from stages.clock import StepClock
 from stages.declared import Declaration, choices_of
 from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
 from stages.grouping.combiner_lifting import (
@@ -26,46 +27,37 @@ from stages.grouping.combiner_lifting import (
     lifts_early,
     place,
 )
+from stages.grouping.described import facts_of
 from stages.grouping.dropped import Dropped, Late, LeftOut
 from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, Layout
 from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
 from stages.grouping.rejected import refuse
-from stages.operator import (
-    HOLD,
-    MAIN,
-    PENDING,
-    Admitted,
-    Advanced,
-    Input,
-    OneTable,
-    Spread,
-    Table,
-)
+from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Spread, Table, Text
 from stages.parted import parted, replaced, together
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.overlap import in_company, meets
 from windowing.timestamp_combiners import TimestampCombiner
-from windowing.triggers.base import ROOT, WATERMARK, Moment
+from windowing.triggers.base import ROOT, TriggerContext
 from windowing.windowing import Windowing
 
 MANY: Final = 2
-"""Of windows of the keys that arrivals have, for each arrival."""
+"""The windows of a key per arrival from which on it pays to find those without neighbours."""
 
 FEW: Final = 1_000
-"""Of so many rows of state it does not pay to look which are touched."""
+"""State with fewer rows than this is processed as a whole: finding the touched rows would cost more."""
 
 
 @attrs.frozen(slots=False)
 class Grouping(OneTable):
-    """Aggregates per key and window. `schema` has the types of the arrivals' columns, keys included.
+    """Aggregates per key and window. `schema` contains the types of the arrivals' columns, keys included.
 
-    `merge_windows=False` takes windows as they come, as after an earlier grouping that has merged them. `retractions`:
-    arrivals may take back earlier ones, and a window of which nothing is left says nothing.
-    `late_columns`: the columns of dropped arrivals that somebody wants to see; None if nobody does. `letter_columns`:
-    the same of refused ones, of which all that it reads is shown in any case.
+    `merge_windows=False` keeps the windows of arrivals, as after an earlier grouping that has merged them.
+    `retractions`: arrivals may retract earlier ones, and a window without elements left emits nothing. `late_columns`:
+    the columns of dropped arrivals that are returned; None for none. `letter_columns`: further columns that dead
+    letters contain, besides all columns that the grouping reads.
     """
 
     keys: tuple[str, ...]
@@ -89,23 +81,33 @@ class Grouping(OneTable):
 
     @property
     def merging(self) -> bool:
-        """Whether windows of a key become one here where their window function says so."""
+        """True if windows of a key merge here."""
         return self.windowing.windows.merging and self.merge_windows
 
     @property
     def declared(self) -> Declaration:
-        """The windowing and the aggregates."""
         choices = {"merging": self.merging, **choices_of(self.windowing)}
         types = {name: part.dtype for name, part in self.layout.parts.items()}
         return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
+    def facts(self, text: Text) -> dict[str, str]:
+        return facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+
+    @property
+    def panes(self) -> Windowing:
+        return self.windowing
+
+    @property
+    def assigns_windows(self) -> bool:
+        return True
+
     def needed(self, role: str) -> frozenset[str]:
-        """Columns that are only shown of late and refused rows are left out."""
+        # Columns that are only shown of late and refused rows are left out.
         return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it reads: keys, what aggregates and windowing need, what is shown of late rows."""
+        """The user's columns that it reads: those of keys, aggregates and windowing, and those shown of late rows."""
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
         # Where windows were assigned before, what they were made from may be gone.
         needed += [column for column in self.windowing.columns if column in self.schema]
@@ -123,24 +125,20 @@ class Grouping(OneTable):
 
     @cached_property
     def inputs(self) -> dict[str, Input]:
-        """The elements, with or without their windows."""
         times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
         columns = {name: self.schema[name] for name in self.columns}
         return {MAIN: Input(self.keys, pl.Schema({**columns, **times}))}
 
     @property
     def ordered(self) -> bool:
-        """Whether some aggregate depends on the order of elements."""
         return any(aggregate.ordered for aggregate in self.aggregates.values())
 
     @property
     def python(self) -> bool:
-        """Whether the windows or an aggregate are the user's own."""
         return self.windowing.windows.python or any(each.python for each in self.aggregates.values())
 
     @cached_property
     def table(self) -> Table:
-        """A row per (key, window)."""
         ordered = any(aggregate.ordered for aggregate in self.layout.aggregates.values())
         return Table(
             "window",
@@ -159,7 +157,7 @@ class Grouping(OneTable):
         )
 
     def _spread(self) -> Spread | None:
-        """Windows that are the same for all keys lie by their end."""
+        """Spread by the end of windows if these are the same for all keys."""
         windows = self.windowing.windows
         if windows.span is None:
             return None
@@ -169,9 +167,9 @@ class Grouping(OneTable):
 
     @property
     def waits(self) -> bool:
-        """Whether arrivals need not be looked at until their window is over: nothing depends on the ones before.
+        """True if arrivals may wait until their window is over: nothing depends on them before.
 
-        LATEST is left out: its hold moves on with every element.
+        False with LATEST, whose hold moves with every element.
         """
         exact = not self.merging or self.windowing.windows.merges_by_overlap
         return (
@@ -182,18 +180,16 @@ class Grouping(OneTable):
 
     @property
     def holds_as_a_whole(self) -> bool:
-        """Whether where a window holds is known of all its elements only: arrivals that wait may hold elsewhere.
+        """True if the hold of a window depends on all of its elements: arrivals that wait may hold elsewhere.
 
-        The watermark cannot be past that hold before the window is over, and so looked at; a percentile of it can.
+        The watermark cannot pass that hold before the window is over, and so processed; a percentile watermark can.
         """
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
-    def alone(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Arrivals that have been admitted as the state rows that they are by themselves."""
-        return self._absorb(incoming, Moment(now.times, self.merging))
+    def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
+        return self._absorb(incoming, self._context(now))
 
-    def reached(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-        """Of each of these admitted arrivals, whether one of these rows is of its window, or merges with it."""
+    def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if self.merging:
             return meets(incoming, rows, self.windowing.windows, self.keys)
         window = [*self.keys, *WINDOW_COLUMNS]
@@ -201,18 +197,20 @@ class Grouping(OneTable):
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
         return numbered["__row"].is_in(hit.implode())
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
-        """Arrivals with their windows; those whose window has been collected already are too late.
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
+        """Assigns windows to arrivals; those whose window has been collected are too late.
 
-        They may have been lifted (`lift`) before they came. `arrived` is how many came in the steps before.
+        They may have been pre-aggregated before (`lift`). `arrived` is the number of elements in all steps before.
         """
         elements, refused = refuse(arrivals[MAIN], self.layout)
         if self.lifts_early:
             elements = lift_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
-        in_time = collected_at(self.windowing.allowed_lateness) > before.input
+        in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
         admitted, behind = parted(placed, in_time)
-        incoming = reduce_arrivals(self._lifted(admitted, before, arrived), self.layout, self.merging)
+        incoming = reduce_arrivals(
+            self._lifted(admitted, clock.input_before, arrived), self.layout, self.merging
+        )
         wanted = self.late_columns is not None
         rows = Dropped(behind, outside, admitted) if wanted else None
         late, nowhere = count_in(behind), count_in(outside)
@@ -224,11 +222,11 @@ class Grouping(OneTable):
             LeftOut(late, nowhere, rows),
         )
 
-    def _lifted(self, admitted: pl.DataFrame, before: Watermarks, arrived: int) -> pl.DataFrame:
-        """With accumulators, a count, and the hold that each row may place: what is late holds nothing.
+    def _lifted(self, admitted: pl.DataFrame, watermark: int, arrived: int) -> pl.DataFrame:
+        """Adds accumulators, a count, and the hold that each row places; a late row holds nothing.
 
-        Judged by the input watermark, which all shards share, and so the same for any number of them. Where the hold
-        follows from the window, it is left out: as a constant it takes no room.
+        Lateness is judged by the input watermark, which all shards share. A hold that follows from the window is left
+        out: as a constant it takes no room.
         """
         combiner, windows = self.windowing.timestamp_combiner, self.windowing.windows
         if is_lifted(admitted):
@@ -239,21 +237,20 @@ class Grouping(OneTable):
             admitted = self.layout.marked(admitted)
             if self.layout.numbered:
                 admitted = admitted.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
-        holds = pl.lit(False) if combiner.depends_on_window else hold >= before.input
+        holds = pl.lit(False) if combiner.depends_on_window else hold >= watermark
         holding = pl.when(holds).then(hold).alias(NEW_HOLD)
         return admitted.select(*self.keys, *WINDOW_COLUMNS, holding, **lifted)
 
     @property
     def lifts_early(self) -> bool:
-        """Whether arrivals may be lifted before they are placed on shards: nobody then sees single late ones."""
+        """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
         return self.late_columns is None and lifts_early(self.layout, self.merging)
 
     def shrunk(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A row per (key, window) of a task, if these are fewer and change nothing else."""
         return lift_if_smaller(rows, self.layout) if self.lifts_early else rows
 
     def together(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """As one frame; if some were lifted in their tasks, so are the others."""
+        """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
         if any(map(is_lifted, frames)):
             frames = [lift(frame, self.layout) for frame in frames]
         return super().together(frames)
@@ -262,25 +259,20 @@ class Grouping(OneTable):
         self,
         state: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
-        """Elements with the watermarks before this step, then the clocks: one decision per window each.
+        """Processes elements with the watermarks before this step, then moves the clock: one decision per window each.
 
-        The clocks stood at `then` and move to `now`; elements come at the processing time of this step. Of the keys
-        in `unmerged`, rows may overlap although nothing has come.
+        Elements arrive at the processing time of this step. Rows of the keys in `unmerged` may overlap although nothing
+        has arrived for them.
         """
-        at_arrival = Moment(then.at_arrival(now).times, self.merging)
-        touched, untouched, closed, panes = self._elements(
-            state, admitted.incoming, before, at_arrival, unmerged
-        )
-        rows, moved = together(touched, untouched), Moment(now.times, self.merging)
-        if now != then and len(rows):
-            rows, due = self._move(rows, before, Moment(then.times, self.merging), moved)
+        touched, untouched, closed, panes = self._elements(state, admitted.incoming, clock, unmerged)
+        rows = together(touched, untouched)
+        if clock.moves and len(rows):
+            rows, due = self._move(rows, clock)
             panes = together(panes, due)
-        rows = let_go(rows, self.layout, moved)
+        rows = let_go(rows, self.layout, self._context(clock.now))
         left_out: LeftOut = admitted.aside or LeftOut()
         dropped = {
             LATE: left_out.late,
@@ -294,23 +286,23 @@ class Grouping(OneTable):
         self,
         state: pl.DataFrame,
         incoming: pl.DataFrame,
-        before: Watermarks,
-        moment: Moment,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
         """(windows that got elements, the others, closed windows that did, panes)."""
         if incoming.is_empty() and unmerged is None:
             nothing = Combined(incoming, pl.LazyFrame())
             return state.clear(), state, nothing, self.layout.no_panes
+        context = self._context(clock.at_arrival())
         touched, untouched = self._touched(state, incoming, unmerged)
         both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
         if self.merging:
-            combined = combine_merging(both, incoming, self.layout, moment)
+            combined = combine_merging(both, incoming, self.layout, context)
         else:
             combined = combine_windows(both, incoming, self.layout)
         got, others = parted(combined.rows, combined.rows[COUNT] > 0)
         closed = Combined(parted(got, got[CLOSED])[0], combined.placed)
-        rows, panes = self._look(self._absorb(got, moment), before, moment)
+        rows, panes = self._look(self._absorb(got, context), clock, context)
         if len(others):
             untouched = together(untouched, others.select(list(self.layout.state)))
         return rows, untouched, closed, in_order(panes, self.keys)
@@ -318,7 +310,7 @@ class Grouping(OneTable):
     def _touched(
         self, state: pl.DataFrame, incoming: pl.DataFrame, unmerged: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """State rows that may become part of others or get elements, and those that stay as they are."""
+        """(state rows that may merge or get elements, those that stay as they are)."""
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         reached = incoming.select(match)
         if unmerged is not None:
@@ -333,14 +325,14 @@ class Grouping(OneTable):
         touched, alone = parted(touched, in_company(touched, incoming, windows, self.keys))
         return touched, together(untouched, alone)
 
-    def _absorb(self, combined: pl.DataFrame, moment: Moment) -> pl.DataFrame:
-        """Pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
+    def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
+        """Updates pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
         trigger, combiner = self.windowing.trigger, self.windowing.timestamp_combiner
         got = ~pl.col(CLOSED)
         new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
-        placed = pl.when(got & ~moment.window_is_over()).then(new)
+        placed = pl.when(got & ~context.window_is_over()).then(new)
         env = {name: pl.col(name) for name in trigger.cells()}
-        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), moment)
+        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), context)
         absorbed = {
             **{name: cells[name] for name in env},
             **self.layout.emptied(pl.col(CLOSED)),
@@ -349,19 +341,18 @@ class Grouping(OneTable):
         }
         return combined.select(replaced(self.layout.state, absorbed))
 
-    def _move(
-        self, rows: pl.DataFrame, before: Watermarks, then: Moment, now: Moment
-    ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Windows whose time is over go, with a last pane; others for which a time has come fire if they are ready."""
+    def _move(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Removes windows whose time is over, with a last pane, and fires others that are due if they are ready."""
+        then, now = self._context(clock.previous), self._context(clock.now)
         over, rows = parted(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(parted(over, ~over[CLOSED])[0], self.layout, before, now)
+        last = collect(parted(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
         come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
         looked, others = parted(rows, come)
-        looked, due = self._look(looked, before, now)
+        looked, due = self._look(looked, clock, now)
         return together(others, looked), in_order(together(last, due), self.keys)
 
-    def _come(self, then: Moment, now: Moment) -> list[pl.Expr]:
-        """Of the clocks other than the watermark: whether a time has come for which a window's trigger waited."""
+    def _come(self, then: TriggerContext, now: TriggerContext) -> list[pl.Expr]:
+        """True for windows that are due on a clock other than the watermark."""
         trigger = self.windowing.trigger
         env = {name: pl.col(name) for name in trigger.cells()}
         return [
@@ -371,17 +362,17 @@ class Grouping(OneTable):
         ]
 
     def _look(
-        self, rows: pl.DataFrame, before: Watermarks, moment: Moment
+        self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Windows that are ready fire: (all windows after it, panes)."""
-        firing, others = parted(rows, ready(self.layout, moment))
+        """Fires the windows that are ready: (all windows afterwards, panes)."""
+        firing, others = parted(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes
-        fired, panes = fire(firing, self.layout, before, moment)
+        fired, panes = fire(firing, self.layout, clock.input_before, context)
         return together(others, fired), panes
 
     def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
-        """The arrivals that were dropped, if somebody wants to see them."""
+        """The arrivals that were dropped, if they are wanted."""
         if left_out is None:
             return self._none_late
         windows = self.windowing.windows
@@ -391,10 +382,12 @@ class Grouping(OneTable):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks that its windows wait for: the watermark, and those of its trigger."""
+        """The watermark, and the clocks of its trigger."""
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
-        """Of each clock the time after `times` at which a window must be looked at."""
-        now = Moment(times.times, self.merging)
-        return {clock: deadline(self.layout, now, clock) for clock in self.clocks}
+        context = self._context(times)
+        return {clock: deadline(self.layout, context, clock) for clock in self.clocks}
+
+    def _context(self, times: Times) -> TriggerContext:
+        return TriggerContext(times.times, self.merging)

@@ -29,23 +29,25 @@ from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE, PANE_S
 from windowing.windowing import Windowing
 
 CLOSED: Final = "__closed"
-"""The trigger has finished: what comes for this very window is dropped until it is collected."""
+"""Column of a window: true if its trigger has finished. Its arrivals are dropped until the window is collected."""
 OUTSTANDING: Final = "__outstanding"
-"""Where panes are taken back: those that were emitted and that no later one has replaced yet.
+"""Column of a window, if panes are retracted: the emitted panes that no later one has replaced yet.
 
-Where these hold the output watermark is in `OUTSTANDING_HOLD`, as where the pending elements do is in `HOLD`.
+Their hold is in `OUTSTANDING_HOLD`, that of the pending elements in `HOLD`.
 """
 EMITTED: Final = "__emitted"
-"""Of panes, inside a step only: elements that are in one for the first time."""
+"""Column of panes, inside of a step only: the number of elements that are in a pane for the first time."""
 SILENT: Final = "__silent"
-"""Of panes, inside a step only, where elements may be taken back: nothing is left, and the pane is not given."""
+"""Column of panes, inside of a step only, if elements may be retracted: no element is left, and the pane is not
+emitted.
+"""
 REMAINING: Final = "__remaining"
-"""Where elements may be taken back: how many a window has that were not."""
+"""Column of a window, if elements may be retracted: the number of elements that were not."""
 _UNKNOWN: Final = 2**40
-"""More than a window has: so much counts one of which an earlier version has not kept how many there are."""
+"""The number of remaining elements in state of an earlier version, which lacks it: more than any window has."""
 COUNT: Final = "__count"
 NEW_HOLD: Final = "__new_hold"
-"""Of arrivals only: how many there are for this window, and the hold that they would place."""
+"""Columns of arrivals only: the number of elements for this window, and the hold that they place."""
 
 
 def _accumulator(name: str, part: str) -> str:
@@ -58,7 +60,7 @@ def _mark(name: str) -> str:
 
 @attrs.frozen(slots=False)
 class Layout:
-    """Which columns the rows of a grouping have, and the expressions that fill and fold them."""
+    """The columns of the rows of a grouping, and the expressions that fill and fold them."""
 
     keys: tuple[str, ...]
     windowing: Windowing
@@ -78,7 +80,7 @@ class Layout:
 
     @cached_property
     def combines(self) -> dict[str, Combine]:
-        """Accumulator column -> the user's own aggregate that it is of."""
+        """Accumulator column -> the user's own aggregate that it belongs to."""
         return {
             _accumulator(name, PICKLE): aggregate
             for name, aggregate in self.aggregates.items()
@@ -87,12 +89,12 @@ class Layout:
 
     @property
     def numbered(self) -> bool:
-        """Whether some aggregate reads the numbers of elements."""
+        """True if some aggregate reads the numbers of elements."""
         return any(aggregate.numbered for aggregate in self.aggregates.values())
 
     @property
     def retracts(self) -> bool:
-        """Whether a pane takes back those that it replaces."""
+        """True if a pane retracts those that it replaces."""
         return self.windowing.accumulation is Accumulation.RETRACTING
 
     @cached_property
@@ -126,7 +128,7 @@ class Layout:
 
     @cached_property
     def panes(self) -> pl.Schema:
-        """The schema of the panes that the grouping gives, system columns included."""
+        """The schema of emitted panes, system columns included."""
         results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
         times = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
         numbering: dict[str, pl.DataType] = {
@@ -138,7 +140,7 @@ class Layout:
 
     @cached_property
     def no_panes(self) -> pl.DataFrame:
-        """The panes, inside a step, of windows of which none emits: made once, not in every step."""
+        """A frame of panes, inside of a step, without rows; made once, not in every step."""
         silent = {SILENT: pl.Boolean()} if self.retractions else {}
         return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64(), **silent})
 
@@ -148,9 +150,10 @@ class Layout:
         return {part: pl.col(_accumulator(name, part)) for part in parts}
 
     def lift(self, retractions: bool) -> dict[str, pl.Expr]:
-        """Accumulators of single elements, which are `marked`; `retractions`: some are taken back, and are subtracted.
+        """The accumulators of single elements, which are `marked`.
 
-        Those of users' own aggregates are there already (`refuse`).
+        `retractions`: some elements are retracted, and subtracted. Those of users' own aggregates are made before, in
+        `refuse`.
         """
         lifts = {name: pl.col(name) for name in self.combines}
         for name, aggregate in self.aggregates.items():
@@ -175,7 +178,7 @@ class Layout:
         }
 
     def marked(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Elements, and for each aggregate that has a condition whether it takes them, which `lift` reads."""
+        """Adds a column for each aggregate with a condition, true for elements that it accepts; `lift` reads it."""
         marks = [
             aggregate.takes(rows).alias(_mark(name))
             for name, aggregate in self.aggregates.items()
@@ -185,7 +188,7 @@ class Layout:
 
     @cached_property
     def merge(self) -> dict[str, pl.Expr]:
-        """Accumulators of a group of rows, as aggregations."""
+        """The accumulators of a group of rows, as aggregations."""
         of_results = {
             _accumulator(name, part): merged
             for name, aggregate in self.aggregates.items()
@@ -194,7 +197,7 @@ class Layout:
         return of_results | ({REMAINING: pl.col(REMAINING).sum()} if self.retractions else {})
 
     def extract(self) -> dict[str, pl.Expr]:
-        """Results of rows."""
+        """The results of rows."""
         return {
             name: aggregate.extract(self.accumulators(name), self.schema).cast(self.panes[name])
             for name, aggregate in self.aggregates.items()
@@ -210,26 +213,26 @@ class Layout:
         }
 
     def nothing_outstanding(self) -> dict[str, pl.Expr]:
-        """No panes to take back."""
+        """The columns of a window without panes to retract."""
         if not self.retracts:
             return {}
         return {OUTSTANDING: pl.lit([], self.outstanding), OUTSTANDING_HOLD: pl.lit(None, pl.Int64)}
 
     def empty(self) -> dict[str, pl.Expr]:
-        """Accumulators of no elements."""
+        """The accumulators of no elements."""
         return {name: part.literal() for name, part in self.parts.items()}
 
     def missing(self) -> dict[str, pl.Expr]:
-        """What rows have in columns that state of an earlier plan or version may lack.
+        """The values of columns that state of an earlier plan or version may lack.
 
-        An aggregate that was added since then has seen nothing of these windows.
+        An aggregate that was added since then has no elements of these windows.
         """
         remaining = {REMAINING: pl.lit(_UNKNOWN, pl.Int64)} if self.retractions else {}
         outstanding = {OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {}
         return self.empty() | remaining | outstanding
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
-        """Accumulators set to those of no elements where the mask holds."""
+        """The accumulators, set to those of no elements where the mask holds."""
         return {
             name: pl.when(mask).then(part.literal()).otherwise(pl.col(name))
             for name, part in self.parts.items()
@@ -237,7 +240,7 @@ class Layout:
 
     @cached_property
     def folds(self) -> dict[str, pl.Expr]:
-        """What becomes of each column when rows of one window become one row."""
+        """The aggregation of each column when rows of one window become one row."""
         combiner = self.windowing.timestamp_combiner
         cells = self.windowing.trigger.cells().items()
         fold = {"any": pl.Expr.any, "sum": pl.Expr.sum, "min": pl.Expr.min}
@@ -257,7 +260,7 @@ class Layout:
 
     @cached_property
     def fresh(self) -> dict[str, pl.Expr]:
-        """What a window has beside key, bounds and accumulators when it is new."""
+        """The values of a new window beside key, bounds and accumulators."""
         cells = self.windowing.trigger.cells()
         return {
             PENDING: pl.lit(0, pl.Int64),

@@ -1,4 +1,4 @@
-"""Folding arrivals and state into one row per (key, window); windows of a key that merge become one."""
+"""Folds arrivals and state into one row per (key, window), and merges windows of a key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stages.operator import HOLD, PENDING
 from stages.parted import parted, replaced
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
-from windowing.triggers.base import ALL, ROOT, Moment
+from windowing.triggers.base import ALL, ROOT, TriggerContext
 from windowing.windows import RUN
 
 _ACTIVE: Final = "__active"
@@ -25,7 +25,7 @@ MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 
 @attrs.frozen
 class Combined:
-    """A row per (key, window) that arrivals may have touched, and where each window of the arrivals went."""
+    """A row per (key, window) that arrivals may have reached, and the merged window of each window of arrivals."""
 
     rows: pl.DataFrame
     placed: pl.LazyFrame
@@ -52,7 +52,7 @@ def _by_run(ordered: pl.DataFrame, layout: Layout, folds: dict[str, pl.Expr]) ->
 
 
 def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> Combined:
-    """State and arrivals of windows that do not merge -> one row each; a closed window takes no elements."""
+    """State and arrivals of windows that do not merge -> one row each; a closed window accepts no elements."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
     return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
@@ -62,16 +62,18 @@ def _grouped(rows: pl.DataFrame, layout: Layout) -> pl.DataFrame:
     return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
 
 
-def combine_merging(state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, moment: Moment) -> Combined:
+def combine_merging(
+    state: pl.DataFrame, incoming: pl.DataFrame, layout: Layout, context: TriggerContext
+) -> Combined:
     """State and arrivals of merging windows -> one row per merged one, and the closed ones, which do not merge.
 
-    A merged window that no open one is part of, and that has the bounds of a closed one, is that closed one.
+    A merged window without an open part that has the bounds of a closed one is that closed one.
     """
     closed = state.filter(pl.col(CLOSED))
     ordered = _in_runs(state.filter(~pl.col(CLOSED)), incoming, layout)
     placed = ordered.lazy().filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
     merged = _by_run(ordered.with_columns(**_masked(layout)), layout, layout.folds | _merge_folds(layout))
-    merged = _settle(merged, layout, moment)
+    merged = _settle(merged, layout, context)
     if closed.is_empty():
         return Combined(merged.drop(_PARTS), placed)
     return Combined(_meet_closed(merged, closed, layout), placed)
@@ -106,7 +108,7 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: Layout) -> pl
 
 
 def _masked(layout: Layout) -> dict[str, pl.Expr]:
-    """Pane numbering lives on only in the part with the merged bounds; for `cell|all`, the negation of bits."""
+    """Keeps pane numbering only in the part with the merged bounds; for `cell|all`, adds the negation of bits."""
     same, active = pl.col(_SAME), pl.col(_ACTIVE)
     masked = {
         name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)
@@ -122,8 +124,8 @@ def _merge_folds(layout: Layout) -> dict[str, pl.Expr]:
     return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
 
 
-def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFrame:
-    """Trigger cells and holds of windows that have grown or met others."""
+def _settle(merged: pl.DataFrame, layout: Layout, context: TriggerContext) -> pl.DataFrame:
+    """Updates trigger cells and holds of windows that have grown or merged."""
     trigger = layout.windowing.trigger
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
     env = {name: pl.col(name) for name in trigger.cells()}
@@ -132,11 +134,11 @@ def _settle(merged: pl.DataFrame, layout: Layout, moment: Moment) -> pl.DataFram
         for name, cell in trigger.cells().items()
         if cell.fold == "any"
     }
-    settled = trigger.on_merge(env, ROOT, grown, moment)
+    settled = trigger.on_merge(env, ROOT, grown, context)
     columns = {name: settled[name] for name in trigger.cells()}
     if layout.windowing.timestamp_combiner.depends_on_window:
         # As for a new element: none before the input watermark, and so none at the end of a window that is over.
-        held = pl.col(HOLD).is_not_null() & ~moment.window_is_over()
+        held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
     merged = merged.with_columns(**columns)
     # Open parts are unfinished; yet a fold over them may finish a composite. What was pending counts as dropped.
@@ -157,7 +159,7 @@ def _meet_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Layout) -> 
 
 
 def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """State rows that the arrivals may touch, and the others."""
+    """(state rows that the arrivals may reach, the others)."""
     if state.is_empty() or not on:
         return state, state.clear()
     hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]

@@ -1,4 +1,4 @@
-"""Arrivals that a user's function cannot use: they are set aside before anything is done with them."""
+"""Arrivals that a user's aggregate cannot process: they are refused before anything else is done with them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from stages.operator import Refused
 
 
 def refuse(arrivals: pl.DataFrame, layout: Layout) -> tuple[pl.DataFrame, Refused | None]:
-    """(arrivals with their accumulators of users' own aggregates, those for which one is not to be had).
+    """(arrivals with the accumulators of users' own aggregates, the arrivals for which one could not be made).
 
-    Whether they are late does not matter, nor in how many windows they are: each row is looked at once.
+    Each row is processed once, even if it is late or in several windows.
     """
     if not layout.combines:
         return arrivals, None

@@ -1,4 +1,4 @@
-"""The as-of join: with each row of the left side the newest version of its key that there was at its time."""
+"""The as-of join: joins each row of the left side with the newest version of its key at the time of the row."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.operator import HOLD, MAIN, PENDING, Given, Kept, State, Table, Visit
-from stages.progress.watermarks import Times, Watermarks
+from stages.operator import HOLD, MAIN, PENDING, Given, Loaded, State, StateTable, Table
 from stages.waiting import NUMBER, Waiting
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
 from windowing.time import MAX_TIME, format_duration
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 NEXT: Final = "__next"
-"""Of a version: the time of the one that takes its place; null: there is none."""
+"""Column of a version: the time of the version that replaces it; null if there is none."""
 
 How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
-    """The versions of each key; one goes when for all rows to come another has taken its place, or it is too old."""
+class Versions(StateTable):
+    """The versions of each key. A version is removed when no row to come can see it: it was replaced, or is too old."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -43,7 +43,6 @@ class Versions(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Placed by key."""
         return Table(
             "version",
             "is the newest",
@@ -55,7 +54,7 @@ class Versions(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When it goes: the next one counts from its own time on."""
+        """The time at which a version is removed: the next one counts for all rows to come, or it is too old."""
         until = [pl.col(NEXT), pl.lit(MAX_TIME, pl.Int64)]
         if self.tolerance is not None:
             until.append(
@@ -63,12 +62,11 @@ class Versions(Kept):
             )
         return {WATERMARK: pl.min_horizontal(until)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All versions."""
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
-        """One for each time of a key, the one that came last, with the time of the next."""
+        """Keeps a version for each time of a key, the last to arrive, and adds the time of the next version."""
         # Neighbours in one order are compared: a shift within each key takes ten times as long.
         ordered = versions.sort(*self.keys, EVENT_TIME, NUMBER)
         following = pl.col(EVENT_TIME).shift(-1)
@@ -79,10 +77,10 @@ class Versions(Kept):
 
 @attrs.frozen(slots=False, eq=False)
 class AsOfJoin(TimeJoin):
-    """Rows of the left side with the newest version, of the right one, that is not after them; `tolerance` in us.
+    """Joins rows of the left side with the newest version of the right side that is not after them; `tolerance` in us.
 
-    A left row waits until all versions up to its time have come. Where a version is corrected after its time, the
-    correction counts for the rows still to come.
+    A left row waits until all versions up to its time have arrived. If a version is corrected after its time, the
+    correction counts for rows still to come.
     """
 
     how: How
@@ -90,45 +88,36 @@ class AsOfJoin(TimeJoin):
 
     @property
     def text(self) -> str:
-        """How, and how old a version may be."""
         old = "" if self.tolerance is None else f", at most {format_duration(self.tolerance)} old"
         return f"{self.how} as of{old}"
 
     @property
     def ordered(self) -> bool:
-        """Of two versions of one time, the one that comes last counts."""
+        """True: of two versions of one time, the last to arrive counts."""
         return True
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
-        """Versions, and rows that wait."""
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.versions, self.waiting)
 
     @cached_property
     def versions(self) -> Versions:
-        """Of the right side."""
+        """The table of versions, of the right side."""
         return Versions(self.keys, self.columns(RIGHT), self.tolerance)
 
     @cached_property
     def waiting(self) -> Waiting:
-        """Of the left side."""
+        """The table of pending rows, of the left side."""
         return Waiting(self.keys, self.columns(LEFT))
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """Rows whose time the watermark has passed, each with its version."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Joins the rows whose time the watermark has passed with their versions."""
         rows = arrivals[MAIN]
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
-        may_come = in_time(before.input, self.allowed_lateness)
-        due = self._due(state, left.filter(may_come), before, now)
-        panes = self._joined(due, self._versions(state, versions, due, now))
+        may_come = in_time(clock.input_before, self.allowed_lateness)
+        due = self._due(state, left.filter(may_come), clock)
+        panes = self._joined(due, self._versions(state, versions, due, clock))
         late = left.filter(~may_come)
         return Given(
             panes,
@@ -139,36 +128,38 @@ class AsOfJoin(TimeJoin):
             self.shown(late),
         )
 
-    def _due(self, state: State, left: pl.DataFrame, before: Watermarks, now: Times) -> pl.DataFrame:
-        """The rows of the left side that need not wait any more."""
+    def _due(self, state: State, left: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
+        """The rows of the left side that no longer wait."""
         waits = (
             GlobalWindows()
             .assign(left)
             .with_columns(
                 pl.lit(1, pl.Int64).alias(PENDING),
-                pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD),
+                pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
             )
             .select(list(self.waiting.schema))
         )
-        visit = state.visit(self.waiting, waits)
-        pool = pl.concat([visit.rows, visit.incoming])
-        come = pl.col(EVENT_TIME) < now.time(WATERMARK)
-        state.leave(self.waiting, pool.filter(~come))
+        loaded = state.load(self.waiting, waits)
+        pool = pl.concat([loaded.rows, loaded.incoming])
+        come = pl.col(EVENT_TIME) < clock.watermark
+        state.write_back(self.waiting, pool.filter(~come))
         return pool.filter(come).sort(EVENT_TIME, NUMBER)
 
-    def _versions(self, state: State, came: pl.DataFrame, due: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """The versions of the keys of these rows, those that have come among them; all are kept."""
+    def _versions(
+        self, state: State, came: pl.DataFrame, due: pl.DataFrame, clock: StepClock
+    ) -> pl.DataFrame:
+        """The versions of the keys of these rows, new ones among them; all are stored."""
         table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
         new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        visit = state.visit(table, new.select(list(table.rows)), asked=asked)
+        loaded = state.load(table, new.select(list(table.rows)), requested_keys=asked)
         # Those of keys for which none has come are as they were.
-        changed = visit.rows.join(visit.incoming, self.keys, "semi", nulls_equal=True)
-        others = visit.rows.join(visit.incoming, self.keys, "anti", nulls_equal=True)
-        versions = pl.concat([others, table.newest(pl.concat([changed, visit.incoming]))])
-        gone = table.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(table, versions.filter(~gone))
-        return pl.concat([versions, visit.seen]).join(asked, self.keys, "semi")
+        changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
+        others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
+        versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])
+        gone = table.deadlines(clock.now)[WATERMARK] <= clock.watermark
+        state.write_back(table, versions.filter(~gone))
+        return pl.concat([versions, loaded.requested]).join(asked, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)

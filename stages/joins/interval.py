@@ -1,6 +1,6 @@
-"""The interval join: rows of two sides with equal keys, whose event times are within bounds of each other.
+"""The interval join: joins rows of two sides with equal keys whose event times are within bounds of each other.
 
-A row is kept as long as a partner may still come, which the watermark says; an outer join then gives it alone.
+A row is stored until the watermark says that no partner can still arrive; an outer join then emits it without one.
 """
 
 from __future__ import annotations
@@ -13,45 +13,45 @@ import attrs
 import polars as pl
 from polars.exceptions import PolarsError
 
+from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, Side
-from stages.operator import MAIN, Given, Kept, State
-from stages.progress.watermarks import Times, Watermarks
+from stages.operator import MAIN, Given, State, StateTable
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
 from windowing.time import MAX_TIME, MIN_TIME, format_duration
-from windowing.triggers.base import WATERMARK
 
 How = Literal["inner", "left", "right", "full"]
 TimeOf = Literal["latest", "left", "right"]
-"""The event time of a result: the latest that it can have, or that of its row of one side."""
+"""The event time of a result: the latest possible one, or that of its row of one side."""
 _ALWAYS: Final = (MIN_TIME, MAX_TIME)
 _LONGEST: Final = 2**61
-"""Of a duration that is computed of a row (us): a time and it do not overflow."""
+"""The longest duration (us) that is computed from a row: added to a time, it does not overflow."""
 
 
 class Length(Protocol):
-    """A duration that each left row has for itself."""
+    """A duration that is computed from each left row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it looks at."""
+        """The columns that it reads."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Of type Duration, for each row."""
+        """Returns a duration for each row."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class IntervalJoin(TimeJoin):
     """Pairs with `left time + low <= right time <= left time + high` (us), both ends included.
 
-    `high` may be a length that each left row has for itself; one that is null matches nothing. With
-    `time_of="latest"`, a pair has the later of the two times, and a row without a partner the time from which on none
-    can come. With "left" or "right", a pair has the time of its row of that side, and a row without a partner its own.
+    `high` may be a length computed from each left row; a row with null matches nothing. With `time_of="latest"`, a pair
+    has the later of the two times, and a row without a partner the time from which on none can arrive. With "left" or
+    "right", a pair has the time of its row of that side, and a row without a partner its own.
     """
 
     low: int
@@ -61,24 +61,22 @@ class IntervalJoin(TimeJoin):
 
     @property
     def text(self) -> str:
-        """How, and within which bounds."""
         time = "" if self.time_of == "latest" else f", at the time of the {self.time_of} row"
         high = format_duration(self.high) if isinstance(self.high, int) else self.high
         return f"{self.how} within {format_duration(self.low)} to {high}{time}"
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
-        """Of each side the rows for which a partner may come."""
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.left, self.right)
 
     @cached_property
     def left(self) -> Side:
-        """A partner of one of time t may come until t + high."""
+        """The left rows. A partner of a row of time t may arrive until t + high."""
         return self._side(LEFT, self.high if isinstance(self.high, int) else None)
 
     @cached_property
     def right(self) -> Side:
-        """A partner of one of time t may come until t - low."""
+        """The right rows. A partner of a row of time t may arrive until t - low."""
         return self._side(RIGHT, -self.low)
 
     def _side(self, name: str, reach: int | None) -> Side:
@@ -94,17 +92,10 @@ class IntervalJoin(TimeJoin):
             times_pairs=self.time_of == name,
         )
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """Pairs of what has come with what is there and with each other, then rows without a partner."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Emits pairs of new rows with stored rows and with each other, then rows that remain without a partner."""
         rows = arrivals[MAIN]
-        may_come = in_time(before.input, self.allowed_lateness)
+        may_come = in_time(clock.input_before, self.allowed_lateness)
         late, usable = rows.filter(~may_come), rows.filter(may_come)
         numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
         usable = usable.with_columns(numbered)
@@ -114,15 +105,15 @@ class IntervalJoin(TimeJoin):
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
         alone = [
-            self._left(state, self.left, left, old_left, paired, now),
-            self._left(state, self.right, right, old_right, paired, now),
+            self._left(state, self.left, left, old_left, paired, clock),
+            self._left(state, self.right, right, old_right, paired, clock),
         ]
         panes = pl.concat([paired.select(list(self.given)), *alone])
         dropped = {LATE: len(late)} if len(late) else {}
         return Given(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
 
     def _paired(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
-        """The pairs, with the numbers of both."""
+        """The pairs, with the numbers of both rows."""
         found = []
         first, last = pl.col(EVENT_TIME) + self.low, self._last
         for ours, theirs in pairs(left, right, self.keys, first, last):
@@ -149,16 +140,16 @@ class IntervalJoin(TimeJoin):
         came: pl.DataFrame,
         old: pl.DataFrame,
         paired: pl.DataFrame,
-        now: Times,
+        clock: StepClock,
     ) -> pl.DataFrame:
-        """What is given alone of a side; the rows whose time is not up are kept, those with a partner marked."""
-        visit = state.visit(side, self._marked(side, came, old, paired) if side.outer else came)
-        rows = visit.rows
+        """Stores the rows of a side that may still get a partner, and returns the others that never had one."""
+        loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
+        rows = loaded.rows
         if side.outer:  # What is marked takes the place of what was not.
-            rows = rows.join(visit.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
-        rows = pl.concat([rows, visit.incoming])
-        over = side.deadlines(now)[WATERMARK] <= now.time(WATERMARK)
-        state.leave(side, rows.filter(~over))
+            rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
+        rows = pl.concat([rows, loaded.incoming])
+        over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
+        state.write_back(side, rows.filter(~over))
         alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
         other = RIGHT if side.name == LEFT else LEFT
         return alone.with_columns(
@@ -168,7 +159,7 @@ class IntervalJoin(TimeJoin):
     def _marked(
         self, side: Side, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
     ) -> pl.DataFrame:
-        """Rows that have come, and those from before that have their first partner; each says whether it has one."""
+        """The new rows, and stored rows with their first partner; each is marked if it has one."""
         id = [*self.keys, NUMBER]
         partners = paired.select(*self.keys, pl.col(f"__{side.name}_number").alias(NUMBER))
         alone = came.join(partners, on=id, how="anti")
@@ -177,11 +168,11 @@ class IntervalJoin(TimeJoin):
 
     @property
     def _last(self) -> pl.Expr:
-        """Of a left row: the last time of a partner (us)."""
+        """The last time (us) of a partner of a left row."""
         return pl.col(EVENT_TIME) + self.high if isinstance(self.high, int) else pl.col(UNTIL)
 
     def _with_until(self, left: pl.DataFrame) -> pl.DataFrame:
-        """Left rows, which have each their own interval or all the same."""
+        """Adds the end of the interval to left rows if it is computed from each row."""
         if isinstance(self.high, int):
             return left
         try:
@@ -193,7 +184,7 @@ class IntervalJoin(TimeJoin):
         return left.with_columns((pl.col(EVENT_TIME) + longest).alias(UNTIL))
 
     def _range(self, rows: pl.DataFrame) -> tuple[int, int] | None:
-        """From when to when (us) the partners of these rows of one side are, or lie."""
+        """The first and last time (us) of the partners of these rows of one side, as their table is spread by it."""
         if rows.is_empty():
             return None
         if LEFT in rows.columns:
@@ -206,9 +197,9 @@ class IntervalJoin(TimeJoin):
         return least, most
 
     def _there(self, state: State, side: Side, came: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a side that were there before, and may be partners of these of the other one."""
+        """The stored rows of a side that may be partners of these rows of the other side."""
         between = self._range(came)
-        return side.table.no_rows if between is None else state.peek(side, between, came.select(self.keys))
+        return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))
 
     @cached_property
     def _nothing(self) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""Pairs of rows with equal keys and event times within a distance, found by two binary searches a row."""
+"""Pairs of rows with equal keys and event times within a distance, found by two binary searches per row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import polars as pl
 from windowing.columns import EVENT_TIME
 
 PIECE: Final = 1_000_000
-"""About how many pairs are made at a time: one key may have any number of them."""
+"""The number of pairs that are made at a time: a single key may have any number of pairs."""
 
 Places = npt.NDArray[np.int64]
 
@@ -20,9 +20,10 @@ Places = npt.NDArray[np.int64]
 def pairs(
     left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], first: pl.Expr, last: pl.Expr
 ) -> Iterator[tuple[Places, Places]]:
-    """Places in `left` and in `right` of the pairs with `first <= right time <= last`, two times (us) of a left row.
+    """Yields row numbers in `left` and in `right` of the pairs with `first <= right time <= last`.
 
-    A key with a null in it matches nothing. They come in pieces of some million pairs.
+    `first` and `last` are times (us) of a left row. A key with a null in it matches nothing. Each piece has at most
+    about a million pairs, unless one row has more.
     """
     if left.is_empty() or right.is_empty():
         return
@@ -47,7 +48,7 @@ def pairs(
 
 
 def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.bool_], Places]:
-    """Of each row whether its key is whole, and a number that is the same for equal keys."""
+    """(for each row whether its key has no null, a number that is the same for equal keys)."""
     known = rows.select(pl.all_horizontal(pl.col(key).is_not_null() for key in keys)).to_series()
     # A single column is ranked eight times as fast as a struct of it.
     key = pl.col(keys[0]) if len(keys) == 1 else pl.struct(keys)
@@ -56,7 +57,7 @@ def _numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[npt.NDArray[np.b
 
 
 def _distinct(times: Places) -> Places:
-    """In order; many times as fast as `numpy.unique`, which hashes."""
+    """The distinct times in order; many times as fast as `numpy.unique`, which hashes."""
     ordered = np.sort(times)
     first = np.ones(len(ordered), dtype=np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
@@ -65,7 +66,7 @@ def _distinct(times: Places) -> Places:
 
 
 def _expanded(asked: Places, first: Places, last: Places, places: Places) -> Iterator[tuple[Places, Places]]:
-    """Of rows whose partners are those from first to last: every pair, in pieces."""
+    """Yields every pair of rows with their partners, which are those from first to last, in pieces."""
     counts = last - first
     found = np.flatnonzero(counts)
     ends = np.cumsum(counts[found])

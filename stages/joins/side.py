@@ -1,4 +1,4 @@
-"""One side of an interval join: its rows, as long as a partner of them may still come."""
+"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ import attrs
 import polars as pl
 
 from stages.joins.base import LEFT
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
-from windowing.triggers.base import WATERMARK
 
 MATCHED: Final = "__matched"
 GOES: Final = "__goes"
-"""Of a row: the watermark (us) at which it goes."""
+"""Column of a row: the watermark (us) at which it is removed."""
 UNTIL: Final = "__until"
-"""Of a left row, if each has an interval of its own: the last time (us) of a partner."""
+"""Column of a left row, if its interval is computed from the row: the last time (us) of a partner."""
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3_600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Side(Kept):
-    """The rows of one side, in a column of structs: for `reach` after its time a partner of a row may come (us).
+class Side(StateTable):
+    """The rows of one side, in a column of structs. A partner may arrive up to `reach` (us) after the time of a row.
 
-    Where that is None, one may come `UNTIL` a time that each row has for itself. `outer`: a row without a partner is
-    given alone; `own_time`: with its own time, or else with the time at which that was certain. `times_pairs`: pairs
-    have the time of their row of this side. A row holds the watermark at the time of what it may still be given with:
-    else that would be late downstream.
+    If that is None, a partner may arrive until the time in the row's own `UNTIL`. `outer`: a row without a partner is
+    emitted; with its own time if `own_time`, else with the time at which it was certain. `times_pairs`: pairs have the
+    time of their row of this side. A row holds the watermark at the earliest time with which it may still be emitted:
+    otherwise the result would be late downstream.
     """
 
     name: str
@@ -64,7 +63,7 @@ class Side(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Spread by time: those that are read together, and those that go together, lie together."""
+        """Spread by time: rows that are read together and removed together are stored together."""
         by_time = Spread(EVENT_TIME, _SECOND, max(self.span, 32 * _SECOND))
         return Table(
             "row",
@@ -82,7 +81,7 @@ class Side(Kept):
 
     @property
     def certain(self) -> pl.Expr:
-        """The time (us) from which on no partner can come."""
+        """The time (us) from which on no partner can arrive."""
         if self.reach is None:
             # A partner is not before a row's own lower bound, and neither is this.
             return pl.col(UNTIL).clip(MIN_TIME, MAX_TIME - self.lateness - 1) + self.lateness
@@ -92,16 +91,16 @@ class Side(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When it goes."""
+        """The time at which a row is removed."""
         return {WATERMARK: pl.col(GOES)}
 
     @property
     def stamp(self) -> pl.Expr:
-        """The time of a row that is given alone: not before its own."""
+        """The time of a row that is emitted without a partner: not before its own."""
         return pl.col(EVENT_TIME) if self.own_time else pl.max_horizontal(EVENT_TIME, self.certain)
 
     def with_holds(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows that have no partner yet, with where those hold that may be given alone."""
+        """Prepares rows without a partner for the table, with the holds of those that may be emitted alone."""
         return rows.with_columns(
             pl.lit(False).alias(MATCHED),
             (self.certain + 1).alias(GOES),
@@ -110,7 +109,7 @@ class Side(Kept):
         ).select(list(self.rows))
 
     def with_partner(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows that have a partner now: they hold for further pairs only."""
+        """Marks rows that have a partner now: they hold for further pairs only."""
         return rows.with_columns(pl.lit(True).alias(MATCHED), self._hold_of_pairs.alias(HOLD))
 
     @property

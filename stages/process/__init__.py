@@ -1,4 +1,4 @@
-"""Keyed state and timers: rows and timers are played key by key, by methods of a class of the user's.
+"""Keyed state and timers: the methods of a user's class are called for rows and timers, key by key.
 
 May import `waiting` and all below it.
 """

@@ -1,4 +1,4 @@
-"""Keyed state and timers by a function of frames: called once for all keys of a shard that something has come for."""
+"""Keyed state and timers in a function of frames, called once for all keys of a shard with arrivals or due timers."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError
 from stages.operator import Refused, State
 from stages.process.declarations import EventTimer
 from stages.process.frames import fitting, two_frames
-from stages.process.keyed import CELL, Clocks, Result, touched
+from stages.process.keyed import CELL, Result, touched
 from stages.process.stateful import Stateful
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.identity import function_of
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 MOST_CALLS: Final = 1_000
-"""In one step: each is for timers that were set in the one before."""
+"""The calls of the function in one step at most: each call is for timers that the call before has set."""
 
 TIME: Final = "event_time"
 TIMER: Final = "timer"
@@ -28,12 +29,12 @@ SHOWN_WINDOW: Final = ("window_start", "window_end")
 _UTC: Final = pl.Datetime("us", "UTC")
 
 Function = Callable[[pl.DataFrame, pl.DataFrame, pl.DataFrame], Any]
-"""Of rows, state and due timers: what is emitted, and the state as it is now."""
+"""Maps rows, state and due timers to the rows that are emitted and the new state."""
 
 
 @attrs.frozen
 class Batch:
-    """What a function is called with: rows, cells and due timers by the number of their cell."""
+    """The arguments of one call of the function: rows, cells and due timers, by the number of their cell."""
 
     rows: pl.DataFrame
     cells: pl.DataFrame
@@ -42,7 +43,7 @@ class Batch:
 
 @attrs.define
 class _Outcome:
-    """What has come of the calls of a step."""
+    """The results of all calls of a step."""
 
     panes: list[pl.DataFrame] = attrs.field(factory=list)
     refused: list[Refused] = attrs.field(factory=list)
@@ -52,7 +53,7 @@ class _Outcome:
 
 @attrs.frozen(slots=False, eq=False)
 class KeyedBatches(Stateful):
-    """Calls `function` with frames; `output` has the columns of what it emits."""
+    """Calls `function` with frames; `output` contains the columns of the rows that it emits."""
 
     function: Function
     output: pl.Schema
@@ -60,53 +61,53 @@ class KeyedBatches(Stateful):
 
     @property
     def does(self) -> object:
-        """The user's function."""
         return function_of(self.function)
 
     @property
     def windowed(self) -> bool:
-        """Whether a function must tell windows apart."""
+        """True if the function must tell windows apart."""
         return self.windowing.windows.span is not None or self.windowing.windows.gaps
 
     @property
     def _by_processing_time(self) -> list[str]:
         return [name for name, domain in self.timers.items() if domain == "processing"]
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
-        """One call for rows and timers; and one more as long as timers were set that are due already."""
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        cells, idle = touched(visit.rows, visit.incoming, self.layout.due(clocks.times), self.id)
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+        """Calls the function for rows and timers, and again as long as timers were set that are due already."""
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
+        cells, idle = touched(loaded.rows, loaded.incoming, self.layout.due(clock.now.times), self.id)
         outcome = _Outcome()
         left = [idle]
         if len(cells):
             numbered = cells.with_row_index(CELL)
             played = self.by_cell(cells, rows)
-            due = self._due(numbered, clocks, frozenset())
-            if clocks.at_end:
+            due = self._due(numbered, clock, frozenset())
+            if clock.at_end:
                 # What rows set is to fire, too, and each fires once.
                 with_rows = pl.col(CELL).is_in(played[CELL].unique().implode())
                 due = due.filter(~(pl.col(TIMER).is_in(self._by_processing_time) & with_rows))
-            after = self._calls(Batch(played, numbered, due), clocks, outcome)
-            expired = self.layout.expiry <= clocks.now
-            left.append(self.layout.kept(after.filter(~expired).drop(CELL), clocks.times))
-        state.leave(self.cells, pl.concat(left))
+            after = self._calls(Batch(played, numbered, due), clock, outcome)
+            expired = self.layout.expiry <= clock.watermark
+            left.append(self.layout.kept(after.filter(~expired).drop(CELL), clock.now.times))
+        state.write_back(self.cells, pl.concat(left))
         panes = pl.concat(outcome.panes) if outcome.panes else self._nothing
         return Result(panes, tuple(outcome.refused), outcome.fired, outcome.refused_rows)
 
-    def _calls(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
-        """The cells after all calls of a step; a processing-time timer fires only in the first.
+    def _calls(self, batch: Batch, clock: StepClock, outcome: _Outcome) -> pl.DataFrame:
+        """Makes all calls of a step and returns the cells after them.
 
-        At the end of input, it fires once, in whichever it was set.
+        A processing-time timer fires in the first call only. At the end of input it fires once, in the call after the
+        one that set it.
         """
         processing = self._by_processing_time
-        once = frozenset[str]() if clocks.at_end else frozenset(processing)
+        once = frozenset[str]() if clock.at_end else frozenset(processing)
         done = batch.due.select(CELL, TIMER).clear()
         calls = 0
         while True:
             outcome.fired += len(batch.due)
             done = pl.concat([done, batch.due.filter(pl.col(TIMER).is_in(processing)).select(CELL, TIMER)])
-            cells = self._call(self._fired(batch), clocks, outcome)
-            due = self._due(cells, clocks, once).join(
+            cells = self._call(self._fired(batch), clock, outcome)
+            due = self._due(cells, clock, once).join(
                 done, on=[CELL, TIMER], how="anti", maintain_order="left"
             )
             if due.is_empty():
@@ -119,21 +120,19 @@ class KeyedBatches(Stateful):
                 )
             batch = Batch(batch.rows.clear(), cells, due)
 
-    def _due(self, cells: pl.DataFrame, clocks: Clocks, without: frozenset[str]) -> pl.DataFrame:
-        """The timers that have come: cell, name, time, and the time that what is emitted has by default."""
+    def _due(self, cells: pl.DataFrame, clock: StepClock, without: frozenset[str]) -> pl.DataFrame:
+        """The timers that are due: cell, name, time, and the default time of rows that are emitted for them."""
         frames = [pl.DataFrame(schema={CELL: pl.UInt32(), TIMER: pl.String(), "time": _UTC, TIME: _UTC})]
         for name, timer in self.layout.timers.items():
-            if name in without or (
-                clocks.at_end and isinstance(timer, EventTimer) and timer.at_end == "drop"
-            ):
+            if name in without or (clock.at_end and isinstance(timer, EventTimer) and timer.at_end == "drop"):
                 continue
             column = self.layout.timer_columns(name)[-2]
             event = timer.domain == "event"
-            come = pl.lit(clocks.at_end) | (
-                pl.col(column) <= clocks.times[WATERMARK if event else PROCESSING_TIME]
+            come = pl.lit(clock.at_end) | (
+                pl.col(column) <= clock.now.times[WATERMARK if event else PROCESSING_TIME]
             )
-            stamp = pl.col(column) if event else pl.lit(clocks.before, pl.Int64)
-            if not event and clocks.before <= MIN_TIME:
+            stamp = pl.col(column) if event else pl.lit(clock.input_before, pl.Int64)
+            if not event and clock.input_before <= MIN_TIME:
                 stamp = pl.col(column)
             found = cells.filter(pl.col(column).is_not_null() & come)
             times = {"time": pl.col(column).cast(_UTC), TIME: stamp.cast(_UTC)}
@@ -141,7 +140,7 @@ class KeyedBatches(Stateful):
         return pl.concat(frames).sort(CELL, "time", maintain_order=True)
 
     def _fired(self, batch: Batch) -> Batch:
-        """With the timers that are due no longer pending."""
+        """Clears the timers that are due: they are no longer pending."""
         fired = batch.due.group_by(CELL).agg(pl.col(TIMER))
         cells = batch.cells.join(fired, on=CELL, how="left", maintain_order="left")
         cleared = [
@@ -151,10 +150,13 @@ class KeyedBatches(Stateful):
         ]
         return attrs.evolve(batch, cells=cells.with_columns(cleared).drop(TIMER))
 
-    def _call(self, batch: Batch, clocks: Clocks, outcome: _Outcome) -> pl.DataFrame:
-        """The cells after the function; where it raises, it is called for halves of them, down to a single one."""
+    def _call(self, batch: Batch, clock: StepClock, outcome: _Outcome) -> pl.DataFrame:
+        """Calls the function and returns the cells after it.
+
+        If the function raises, it is called for each half of the cells, down to a single cell, which is refused.
+        """
         try:
-            panes, cells = self._called(batch, clocks)
+            panes, cells = self._called(batch, clock)
         except MemoryError:
             raise
         except Exception as error:
@@ -165,11 +167,11 @@ class KeyedBatches(Stateful):
             middle = batch.cells[CELL][len(batch.cells) // 2]
             parts = (pl.col(CELL) < middle, pl.col(CELL) >= middle)
             halves = [Batch(batch.rows.filter(p), batch.cells.filter(p), batch.due.filter(p)) for p in parts]
-            return pl.concat([self._call(half, clocks, outcome) for half in halves])
+            return pl.concat([self._call(half, clock, outcome) for half in halves])
         outcome.panes.append(panes)
         return cells
 
-    def _called(self, batch: Batch, clocks: Clocks) -> tuple[pl.DataFrame, pl.DataFrame]:
+    def _called(self, batch: Batch, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         ids = batch.cells.select(CELL, *self._shown_id())
         state = batch.cells.select(*self._shown_id(), *self._shown_state())
         rows = batch.rows.select(
@@ -177,10 +179,10 @@ class KeyedBatches(Stateful):
         )
         due = batch.due.join(ids, on=CELL, maintain_order="left").select(*self._names(), TIMER, "time", TIME)
         emitted, after = two_frames(self.function(rows, state, due))
-        return self._emitted(emitted, batch, clocks), self._left(after, state, batch)
+        return self._emitted(emitted, batch, clock), self._left(after, state, batch)
 
-    def _emitted(self, frame: pl.DataFrame, batch: Batch, clocks: Clocks) -> pl.DataFrame:
-        """What the function gave, with its times and windows."""
+    def _emitted(self, frame: pl.DataFrame, batch: Batch, clock: StepClock) -> pl.DataFrame:
+        """Checks the rows that the function emitted, and adds their event times and windows."""
         windows = SHOWN_WINDOW if self.windowed else ()
         frame = fitting(frame, {**self.output, TIME: _UTC, **dict.fromkeys(windows, _UTC)}, "what is emitted")
         least = pl.concat([batch.rows[EVENT_TIME], batch.due[TIME].cast(pl.Int64)]).min()
@@ -196,7 +198,7 @@ class KeyedBatches(Stateful):
         return frame.select(*self.output, pl.col(TIME).cast(pl.Int64).alias(EVENT_TIME), *bounds)
 
     def _left(self, after: pl.DataFrame, state: pl.DataFrame, batch: Batch) -> pl.DataFrame:
-        """The cells as the function left them; those that it left out have nothing in them any more."""
+        """Checks the state that the function returned. Cells without a row in it are empty."""
         after = fitting(after, dict(state.schema), "the state")
         if after.select(self._names()).is_duplicated().any():
             raise ResultError("the state has several rows of one key; give one for each")
@@ -222,7 +224,7 @@ class KeyedBatches(Stateful):
         return merged.select(CELL, *self.id, *fields, *timers)
 
     def _refused(self, batch: Batch, error: Exception) -> Iterator[Refused]:
-        """All rows and timers of the one cell."""
+        """Refuses all rows and timers of the only cell."""
         if len(batch.rows):
             yield Refused(batch.rows.select(list(self.schema)), (error,) * len(batch.rows))
         if len(batch.due):

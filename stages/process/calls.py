@@ -1,4 +1,4 @@
-"""What a method of a `Process` may ask for while it is called: the key, the times, the window."""
+"""The key, times and window that a method of a `Process` may read during a call."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class Window(NamedTuple):
 
 @attrs.define(eq=False)
 class Call:
-    """The call in hand. Times are in microseconds; `now` is that of the row or timer, `stamp` of what it emits.
+    """The current call of a method. Times are in microseconds.
 
-    `expiry` is when the window is collected. `hops` is 0 for a row; for a firing it is one more than the hops of that.
-    `endless`: no row follows, and time goes on without an end. `keys` has a list per key column, of which `cell` is in
-    hand.
+    `now` is the time of the row or timer, `stamp` that of emitted rows. `expiry` is the time at which the window is
+    collected. `hops` is 0 for a row; for a firing it is one more than the hops stored with that firing. `endless` is
+    true at the end of input, when no row follows and time advances without an end. `keys` contains a list for each
+    key column; `cell` is the index of the current key in it.
     """
 
     key_type: Any
@@ -46,22 +47,22 @@ class Call:
 
     @property
     def key(self) -> Any:
-        """As a named tuple."""
+        """The current key as a named tuple."""
         return self.key_type(*[column[self.cell] for column in self.keys])
 
     @property
     def window(self) -> Window | None:
-        """None for the global window."""
+        """The window of the row; None for the global window."""
         if self.end >= GLOBAL_WINDOW_END:
             return None
         return Window(to_datetime(self.start), to_datetime(self.end))
 
     @property
     def shown_watermark(self) -> datetime | None:
-        """None before there is one."""
+        """The watermark as a datetime; None before there is one."""
         return None if self.watermark <= MIN_TIME else to_datetime(self.watermark)
 
     @property
     def shown_processing_time(self) -> datetime:
-        """As a datetime."""
+        """The processing time as a datetime."""
         return to_datetime(self.processing_time)

@@ -1,4 +1,4 @@
-"""The cell in hand: its fields as attributes of the user's object, its timers, and all of that as columns again."""
+"""The fields and timers of one cell as attributes of the user's object, and as columns again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stages.process.timers import Family, Single
 
 
 class CellState:
-    """A user's object with the fields and timers of one cell after another, of these that are given as columns."""
+    """A user's object that carries the fields and timers of one cell after another; `cells` contains their columns."""
 
     def __init__(self, process: Process, layout: Layout, cells: pl.DataFrame, call: Call) -> None:
         self.layout, self.cells, self.call = layout, cells, call
@@ -80,7 +80,7 @@ class CellState:
         return load
 
     def load(self, cell: int) -> None:
-        """This is the cell in hand."""
+        """Makes this cell the current one."""
         attributes = self._attributes
         for field in self.lazy:
             attributes.pop(field.name, None)
@@ -92,7 +92,7 @@ class CellState:
             timer.load(cell, *columns)
 
     def leave(self, cell: int) -> None:
-        """Keeps what the methods have made of it: all, or nothing where that cannot be kept."""
+        """Stores the fields and timers of the current cell. If one cannot be stored, none is."""
         attributes = self._attributes
         changed = [
             (field.name, field.store(attributes.pop(field.name)))
@@ -111,13 +111,13 @@ class CellState:
             timer.leave(cell, *columns)
 
     def as_declared(self) -> None:
-        """Nothing but state has been set."""
+        """Resets all attributes but state fields to their declared values."""
         for name in self._attributes.keys() - self._declared:
             del self._attributes[name]
         self._attributes.update(self._fixed)
 
     def called(self) -> None:
-        """A method has returned. None in a field with a default is as if nothing had been written."""
+        """Completes a call of a method. None in a field with a default counts as nothing written."""
         if self.unreadable is not None:
             raise self.unreadable
         for field in self._with_default:
@@ -127,7 +127,7 @@ class CellState:
             one.called()
 
     def saved(self) -> Any:
-        """What `restore` takes: a copy of everything that a method may change."""
+        """A copy of everything that a method may change, for `restore`."""
         names = [field.name for field in (*self.plain, *self.lazy) if field.name in self._attributes]
         return (
             {name: deepcopy(self._attributes[name]) for name in names},
@@ -136,7 +136,7 @@ class CellState:
         )
 
     def restore(self, saved: Any) -> None:
-        """As it was then."""
+        """Sets everything back to what `saved` returned."""
         fields, lasting, timers = saved
         self._attributes.clear()
         self._attributes.update(self._fixed, **fields)
@@ -146,7 +146,7 @@ class CellState:
             timer.restore(was)
 
     def require_fitting(self) -> None:
-        """Raises `TypeError` for a field with a value that its type cannot hold, and for one that is not declared."""
+        """Raises `TypeError` for a value that the type of its field cannot hold, and for an undeclared attribute."""
         for field in (*self.plain, *self.lazy):
             if field.name in self._attributes:
                 _require(field, lambda field=field: field.store(self._attributes[field.name]))  # type: ignore[misc]
@@ -155,7 +155,7 @@ class CellState:
         self._require_as_declared()
 
     def _require_as_declared(self) -> None:
-        """No attribute has come, or been set, that is no state."""
+        """Raises `TypeError` if an attribute that is no state field was added or set."""
         attributes = self._attributes
         for name, value in self._fixed:
             if attributes.get(name, self) is not value:
@@ -172,7 +172,7 @@ class CellState:
                 )
 
     def after(self, dead: Iterable[int]) -> tuple[pl.DataFrame, set[int]]:
-        """(the cells as they are now, without the dead ones; the numbers of those with values that do not fit)."""
+        """(the cells without the dead ones; the numbers of the cells with a value that does not fit its column)."""
         misfits = set[int]()
         columns = [self._series(field, values, misfits) for field, values in self._values]
         for one, values, written in self._lasting:
@@ -191,7 +191,7 @@ class CellState:
         return (cells.filter(~pl.int_range(pl.len()).is_in(dead)) if dead else cells), misfits
 
     def _merged(self, field: FieldColumn, misfits: set[int]) -> pl.Series:
-        """The column of a field, with the values that were loaded, and perhaps changed."""
+        """The column of a field, with the values that were loaded and may have changed."""
         changed, column = self._changed[field.name], self.cells[field.column]
         found = self._series(field, list(changed.values()), misfits, list(changed))
         places = list(range(len(column)))
@@ -211,7 +211,7 @@ class CellState:
 
 
 def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
-    """The values of a field, its default where there is none."""
+    """The values of a field, with its default in place of null."""
     values: list[Any] = column.to_list()
     if field.default is not None:
         return [field.default if value is None else value for value in values]
@@ -219,7 +219,7 @@ def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
 
 
 def _require(field: FieldColumn, stored: Callable[[], Any]) -> None:
-    """Raises `TypeError` where the column of a field cannot hold what is stored in it."""
+    """Raises `TypeError` if the column of a field cannot hold the value that is stored in it."""
     try:
         as_column(field.column, [stored()], field.dtype)
     except (MemoryError, UnreadableState):

@@ -1,4 +1,4 @@
-"""Values of Python as columns of state: all of what was given, or an error. Nothing in them becomes null unseen."""
+"""Python values as columns of state: a value is stored as it is, or an error is raised; none silently becomes null."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final
 import polars as pl
 
 MISFITS: Final = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
-"""What polars raises for values that are not of a type."""
+"""The errors that polars raises for values that are not of a type."""
 
 _NO_VALUES: Final = (pl.Object, pl.Null, pl.Unknown)
 
 
 def require_kept(dtype: pl.DataType) -> None:
-    """Raises `TypeError` for a type of which no column of state can be: it cannot be written, or holds nothing."""
+    """Raises `TypeError` for a type that no column of state can have: its values are not writable, or always null."""
     for inner in _parts(dtype):
         require_kept(inner)
     if isinstance(dtype, _NO_VALUES):
@@ -22,7 +22,7 @@ def require_kept(dtype: pl.DataType) -> None:
 
 
 def as_column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
-    """A column of exactly this type. Raises one of `MISFITS` where the type cannot hold a value."""
+    """Returns a column of exactly this type. Raises one of `MISFITS` if the type cannot hold a value."""
     require_leaves(values, dtype)
     column = pl.Series(name, values, dtype=dtype, strict=True)
     if column.dtype != dtype:
@@ -31,7 +31,7 @@ def as_column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
 
 
 def one_by_one(name: str, values: list[Any], dtype: pl.DataType) -> tuple[pl.Series, set[int]]:
-    """(the values as a column, null where one does not fit; the numbers of those). What fits alone fits."""
+    """(the values as a column, null where one does not fit; the numbers of those). Each value is checked by itself."""
     columns, wrong = [pl.Series(name, [], dtype=dtype)], set[int]()
     for number, value in enumerate(values):
         try:
@@ -43,9 +43,9 @@ def one_by_one(name: str, values: list[Any], dtype: pl.DataType) -> tuple[pl.Ser
 
 
 def require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
-    """Raises one of `MISFITS` for what does not fit inside of a struct.
+    """Raises one of `MISFITS` for a value inside of a struct that does not fit.
 
-    Polars would make nulls of it, and leave out what has no name in the struct.
+    Polars would turn it into null, and drop a key that is no field of the struct.
     """
     if _has_struct(dtype):
         _require_leaves(values, dtype)
@@ -78,7 +78,7 @@ def _has_struct(dtype: pl.DataType) -> bool:
 
 
 def _parts(dtype: pl.DataType) -> list[pl.DataType]:
-    """The types that a type is made of."""
+    """The types of which a nested type consists."""
     if isinstance(dtype, pl.Struct):
         return [_instance(field.dtype) for field in dtype.fields]
     return [_instance(dtype.inner)] if isinstance(dtype, pl.List | pl.Array) else []

@@ -1,4 +1,4 @@
-"""What a `Combining` holds: an aggregate of what was added, computed by the columns that groupings use."""
+"""The value of a `Combining` field: an aggregate of the added rows, computed by the columns that groupings use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Accumulators = dict[str, Any]
 
 
 class Combined:
-    """The accumulators of a key, and what was added since: they are merged when somebody reads, or at the end."""
+    """The accumulators of a key, and the rows added since; they are merged at a read, and at the end of the step."""
 
     __slots__ = ("accumulators", "added", "aggregate", "schema")
 
@@ -23,7 +23,7 @@ class Combined:
         self.accumulators, self.added = accumulators, list[Mapping[str, Any]]()
 
     def add(self, row: Mapping[str, Any] | None = None) -> None:
-        """A row with the columns that the aggregate reads; others in it do not matter."""
+        """Adds a row with the columns that the aggregate reads. Other columns of it are ignored."""
         given = row or {}
         missing = [column for column in self.aggregate.columns if column not in given]
         if missing:
@@ -31,16 +31,16 @@ class Combined:
         self.added.append({column: given[column] for column in self.aggregate.columns})
 
     def read(self) -> Any:
-        """The result so far."""
+        """Returns the result so far."""
         return self.merged().select(self._extract()).to_series().to_list()[0]
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Removes all that was added."""
         self.accumulators = None
         self.added.clear()
 
     def merged(self) -> pl.DataFrame:
-        """The accumulators, in a row."""
+        """The accumulators, in one row."""
         parts = self.aggregate.parts(self.schema)
         dtypes = {name: part.dtype for name, part in parts.items()}
         before = self.accumulators or {name: part.empty for name, part in parts.items()}
@@ -60,7 +60,7 @@ class Combined:
         return both.group_by(pl.lit(0).alias("")).agg(**merged).select(list(parts))
 
     def stored(self) -> Accumulators | None:
-        """The accumulators as they are kept; None where nothing was added."""
+        """The accumulators as the column stores them; None if nothing was added."""
         if not self.added:
             return self.accumulators
         return self.merged().row(0, named=True)

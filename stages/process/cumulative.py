@@ -1,4 +1,4 @@
-"""Cumulative forms of aggregates: of each row, the accumulators of all rows of its key up to it."""
+"""Cumulative aggregates: for each row, the accumulators of all rows of its key up to that row."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ Columns = dict[str, pl.Expr]
 
 
 class Cumulative(Protocol):
-    """An aggregate that can be had of each row. The first row of a key has what was so far, the others are lifted."""
+    """An aggregate that has a value for each row.
+
+    The first row of a key in a step contains the accumulators of all steps before; the rows after it are lifted.
+    """
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """The type of the result; raises `TypeError` for a column that it cannot take."""
+        """The type of the result. Raises `TypeError` for a column that the aggregate cannot read."""
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """The accumulator columns, by the end of their name."""
+        """The accumulator columns, by the suffix of their name."""
 
     def lift(self, schema: pl.Schema) -> Columns:
         """The accumulators of single rows."""
 
     def so_far(self, acc: Columns) -> Columns:
-        """Those of each row and all before it in its group."""
+        """The accumulators of each row and all rows before it in its group."""
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
         """The result."""
@@ -36,7 +39,7 @@ class Cumulative(Protocol):
 
 @attrs.frozen
 class Previous:
-    """The value of a column in the row before, of the same key; null in the first one."""
+    """The value of a column in the previous row of the same key; null in the first row."""
 
     column: str
 
@@ -49,23 +52,23 @@ class Previous:
         return f"previous({self.column})"
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """That of the column."""
+        """The type of the column."""
         return schema[self.column]
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """This value, and the one before."""
+        """The current and the previous value."""
         return {"value": schema[self.column], "before": schema[self.column]}
 
     def lift(self, schema: pl.Schema) -> Columns:
-        """The value."""
+        """The current value, with null as the previous one."""
         return {"value": pl.col(self.column), "before": pl.lit(None, schema[self.column])}
 
     def so_far(self, acc: Columns) -> Columns:
-        """The value, and that of the row before."""
+        """The current value, and that of the row before."""
         return {"value": acc["value"], "before": acc["value"].shift(1)}
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
-        """The one before."""
+        """The previous value."""
         return acc["before"]
 
 
@@ -80,26 +83,25 @@ class OfAggregate(Declared):
         return self.text
 
     def identity(self) -> Any:
-        """That of the aggregate."""
         return self.aggregate.identity()
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """That of the aggregate."""
+        """The result type of the aggregate."""
         dtype = self.aggregate.dtype(schema)
         if isinstance(self.aggregate, Min | Max) and isinstance(dtype, pl.Enum | pl.Categorical):
             raise TypeError(f"{self.text} has no running form of {dtype}; cast the column to String before")
         return dtype
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """Those of the aggregate."""
+        """The accumulator types of the aggregate."""
         return {name: part.dtype for name, part in self.aggregate.parts(schema).items()}
 
     def lift(self, schema: pl.Schema) -> Columns:
-        """As in a grouping."""
+        """The accumulators of single rows, as in a grouping."""
         return self.aggregate.lift_taken(schema)
 
     def so_far(self, acc: Columns) -> Columns:
-        """Sums add up, extremes stay, and of values by time one takes the place of another."""
+        """Sums are added up, extremes are kept, and for first and last the better of two values by time is kept."""
         match self.aggregate:
             case Count() | Sum() | Mean():
                 return {name: part.fill_null(strategy="zero").cum_sum() for name, part in acc.items()}
@@ -113,12 +115,12 @@ class OfAggregate(Declared):
                 return _replaced(acc, acc["time"] >= acc["time"].cum_max().forward_fill().shift(1))
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
-        """As in a grouping."""
+        """The result, as in a grouping."""
         return self.aggregate.extract(acc, schema)
 
 
 def _replaced(acc: Columns, better: pl.Expr) -> Columns:
-    """Time and value of the last row that was better than those before; a null time is that of nothing so far."""
+    """Time and value of the last row that was better than all rows before it. A null time means no value so far."""
     found = better.fill_null(True) & acc["time"].is_not_null()
     taken = (
         pl.when(found).then(pl.struct(acc["time"].alias("time"), acc["value"].alias("value"))).forward_fill()
@@ -127,7 +129,7 @@ def _replaced(acc: Columns, better: pl.Expr) -> Columns:
 
 
 def cumulative(aggregate: Aggregate | Previous, text: str) -> Cumulative | None:
-    """The cumulative form of an aggregate, in words `text`; None where there is none."""
+    """Returns the cumulative form of an aggregate, shown as `text`; None if it has none."""
     if isinstance(aggregate, Previous):
         return aggregate
     if isinstance(aggregate, Count | Sum | Mean | Min | Max | First | Last):

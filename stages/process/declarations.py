@@ -1,4 +1,4 @@
-"""What users write: a class of their own with state fields and timers, and methods for rows and firings."""
+"""The declarations of a user's process: a class with state fields, timers, and methods for rows and firings."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from stages.process.moments import to_datetime
 from windowing.time import Duration, format_duration, microseconds
 
 NO_TYPE: Final = "no type"
-"""In place of a type that was not given."""
+"""In place of a type that was not declared."""
 
 Domain = Literal["event", "processing"]
 AtEnd = Literal["fire", "drop"]
 
 
 class TimestampedValue(NamedTuple):
-    """A row that a `Process` gives, with an event time of its own: `TimestampedValue({"user": "a"}, time)`.
+    """A row that a `Process` emits with an event time of its own: `TimestampedValue({"user": "a"}, time)`.
 
-    `timestamp` is a datetime, in UTC if it has no zone. It must not be before the row that the method was called for,
-    or before the output timestamp of the timer.
+    Args:
+        timestamp: A datetime, in UTC if it has no zone. It must not be before the row that the method was called for,
+            or before the output timestamp of the timer.
 
     Example, with the `plays` of `Collection`:
         >>> from datetime import timedelta
@@ -68,14 +69,14 @@ def _one_of(*choices: str) -> Callable[[object, attrs.Attribute[Any], object], N
 
 @attrs.frozen(eq=False)
 class Field:
-    """A state field of a `Process`: a value per key and window, which is there again for the next row of that key."""
+    """A state field of a `Process`: a value per key and window that is kept between rows and batches."""
 
     kind: ClassVar[str]
 
 
 @attrs.frozen(eq=False)
 class _Lasting(Field):
-    """A field that may be forgotten: `ttl` after it was last written, `by` event time or processing time."""
+    """A field that may expire: `ttl` after it was last written, `by` event time or processing time."""
 
     ttl: int | None = attrs.field(default=None, converter=_lifetime, validator=_positive, kw_only=True)
     by: Domain = attrs.field(default="event", validator=_one_of("event", "processing"), kw_only=True)
@@ -83,12 +84,16 @@ class _Lasting(Field):
 
 @attrs.frozen(eq=False)
 class Value(_Lasting):
-    """One value of a type, `default` where nothing was written, or None: `count = bl.Value(int, default=0)`.
+    """A value of a type: `count = bl.Value(int, default=0)`.
 
-    The type is written as in a schema: Python's, such as `int`, `str`, `datetime` or `list[str]`, or a polars dtype. A
-    `Value(object)` may be anything that pickle knows, and who can write into a checkpoint can then run code in the
-    pipeline that reads it. With `ttl="1h"` a value is gone an hour after it was written: `by="event"`, seen from the
-    time of the row that looks, or `by="processing"`.
+    A `Value(object)` may be anything that pickle can store. Write access to a checkpoint then allows to run code in the
+    pipeline that reads it.
+
+    Args:
+        type: The type as in a schema: a Python type such as `int`, `str`, `datetime` or `list[str]`, or a polars dtype.
+        default: The value where nothing was written.
+        ttl: The time after which a written value expires, such as "1h"; by default it does not expire.
+        by: "event" to compare `ttl` with the time of the row that reads the value, "processing" for processing time.
 
     Example:
         >>> class Last(bl.Process):
@@ -104,6 +109,11 @@ class Value(_Lasting):
 class List(_Lasting):
     """A list of values of a type: a plain Python list, to which `self.items.append(value)` adds.
 
+    Args:
+        type: The type of a value, as for `Value`.
+        ttl: The time after which the list expires if it is not written; by default it does not expire.
+        by: "event" or "processing", as for `Value`.
+
     Example:
         >>> class Batch(bl.Process):
         ...     rows = bl.List({"user": str, "points": int})
@@ -117,6 +127,11 @@ class List(_Lasting):
 class Set(_Lasting):
     """A set of values of a type: a plain Python set.
 
+    Args:
+        type: The type of a value, as for `Value`. It must be hashable in Python.
+        ttl: The time after which the set expires if it is not written; by default it does not expire.
+        by: "event" or "processing", as for `Value`.
+
     Example:
         >>> class Seen(bl.Process):
         ...     ids = bl.Set(str, ttl="1h")
@@ -128,9 +143,15 @@ class Set(_Lasting):
 
 @attrs.frozen(eq=False)
 class Map(_Lasting):
-    """Values by key, both of a type: a plain Python dict. All of it is read and written with its row of state.
+    """Values by key: a plain Python dict. All of it is read and written with its row of state.
 
-    So a large one belongs into a finer key of the grouping.
+    A large map therefore belongs into a finer key of the grouping.
+
+    Args:
+        key: The type of a key, as for `Value`. It must be hashable in Python.
+        value: The type of a value.
+        ttl: The time after which the map expires if it is not written; by default it does not expire.
+        by: "event" or "processing", as for `Value`.
 
     Example:
         >>> class Counts(bl.Process):
@@ -144,7 +165,12 @@ class Map(_Lasting):
 
 @attrs.frozen(eq=False)
 class OrderedList(_Lasting):
-    """Values by time, in order of it: see the methods of what the field holds, `Ordered`.
+    """Values in the order of their times; the field is an `Ordered`, which has the methods.
+
+    Args:
+        type: The type of a value, as for `Value`.
+        ttl: The time after which the list expires if it is not written; by default it does not expire.
+        by: "event" or "processing", as for `Value`.
 
     Example:
         >>> class Recent(bl.Process):
@@ -157,11 +183,14 @@ class OrderedList(_Lasting):
 
 @attrs.frozen(eq=False)
 class Combining(Field):
-    """An aggregate of what is added: `total = bl.Combining(bl.sum("amount"))`.
+    """An aggregate of added rows: `total = bl.Combining(bl.sum("amount"))`.
 
-    `self.total.add(row)` adds a row, or any dict with the aggregate's columns, `self.total.read()` gives the result
-    and `self.total.clear()` begins anew. Adding is cheap; each reading computes, which takes a fraction of a
-    millisecond, so what is read for every row is better kept in a `Value`.
+    `self.total.add(row)` adds a row, or any dict with the aggregate's columns, `self.total.read()` returns the result
+    and `self.total.clear()` removes all that was added. Adding is cheap. A read computes the result, which takes a
+    fraction of a millisecond, so a result that is read for every row is better kept in a `Value`.
+
+    Args:
+        aggregate: An aggregate such as `bl.sum("amount")`.
 
     Example:
         >>> class Total(bl.Process):
@@ -174,9 +203,9 @@ class Combining(Field):
 
 @attrs.frozen(eq=False)
 class Timer:
-    """A timer of a `Process`: set in a method, it calls `on_<name>` when its time has come.
+    """A timer of a `Process`: a method sets it, and `on_<name>` is called when its time is reached.
 
-    There is one pending firing per key and window, and of a family one per tag; to set it again replaces it.
+    There is one pending firing per key and window, and per tag in a family. Setting a timer again replaces the firing.
     """
 
     domain: ClassVar[Domain]
@@ -185,9 +214,10 @@ class Timer:
 
 @attrs.frozen(eq=False)
 class EventTimer(Timer):
-    """Fires when the watermark reaches its time: nothing before that time is still to come.
+    """Fires when the watermark reaches its time, when no row before that time is still expected.
 
-    At the end of input it fires as if time went on; `at_end="drop"` is for one that sets itself again and again.
+    Args:
+        at_end: "fire" to fire at the end of input as if time went on; "drop" for a timer that always sets itself again.
 
     Example:
         >>> class Silence(bl.Process):
@@ -201,11 +231,13 @@ class EventTimer(Timer):
 
 @attrs.frozen(eq=False)
 class ProcessingTimer(Timer):
-    """Fires when processing time reaches its time, at most once in a batch; and once at the end of input.
+    """Fires when processing time reaches its time, at most once in a batch, and once at the end of input.
 
-    By default it does not hold the watermark, and what it emits has the output watermark as its time. With
-    `hold=True` it holds the watermark at the time of the row that set it, and emits at that time. Where it is set with
-    an `output=`, it holds and emits there.
+    By default it does not hold the watermark, and the rows that it emits have the output watermark as their time. If it
+    is set with an `output=`, it holds the watermark and emits at that time.
+
+    Args:
+        hold: If the timer holds the watermark at the time of the row that set it, and emits at that time.
 
     Example:
         >>> class Flush(bl.Process):
@@ -218,7 +250,10 @@ class ProcessingTimer(Timer):
 
 @attrs.frozen(eq=False)
 class EventTimers(EventTimer):
-    """A family of event timers, told apart by a tag: `self.retries.after("5s", tag="a")`.
+    """A family of event timers, one per tag: `self.retries.after("5s", tag="a")`.
+
+    Args:
+        at_end: "fire" or "drop", as for `EventTimer`.
 
     Example:
         >>> class Retries(bl.Process):
@@ -234,7 +269,10 @@ class EventTimers(EventTimer):
 
 @attrs.frozen(eq=False)
 class ProcessingTimers(ProcessingTimer):
-    """A family of processing-time timers, told apart by a tag.
+    """A family of processing-time timers, one per tag.
+
+    Args:
+        hold: If the timers hold the watermark, as for `ProcessingTimer`.
 
     Example:
         >>> class Retries(bl.Process):
@@ -245,18 +283,18 @@ class ProcessingTimers(ProcessingTimer):
 
 
 Rows = Iterable[Mapping[str, Any] | TimestampedValue] | None
-"""What a method gives: any number of rows, as dicts, or nothing."""
+"""The result of a method: any number of rows, as dicts, or None."""
 
 
 class Process:
-    """Keyed state and timers: a subclass says what is kept per key, and what happens for each row and each firing.
+    """Keyed state and timers: a subclass declares the state of a key, and methods for each row and each firing.
 
-    State fields and timers are attributes of the class; in the methods they are plain values of the key in hand. What
-    the constructor sets are parameters, which all keys have in common: a method that sets one raises.
+    State fields and timers are attributes of the class; in the methods they are plain values of the current key. The
+    attributes that the constructor sets are parameters, which all keys share: a method that sets one raises.
 
-    A row on which a method raises is a dead letter, and leaves no trace in state, timers or output; a firing that
-    raises is one, too. The methods of a key are then played again without it, so they must not do anything but
-    what is said here, such as writing to a database.
+    A row on which a method raises is a dead letter, and leaves no trace in state, timers or output; so is a firing that
+    raises. The methods of the key are then called again without it, so they must have no other effects, such as writing
+    to a database.
 
     Example, with the `plays` of `Collection`:
         >>> from datetime import datetime
@@ -276,21 +314,21 @@ class Process:
     _call: Call
 
     def element(self, row: dict[str, Any]) -> Rows:
-        """Called for each row, a dict of the user's columns. What it gives has the event time of the row."""
+        """Processes a row, a dict of the user's columns. Emitted rows have the event time of that row."""
         raise NotImplementedError
 
     def expire(self) -> Rows:
-        """Called when the window of the key is collected, before its state goes."""
+        """Emits the last rows of a key when its window is collected, before its state is removed."""
         return None
 
     @property
     def key(self) -> Any:
-        """The key in hand: a named tuple of the columns that `group_by` was given."""
+        """The current key: a named tuple of the columns of `group_by`."""
         return self._call.key
 
     @property
     def time(self) -> datetime:
-        """The event time of the row, or the time of the timer; of one by processing time what it emits is stamped."""
+        """The event time of the row or timer; for a processing-time timer, the time of the rows that it emits."""
         return to_datetime(self._call.now)
 
     @property
@@ -300,17 +338,17 @@ class Process:
 
     @property
     def late(self) -> bool:
-        """Whether the row came after the watermark had passed its time."""
+        """True if the row arrived after the watermark had passed its time."""
         return self._call.late
 
     @property
     def at_end(self) -> bool:
-        """Whether the input is over."""
+        """True if the input is over."""
         return self._call.at_end
 
     @property
     def retracted(self) -> bool:
-        """Whether the row takes back an earlier one."""
+        """True if the row retracts an earlier one."""
         return self._call.retracted
 
     @property
@@ -325,12 +363,12 @@ class Process:
 
 
 def fields_of(process: Process) -> dict[str, Field]:
-    """The state fields that a class declares, in order, those of its bases first."""
+    """Returns the state fields that a class declares, in order, those of its bases first."""
     return {name: found for name, found in _declared(process) if isinstance(found, Field)}
 
 
 def timers_of(process: Process) -> dict[str, Timer]:
-    """The timers that a class declares, in order, those of its bases first."""
+    """Returns the timers that a class declares, in order, those of its bases first."""
     return {name: found for name, found in _declared(process) if isinstance(found, Timer)}
 
 

@@ -1,4 +1,4 @@
-"""Dedup: of rows with the same id, the first that comes passes at once, and covers others for a while."""
+"""Dedup: of rows with the same id, the first to arrive passes at once, and covers later ones for some time."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from typing import Any, ClassVar, Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
-from stages.progress.watermarks import Times
+from stages.clock import StepClock
+from stages.operator import HOLD, PENDING, Spread, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
+from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.time import MAX_TIME, Microseconds, format_duration
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 from windowing.windows import GlobalWindows
 
 By = Literal["event", "processing"]
 
 _TIME: Final = "__time"
-"""Of rows: the time that counts."""
+"""Column of rows: the time that is compared with `within`."""
 _SINCE: Final = "__since"
-"""Of rows: the time of the one that may cover it."""
+"""Column of rows: the time of the earlier row that may cover it."""
 
 _SECOND: Final = 1_000_000
 
 _ROUNDS: Final = 64
-"""A round decides on the first row of every id that is left, and on those that this covers. What is left after so many
-has the same few ids again and again, at times far apart, and is looked at row by row."""
+"""The rounds of the decision in columns. A round decides the first row left of every id, and the rows that it covers.
+Rows that are left after so many rounds share a few ids at times far apart, and are decided row by row.
+"""
 
 
 @attrs.frozen(slots=False, eq=False)
-class Seen(Kept):
-    """The ids that are remembered: a row for each row that passed, until it covers nothing any more."""
+class Seen(StateTable):
+    """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -47,13 +48,13 @@ class Seen(Kept):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, by which windows end, and the one that says when an id is forgotten."""
+        """The watermark, which ends windows, and the clock by which ids are forgotten."""
         timed = self.by == "processing" and self.within is not None
         return (WATERMARK, PROCESSING_TIME) if timed else (WATERMARK,)
 
     @property
     def column(self) -> str:
-        """The time of the row that passed."""
+        """The column with the time of the row that passed."""
         return f"__s.{self.by}"
 
     @cached_property
@@ -63,7 +64,7 @@ class Seen(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Spread by time: a step reads the times that may cover what has come, and writes only what is new."""
+        """Spread by time: a step reads the times that may cover its arrivals, and writes only new rows."""
         if self.within is None:
             spread = Spread(WINDOW_END, _SECOND, 3600 * _SECOND)
         else:
@@ -82,7 +83,7 @@ class Seen(Kept):
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:
-        """From when to when (us) what covers these rows lies."""
+        """The first and last time (us) of the rows that may cover these."""
         column = WINDOW_END if self.within is None else self.column
         first, last = rows.select(
             pl.col(column).min().alias("first"), pl.col(column).max().alias("last")
@@ -90,7 +91,7 @@ class Seen(Kept):
         return first - (self.within or 0), last
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When it is forgotten: it covers nothing more that is in time, or its window is collected."""
+        """The time at which an id is forgotten: it covers no row in time any more, or its window is collected."""
         over = collected_at(self.allowed_lateness)
         if self.within is None:
             return {WATERMARK: over}
@@ -103,9 +104,9 @@ class Seen(Kept):
 
 @attrs.frozen(slots=False, eq=False)
 class Dedup(Keyed):
-    """The rows that no earlier one of the same keys covers: one of time t covers [t, t + within).
+    """Passes the rows that no earlier row of the same keys covers: a row of time t covers [t, t + within).
 
-    Times are those of events, or those (`by` processing time) at which rows come; without `within` the first row of a
+    `by`: times are event times, or the processing times at which rows arrive. Without `within` the first row of a
     window covers all others.
     """
 
@@ -115,46 +116,41 @@ class Dedup(Keyed):
 
     @cached_property
     def cells(self) -> Seen:
-        """The ids that are remembered."""
         ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
         return Seen(self.keys, pl.Schema(ids), self.windowing.allowed_lateness, self.within, self.by)
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """Those by which ids are forgotten."""
         return self.cells.clocks
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """The time of each row that passed; for how long says where it lies."""
+        """The time of each row that passed. Its kind says for how long a row covers others."""
         return {self.by: "window" if self.within is None else Microseconds(self.within)}
 
     @property
     def content(self) -> pl.Schema:
-        """Its column."""
         return pl.Schema({self.cells.column: pl.Int64()})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """For how long a row covers others."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         if self.within is None:
             return {"covers": "its window"}
         return {"covers": f"{format_duration(self.within)} of {self.by} time"}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
-        """The rows that nothing covers."""
-        time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clocks.processing_time, pl.Int64)
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+        time = pl.col(EVENT_TIME) if self.by == "event" else pl.lit(clock.processing_time, pl.Int64)
         nothing_held = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
         arrived = rows.with_columns(time.alias(self.cells.column), *nothing_held)
         seen = (
             self.cells.table.no_rows
             if rows.is_empty()
-            else state.peek(self.cells, self.cells.between(arrived))
+            else state.scan(self.cells, self.cells.between(arrived))
         )
         passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
-        visit = state.visit(self.cells, passed.select(list(self.cells.rows)))
+        loaded = state.load(self.cells, passed.select(list(self.cells.rows)))
         deadlines = self.cells.deadlines(Times()).items()
-        over = pl.any_horizontal(deadline <= clocks.times[clock] for clock, deadline in deadlines)
-        state.leave(self.cells, pl.concat([visit.rows, visit.incoming]).filter(~over))
+        over = pl.any_horizontal(deadline <= clock.now.times[name] for name, deadline in deadlines)
+        state.write_back(self.cells, pl.concat([loaded.rows, loaded.incoming]).filter(~over))
         return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
@@ -174,7 +170,7 @@ class Dedup(Keyed):
 
 
 def _uncovered(rows: pl.DataFrame, before: pl.DataFrame, within: int) -> pl.DataFrame:
-    """The rows that nothing covers which was there before, in order of arrival."""
+    """The rows that no row of earlier steps covers, in order of arrival."""
     if before.is_empty():
         return rows
     nearest = rows.sort(_TIME).join_asof(
@@ -190,7 +186,7 @@ def _uncovered(rows: pl.DataFrame, before: pl.DataFrame, within: int) -> pl.Data
 
 
 def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
-    """The rows, in order, that no earlier one which passes covers."""
+    """The rows, in order, that no earlier passing row covers."""
     passed = [rows.clear()]
     for _ in range(_ROUNDS):
         if rows.is_empty():
@@ -208,7 +204,7 @@ def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
 
 
 def _one_by_one(rows: pl.DataFrame, within: int) -> pl.Series:
-    """The same, of each row whether it passes."""
+    """Decides row by row which rows pass."""
     kept: dict[int, list[int]] = defaultdict(list)
     passes = []
     for cell, time in rows.select(CELL, _TIME).iter_rows():

@@ -1,4 +1,4 @@
-"""How state fields are kept: the column type of each, and its values as Python has them and as columns do."""
+"""The columns of state fields, and the conversion of values between Python and these columns."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from stages.process.ordered import Ordered
 from windowing.columns import EVENT_TIME
 
 AsType = Callable[[Any], pl.DataType]
-"""The polars dtype of a type as users write it; raises `TypeError` for what is none."""
+"""The polars dtype of a type as users write it; raises `TypeError` for anything else."""
 
 
 @attrs.frozen
 class FieldColumn:
-    """A field as a column. `load` makes of a value of the column what a method sees, `store` the other way.
+    """A field as a column.
 
-    `plain`: both are the same, and so each is loaded as it is; `immutable`: no method can change such a value;
-    `nested`: there are values in it that a method can change, too.
-    `ttl` in microseconds, by event or processing time.
+    `load` converts a value of the column to the one that a method reads, `store` converts it back. `plain`: both are
+    the same, so values are loaded without conversion. `immutable`: no method can change such a value. `nested`: the
+    value contains others that a method can change. `ttl` is in microseconds, of event or processing time.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FieldColumn:
 
     @property
     def pickled(self) -> bool:
-        """Whether it is any object, of which only pickle knows what is in it."""
+        """True if values are arbitrary objects, stored by pickle."""
         return self.kind == "Value" and not self.plain
 
     @property
@@ -55,12 +55,12 @@ class FieldColumn:
 
     @property
     def written(self) -> str:
-        """The column that says when it was written last (us), where that matters."""
+        """The column with the time of the last write (us), of a field that expires."""
         return f"__w.{self.name}"
 
 
 def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) -> FieldColumn:
-    """How a field is kept; `schema` has the columns of the rows. Raises `TypeError` for a type that is none."""
+    """Returns the column of a field; `schema` contains the columns of rows. Raises `TypeError` for an unknown type."""
     if isinstance(field, Combining):
         return _combining(name, field, schema)
     dtype, load, store = _stored(name, field, as_type)
@@ -149,7 +149,7 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
 
 
 def _default(field: Value, dtype: pl.DataType) -> Any:
-    """The default as the column would give it back; `TypeError` where the column cannot hold it."""
+    """The default as the column returns it. Raises `TypeError` if the column cannot hold it."""
     if field.default is None:
         return None
     if field.type is object:
@@ -171,7 +171,7 @@ def _unpickled(name: str, default: Any) -> Callable[[Any], Any]:
 
 
 def _pickled(default: Any) -> Callable[[Any], Any]:
-    """What is as the default is as good as nothing."""
+    """Returns a `store` that writes null for a value equal to the default."""
     nothing = pickle.dumps(default)
 
     def store(value: Any) -> bytes | None:
@@ -194,7 +194,7 @@ def _set(raw: list[Any] | None) -> set[Any]:
 
 
 def _sorted(value: set[Any]) -> list[Any] | None:
-    """In an order of its own: that of a set is another one in each process."""
+    """The values in an order that is the same in each process, which that of a set is not."""
     return sorted(_expected(value, set, frozenset, list), key=repr) or None
 
 

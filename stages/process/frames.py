@@ -1,4 +1,4 @@
-"""What a user's function of frames has given: frames of the columns that it was to give, with their types."""
+"""Checks of the frames that a user's function returns: they must have the declared columns and types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.errors import ResultError
 
 
 def two_frames(given: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """What is emitted, and the state."""
+    """Returns the emitted rows and the state. Raises `ResultError` for anything but a tuple of two frames."""
     match given:
         case tuple((pl.DataFrame() as emitted, pl.DataFrame() as state)):
             return emitted, state
@@ -26,7 +26,7 @@ def two_frames(given: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def fitting(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], what: str) -> pl.DataFrame:
-    """The frame with exactly these columns; a null column, and a smaller type, are those that are wanted."""
+    """Returns the frame with exactly these columns. A null column and a smaller type are cast to the declared type."""
     if set(frame.columns) != set(schema):
         expected = ", ".join(schema)
         raise ResultError(
@@ -44,7 +44,7 @@ def fitting(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], what: str) -
 
 
 def _becomes(given: Any, wanted: Any) -> bool:
-    """Whether a cast loses nothing, or raises."""
+    """True if a cast loses nothing, or raises."""
     if given == wanted or given == pl.Null:
         return True
     if isinstance(given, pl.Struct) and isinstance(wanted, pl.Struct):

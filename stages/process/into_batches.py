@@ -1,4 +1,4 @@
-"""Rows in batches: those of a key are collected until there are enough of them, or until they have waited long."""
+"""Rows in batches: the rows of a key are collected until there are enough, or the first has waited long enough."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, State, Table
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName
-from stages.progress.watermarks import Times
+from stages.clock import StepClock
+from stages.operator import HOLD, PENDING, State, StateTable, Table, Text
+from stages.process.keyed import CELL, Keyed, Result
 from stages.waiting import NUMBER
+from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import MAX_TIME, format_duration
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 ROWS: Final = "rows"
-"""The column of a batch that has its rows."""
+"""The column of a batch that contains its rows."""
 
 UNTIL: Final = "__until"
-"""Of a row: the processing time (us) at which its batch is given, full or not."""
+"""Column of a row: the processing time (us) at which its batch is emitted, full or not."""
 SIZE: Final = "__bytes"
-"""Of a row: how many bytes it has."""
+"""Column of a row: its size in bytes."""
 _BATCH: Final = "__batch"
 
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
@@ -32,7 +32,7 @@ Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 @attrs.frozen
 class Limits:
-    """When a batch is full, by number of rows and by bytes, and how long (us) a row waits for others at most."""
+    """The limits of a batch: its number of rows, its bytes, and the time (us) that its first row waits at most."""
 
     size: int | None
     bytes: int | None
@@ -46,7 +46,7 @@ class Limits:
 
 
 @attrs.frozen(slots=False, eq=False)
-class Collected(Kept):
+class Collected(StateTable):
     """The rows of each key and window that are in no batch yet."""
 
     keys: tuple[str, ...]
@@ -55,7 +55,7 @@ class Collected(Kept):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, by which windows end, and processing time if rows do not wait for ever."""
+        """The watermark, which ends windows, and processing time if rows wait for a limited time."""
         return (WATERMARK, PROCESSING_TIME) if self.timed else (WATERMARK,)
 
     @cached_property
@@ -66,23 +66,22 @@ class Collected(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Placed by key."""
         return Table(
             "row", "waits for its batch", self.keys, WINDOW_COLUMNS, self.rows, self.rows, visited_by_key=True
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When its batch is given, full or not."""
+        """The time at which the batch of a row is emitted, full or not."""
         over = {WATERMARK: pl.col(WINDOW_END)}
         return {**over, PROCESSING_TIME: pl.col(UNTIL)} if self.timed else over
 
 
 @attrs.frozen(slots=False, eq=False)
 class IntoBatches(Keyed):
-    """A row for each batch: the keys, and in `ROWS` its rows as structs, in the order in which they came.
+    """Emits a row for each batch: the keys, and in `ROWS` its rows as structs, in order of arrival.
 
-    A batch is given once it is full, once its first row has waited long enough, and when its window is over. It has the
-    time of its earliest row, at which it holds the watermark until then.
+    A batch is emitted when it is full, when its first row has waited long enough, and when its window is over. It has
+    the time of its earliest row, and holds the watermark there until then.
     """
 
     limits: Limits
@@ -90,61 +89,54 @@ class IntoBatches(Keyed):
 
     @property
     def does(self) -> object:
-        """When a batch is given."""
         return self.limits
 
     @cached_property
     def cells(self) -> Collected:
-        """The rows that are in no batch yet."""
         return Collected(self.keys, self.schema, self.limits.max_wait is not None)
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """Those by which batches are given."""
         return self.cells.clocks
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """Rows."""
         return {ROWS: "collected"}
 
     @property
     def content(self) -> pl.Schema:
-        """Their columns."""
         return self.schema
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """When a batch is given."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"batches": str(self.limits)}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
-        """The batches that are full or due."""
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
         arrived = rows.with_columns(
-            self._until(clocks).alias(UNTIL),
+            self._until(clock).alias(UNTIL),
             (pl.lit(0, pl.Int64) if self.limits.bytes is None else _bytes_of(self.schema)).alias(SIZE),
             pl.lit(0, pl.Int64).alias(PENDING),
         )
-        visit = state.visit(self.cells, arrived.select(list(self.cells.rows)))
-        both = pl.concat([visit.rows, visit.incoming])
+        loaded = state.load(self.cells, arrived.select(list(self.cells.rows)))
+        both = pl.concat([loaded.rows, loaded.incoming])
         numbers = both.select(self.id).unique(maintain_order=True).with_row_index(CELL)
         ordered = both.join(numbers, on=self.id, nulls_equal=True, maintain_order="left").sort(CELL, NUMBER)
-        batched = self._batched(ordered, self._due(clocks))
-        state.leave(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
+        batched = self._batched(ordered, self._due(clock))
+        state.write_back(self.cells, batched.filter(pl.col(_BATCH).is_null()).select(list(self.cells.rows)))
         return Result(self._given(batched.filter(pl.col(_BATCH).is_not_null())))
 
-    def _until(self, clocks: Clocks) -> pl.Expr:
+    def _until(self, clock: StepClock) -> pl.Expr:
         wait = self.limits.max_wait
-        return pl.lit(None if wait is None else min(clocks.processing_time, MAX_TIME - wait) + wait, pl.Int64)
+        return pl.lit(None if wait is None else min(clock.processing_time, MAX_TIME - wait) + wait, pl.Int64)
 
-    def _due(self, clocks: Clocks) -> pl.Expr:
-        """Of rows: whether a batch that begins with them is given now."""
+    def _due(self, clock: StepClock) -> pl.Expr:
+        """True for rows whose batch is emitted now if they are its first row."""
         deadlines = self.cells.deadlines(Times()).items()
         return pl.any_horizontal(
-            (deadline <= clocks.times[clock]).fill_null(False) for clock, deadline in deadlines
+            (deadline <= clock.now.times[name]).fill_null(False) for name, deadline in deadlines
         )
 
     def _batched(self, rows: pl.DataFrame, due: pl.Expr) -> pl.DataFrame:
-        """Rows, those of a key and window together, with the number of their batch; null: in none yet."""
+        """The rows, ordered by key and window, with the number of their batch; null if they are in none yet."""
         if rows.is_empty():
             return rows.with_columns(pl.lit(None, pl.UInt32).alias(_BATCH))
         cells = rows[CELL].to_numpy()
@@ -162,7 +154,7 @@ class IntoBatches(Keyed):
         return rows.with_columns(pl.when(given).then(numbers).alias(_BATCH))
 
     def _ranges(self, cells: Numbers, sizes: Numbers) -> tuple[Numbers, Numbers]:
-        """Where batches start and end, one after the other."""
+        """The row numbers at which batches start and end, in order."""
         count = len(cells)
         places = np.arange(count)
         # If a batch started at a place, the next one would start there.
@@ -185,9 +177,9 @@ class IntoBatches(Keyed):
 
 
 def _reachable(following: Numbers) -> Numbers:
-    """The places to which one comes from the first, going on from each to the one `following` it.
+    """The row numbers that are reached from the first one by going on from each to the one `following` it.
 
-    Steps are doubled, so that it takes the logarithm of their number.
+    The length of a jump is doubled in each round, so the number of rounds is the logarithm of the number of rows.
     """
     count = len(following)
     reached = np.zeros(count + 1, dtype=bool)
@@ -202,7 +194,7 @@ def _reachable(following: Numbers) -> Numbers:
 
 
 def _bytes_of(schema: pl.Schema) -> pl.Expr:
-    """How many bytes a row has: those of texts and binaries, of lists and structs as JSON, 8 of any other value."""
+    """The bytes of a row: the length of texts and binaries, of lists and structs as JSON, 8 for any other value."""
     sizes = []
     for name, dtype in schema.items():
         column = pl.col(name)

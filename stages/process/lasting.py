@@ -1,4 +1,4 @@
-"""State fields as attributes of a user's object: loaded when they are asked for, forgotten when their time is up."""
+"""State fields as attributes of a user's object: loaded at the first read, removed when their time to live is over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.process.fields import FieldColumn
 
 
 class Lazy:
-    """A field that is loaded when a method first asks for it: from then on it is a plain attribute of the object."""
+    """A field that is loaded when a method first reads it; then it is a plain attribute of the object."""
 
     def __init__(self, name: str, load: Callable[[], Any]) -> None:
         self.name, self.load = name, load
@@ -22,7 +22,7 @@ class Lazy:
 
 
 class Lasting:
-    """A field with a time to live: each write is noted with the time at which it was done."""
+    """A field with a time to live: the time of each write is recorded."""
 
     def __init__(self, field: FieldColumn, call: Call) -> None:
         self.field, self.call = field, call
@@ -33,25 +33,25 @@ class Lasting:
         self._gone: tuple[Any, int] | None = None
 
     def load(self, raw: Any, written: int | None) -> None:
-        """That of the key which is played now."""
+        """Loads the value of the current key."""
         self.value, self.written = raw if self.field.plain else self.field.load(raw), written
         self._looked, self._gone = False, None
 
     def saved(self) -> tuple[Any, int | None]:
-        """What `restore` takes."""
+        """A copy of the value, for `restore`."""
         return deepcopy(self.value), self.written
 
     def restore(self, saved: tuple[Any, int | None]) -> None:
-        """As it was then."""
+        """Sets the value back to what `saved` returned."""
         self.value, self.written = saved
         self._looked, self._gone = False, None
 
     def stored(self) -> Any:
-        """Its value as the column has it; null where there is none."""
+        """The value as the column stores it; None if there is none."""
         return None if self.written is None else self.field.store(self.value)
 
     def called(self) -> None:
-        """A method has returned: a container that it has changed was written."""
+        """Completes a call of a method: a container that the method has changed counts as written."""
         if self._looked and self._image() != self._seen:
             self.written = self._clock
         elif self._gone is not None and self.written is None:  # a row of an earlier time may still see it
@@ -76,7 +76,7 @@ class Lasting:
         return self.value
 
     def _image(self) -> Any:
-        """What is another one where a method has changed the value."""
+        """A copy that differs from the value once a method has changed it."""
         if self.field.pickled:
             return self.field.store(self.value)
         return deepcopy(self.value) if self.field.nested else copy(self.value)

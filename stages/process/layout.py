@@ -1,4 +1,4 @@
-"""Keyed state as columns: a row per key and window, a cell, with its fields and its pending timers.
+"""The columns of keyed state: a row per key and window (a cell), with its fields and its pending timers.
 
 key columns | start end | fields, and when they were written | timers and their output timestamps | hold and holder
 """
@@ -6,32 +6,32 @@ key columns | start end | fields, and when they were written | timers and their 
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING
+from stages.operator import HOLD, PENDING, Text
 from stages.process.declarations import EventTimer, ProcessingTimer, Timer
 from stages.process.fields import FieldColumn
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import WINDOW_COLUMNS
 from windowing.lateness import collected_at
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 HOLDER: Final = "__holder"
-"""The timer that has the least hold."""
+"""Column of a cell: the timer with the least hold."""
 UNTIL: Final = "__until"
-"""The time (us) at which it fires."""
+"""Column of a cell: the time (us) at which that timer fires."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class Layout:
-    """Which columns cells have. `schema` has the types of the columns of arrivals, keys included.
+    """The columns of cells. `schema` contains the types of the columns of arrivals, keys included.
 
-    `expires`: something happens when a window is collected, so a cell is kept until then, even with nothing in it.
+    `expires`: a method is called when a window is collected, so a cell is kept until then, even an empty one.
     """
 
     keys: tuple[str, ...]
@@ -45,26 +45,26 @@ class Layout:
 
     @property
     def id(self) -> list[str]:
-        """The columns that tell a cell from the others."""
+        """The columns that identify a cell."""
         return [*self.keys, *self.window]
 
     @property
     def key_type(self) -> Any:
-        """The named tuple of a key; a column whose name is none that Python knows has its number."""
+        """The named tuple of a key. A column that is no valid Python name is called by its number."""
         return namedtuple("Key", self.keys, rename=True)
 
     def timer_columns(self, name: str) -> list[str]:
-        """The columns of a timer: tags, of a family, times and output timestamps."""
+        """The columns of a timer: tags, for a family, then times and output timestamps."""
         tags = [f"__g.{name}"] if self.timers[name].family else []
         return [*tags, f"__t.{name}", f"__o.{name}"]
 
     def hold_columns(self, name: str) -> list[str]:
-        """The column with the holds of a processing-time timer for which an output timestamp was given."""
+        """The column with the holds of a processing-time timer that was set with an output timestamp."""
         return [f"__h.{name}"] if isinstance(self.timers[name], ProcessingTimer) else []
 
     @cached_property
     def content(self) -> pl.Schema:
-        """The columns of fields and timers: a cell in which all of these are null need not be kept."""
+        """The columns of fields and timers. A cell in which all of these are null need not be kept."""
         columns: dict[str, pl.DataType] = {}
         for field in self.fields:
             columns[field.column] = field.dtype
@@ -79,7 +79,7 @@ class Layout:
 
     @cached_property
     def holding(self) -> pl.Schema:
-        """The columns of `hold_columns`. State of earlier versions lacks them: nothing there was to hold."""
+        """The columns of `hold_columns`. State of earlier versions lacks them, and then nothing holds."""
         return pl.Schema(
             {
                 column: pl.List(pl.Int64()) if timer.family else pl.Int64()
@@ -103,32 +103,35 @@ class Layout:
 
     @property
     def expiry(self) -> pl.Expr:
-        """When a window is collected (us)."""
+        """The time at which a window is collected (us)."""
         return collected_at(self.allowed_lateness)
 
     @property
     def latest(self) -> pl.Expr:
-        """The last time of its timers (us): what is given at the end of the global window is still taken downstream."""
+        """The latest time of a timer (us).
+
+        Rows emitted at the end of the global window are still in time downstream.
+        """
         return pl.min_horizontal(self.expiry, pl.lit(GLOBAL_WINDOW_END - 1, pl.Int64))
 
     def due(self, now: Mapping[str, int]) -> pl.Expr:
-        """Whether a cell must be looked at when the clocks stand so."""
+        """True for cells that must be processed at these times of the clocks."""
         return pl.any_horizontal(deadline <= now[clock] for clock, deadline in self.deadlines().items())
 
     @property
     def kinds(self) -> dict[str, str]:
-        """Fields and timers by name, with their kind."""
+        """The fields and timers by name, with their kind."""
         fields = {field.name: f"{field.kind}({field.dtype})" for field in self.fields}
         return {**fields, **{name: type(timer).__name__ for name, timer in self.timers.items()}}
 
-    def facts(self, type_name: Callable[[pl.DataType], str]) -> dict[str, str]:
-        """What is kept, in words."""
-        state = [f"{field.name} {type_name(field.dtype)}" for field in self.fields]
+    def facts(self, text: Text) -> dict[str, str]:
+        """Returns the state fields and timers for people."""
+        state = [f"{field.name} {text(field.dtype)}" for field in self.fields]
         timers = [f"{name} {timer.domain}" for name, timer in self.timers.items()]
         return {"state": ", ".join(state) or "none", "timers": ", ".join(timers) or "none"}
 
     def kept(self, cells: pl.DataFrame, now: Mapping[str, int]) -> pl.DataFrame:
-        """Cells as they are kept when the clocks stand so: those with something in them, and what of them holds."""
+        """The cells to store at these times of the clocks: those that are not empty, with their holds."""
         lacks = [pl.lit(None, dtype).alias(name) for name, dtype in self.holding.items() if name not in cells]
         cells = cells.with_columns(*self._forgotten(now), *lacks)
         if not self.expires:
@@ -137,7 +140,7 @@ class Layout:
         return cells.with_columns(pl.lit(0, pl.Int64).alias(PENDING), *self._held()).select(list(self.cells))
 
     def _forgotten(self, now: Mapping[str, int]) -> list[pl.Expr]:
-        """Fields without what is as good as nothing: their default, and what has outlived its time."""
+        """The fields, with null for a value equal to its default, and for one that has expired."""
         columns = []
         for field in self.fields:
             nothing = pl.lit(False)
@@ -154,7 +157,7 @@ class Layout:
         return columns
 
     def _gone(self, field: FieldColumn) -> pl.Expr:
-        """When nobody can see what is in a field any more (us); a row that is late may look from an earlier time."""
+        """The time (us) from which on no row, not even a late one, can read the value of a field."""
         assert field.ttl is not None
         late = self.allowed_lateness if field.by_event else 0
         latest = MAX_TIME - field.ttl - late
@@ -172,7 +175,7 @@ class Layout:
         return [least.alias(HOLD), who.alias(HOLDER), until.alias(UNTIL)]
 
     def _holds(self) -> Iterator[tuple[str, pl.Expr, pl.Expr]]:
-        """Of each timer that holds: its name, its least output timestamp, and when that one fires."""
+        """Yields for each timer that holds: its name, its least output timestamp, and the time at which that fires."""
         for name, timer in self.timers.items():
             *_, time, output = (pl.col(column) for column in self.timer_columns(name))
             if isinstance(timer, ProcessingTimer) and not timer.hold:
@@ -186,7 +189,7 @@ class Layout:
 
     @property
     def pending(self) -> pl.Expr:
-        """How many timers of a cell are pending."""
+        """The number of pending timers of a cell."""
         times = {name: pl.col(self.timer_columns(name)[-2]) for name in self.timers}
         counts = [
             time.list.len().fill_null(0) if self.timers[name].family else time.is_not_null()
@@ -195,7 +198,7 @@ class Layout:
         return pl.sum_horizontal(0, *counts)
 
     def deadlines(self) -> dict[str, pl.Expr]:
-        """Of each clock when a cell must be looked at (us): a timer fires, a field is gone, the window is collected."""
+        """The time (us) on each clock at which a cell is due, for a timer, an expiring field or its window's end."""
         due: dict[str, list[pl.Expr]] = {WATERMARK: [self.expiry], PROCESSING_TIME: []}
         for name, timer in self.timers.items():
             clock = WATERMARK if isinstance(timer, EventTimer) else PROCESSING_TIME
@@ -208,6 +211,6 @@ class Layout:
 
 
 def _least(outputs: pl.Expr, times: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-    """(the least output timestamp of a family, the time at which that one fires)."""
+    """(the least output timestamp of a family, the time at which that timer fires)."""
     first = outputs.list.arg_min()
     return outputs.list.get(first), times.list.get(first)

@@ -1,4 +1,4 @@
-"""Times at the border to users' functions: microseconds as datetimes in UTC, and back."""
+"""Conversion of times for users' functions: microseconds to datetimes in UTC, and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def to_datetime(us: int) -> datetime:
-    """The time in UTC; the first or last one that there is where it lies outside of the years 1 to 9999."""
+    """The time in UTC, limited to the years 1 to 9999."""
     try:
         return _EPOCH + timedelta(0, 0, us)  # by name it takes twice as long
     except OverflowError:
@@ -31,5 +31,5 @@ def from_datetime(time: object) -> int:
 
 @lru_cache(maxsize=1024)
 def length(duration: Duration) -> int:
-    """A duration in microseconds: a handful of them are asked for again and again."""
+    """A duration in microseconds, cached as a process uses the same few of them for every row."""
     return int(of_any_length(duration))

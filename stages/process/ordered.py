@@ -1,4 +1,4 @@
-"""What an `OrderedList` holds: values by time."""
+"""The value of an `OrderedList` field: values by time."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Ordered:
         self.times, self.values = times or [], values or []
 
     def add(self, time: datetime, value: Any) -> None:
-        """One more value."""
+        """Adds a value at this time; a datetime without a zone is in UTC."""
         at = from_datetime(time)
         place = bisect_left(self.times, at + 1)
         self.times.insert(place, at)
         self.values.insert(place, value)
 
     def range(self, start: datetime | None = None, end: datetime | None = None) -> list[tuple[datetime, Any]]:
-        """The times and values with `start <= time < end`; without bounds, all."""
+        """Returns the times and values with `start <= time < end`; without bounds, all of them."""
         first, last = self._places(start, end)
         times = map(to_datetime, self.times[first:last])
         return list(zip(times, self.values[first:last], strict=True))
 
     def clear(self, start: datetime | None = None, end: datetime | None = None) -> None:
-        """Forgets those with `start <= time < end`; without bounds, all."""
+        """Removes the values with `start <= time < end`; without bounds, all of them."""
         first, last = self._places(start, end)
         del self.times[first:last], self.values[first:last]
 

@@ -1,4 +1,4 @@
-"""Running aggregates: with each row, its key's aggregates of all rows up to it, in columns throughout."""
+"""Running aggregates: each row with its key's aggregates of all rows up to it, computed in columns."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import ClassVar
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Said
-from stages.operator import HOLD, PENDING, Kept, State, Table, Visit
+from stages.operator import HOLD, PENDING, Loaded, State, StateTable, Table, Text
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Clocks, Keyed, Result, TypeName, touched
-from stages.progress.watermarks import Times, Watermarks
+from stages.process.keyed import CELL, Keyed, Result, touched
 from stages.waiting import NUMBER
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.lateness import collected_at
-from windowing.triggers.base import WATERMARK
 
 _SO_FAR = -1
-"""In place of a row's number: what was so far comes before all rows."""
+"""The number of the row with the totals of earlier steps, which is before all rows."""
 
 
 @attrs.frozen(slots=False, eq=False)
-class Totals(Kept):
-    """What the rows of a key and window have come to so far."""
+class Totals(StateTable):
+    """The totals of each key and window."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -35,7 +35,6 @@ class Totals(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Placed by key."""
         held = pl.Schema({**self.schema, PENDING: pl.Int64(), HOLD: pl.Int64()})
         ids = {name: self.schema[name] for name in (*self.keys, *WINDOW_COLUMNS)}
         incoming = pl.Schema(ids)
@@ -51,17 +50,16 @@ class Totals(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When the window is collected."""
+        """The time at which the window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All totals."""
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows
 
 
 @attrs.frozen(slots=False, eq=False)
 class Running(Keyed):
-    """Rows with more columns: cumulative `aggregates` by name."""
+    """Adds columns to rows: cumulative `aggregates` by name."""
 
     aggregates: Mapping[str, Cumulative]
     kind: ClassVar[str] = "running"
@@ -77,7 +75,6 @@ class Running(Keyed):
 
     @cached_property
     def cells(self) -> Totals:
-        """The totals of each key and window."""
         ids = {**{key: self.schema[key] for key in self.keys}, **dict.fromkeys(WINDOW_COLUMNS, pl.Int64())}
         schema = pl.Schema({**ids, **self.parts})
         nothing = {name: pl.lit(None, dtype) for name, dtype in self.parts.items()}
@@ -85,37 +82,33 @@ class Running(Keyed):
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """Totals."""
         return {name: Said(aggregate, str(aggregate)) for name, aggregate in self.aggregates.items()}
 
     @property
     def content(self) -> pl.Schema:
-        """Their columns."""
         return pl.Schema(self.parts)
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it computes, in words."""
+    def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def play(self, state: State, rows: pl.DataFrame, clocks: Clocks) -> Result:
-        """Each row after what was so far."""
-        visit = state.visit(self.cells, rows.select(self.id).unique(maintain_order=True))
-        over = collected_at(self.windowing.allowed_lateness) <= clocks.now
-        cells, idle = touched(visit.rows, visit.incoming, over, self.id)
+    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
+        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
+        over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
+        cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)
         shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
         if cells.is_empty():
-            state.leave(self.cells, idle)
+            state.write_back(self.cells, idle)
             return Result(pl.DataFrame(schema=self._given()))
         both = self._together(cells, self.by_cell(cells, rows))
         totals = both.group_by(CELL, maintain_order=True).agg(pl.col(*self.id, *self.parts).last())
         kept = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
         left = kept.filter(~over).select(list(self.cells.table.schema))
-        state.leave(self.cells, pl.concat([idle, left]))
+        state.write_back(self.cells, pl.concat([idle, left]))
         results = [self._result(name, aggregate) for name, aggregate in self.aggregates.items()]
         return Result(both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown))
 
     def _together(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-        """What was so far and rows, by cell and in order, each with the totals up to it."""
+        """The totals of earlier steps and the rows, by cell and in order, each with the totals up to it."""
         lifted = rows.with_columns(
             expression.alias(f"__s.{name}.{part}")
             for name, aggregate in self.aggregates.items()

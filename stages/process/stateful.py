@@ -1,4 +1,4 @@
-"""What the operators of keyed state with fields and timers have in common."""
+"""The base of operators of keyed state with fields and timers."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.process.keyed import Keyed, TypeName
+from stages.operator import Text
+from stages.process.keyed import Keyed
 from stages.process.layout import Layout
 from stages.process.tables import Cells
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 
 
 @attrs.frozen(slots=False, eq=False)
 class Stateful(Keyed):
-    """Keeps the fields and timers of `layout` for each key and window."""
+    """Stores the fields and timers of `layout` for each key and window."""
 
     layout: Layout
 
     @property
     def python(self) -> bool:
-        """The user says what becomes of the rows."""
+        """True: the user's code processes the rows."""
         return True
 
     @property
@@ -32,24 +33,19 @@ class Stateful(Keyed):
 
     @cached_property
     def cells(self) -> Cells:
-        """Fields and timers of each key and window."""
         return Cells(self.layout)
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """Fields and timers."""
         return self.layout.kinds
 
     @property
     def timers(self) -> Mapping[str, str]:
-        """By name, with their domain."""
         return {name: timer.domain for name, timer in self.layout.timers.items()}
 
     @property
     def content(self) -> pl.Schema:
-        """Their columns."""
         return pl.Schema({**self.layout.content, **self.layout.holding})
 
-    def facts(self, type_name: TypeName) -> dict[str, str]:
-        """What it keeps, in words."""
-        return self.layout.facts(type_name)
+    def own_facts(self, text: Text) -> dict[str, str]:
+        return self.layout.facts(text)

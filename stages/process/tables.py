@@ -1,4 +1,4 @@
-"""The two tables of keyed state: cells, a row per key and window, and rows that wait for their turn."""
+"""The state table of cells: a row per key and window."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from functools import cached_property
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, Kept, Table, Visit
+from stages.clock import StepClock
+from stages.operator import HOLD, Loaded, StateTable, Table
 from stages.process.layout import HOLDER, UNTIL, Layout
-from stages.progress.watermarks import Times, Watermarks
+from windowing.clocks import Times
 
 
 @attrs.frozen(slots=False, eq=False)
-class Cells(Kept):
-    """A row per key and window. What comes for it are keys and windows, and all of them are looked at."""
+class Cells(StateTable):
+    """A row per key and window. Arrivals are keys and windows, and none of them waits."""
 
     layout: Layout
 
     @cached_property
     def table(self) -> Table:
-        """Placed by key."""
         return Table(
             "timer",
             "is pending",
@@ -40,13 +40,12 @@ class Cells(Kept):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """Those of its timers, of lifetimes, and of the ends of windows."""
+        """The clocks of its timers, of lifetimes, and of the ends of windows."""
         return tuple(self.layout.deadlines())
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When a timer fires, a field is forgotten, or a window is collected."""
+        """The time at which a timer fires, a field expires, or a window is collected."""
         return self.layout.deadlines()
 
-    def settled(self, visit: Visit, before: Watermarks, times: Times) -> pl.DataFrame:
-        """All cells."""
-        return visit.rows
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows

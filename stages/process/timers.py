@@ -1,4 +1,4 @@
-"""Timers in the hands of a user's method: pending firings of the key that is played."""
+"""Timers as a user's method sees them: the pending firings of the current key."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from stages.process.moments import from_datetime, length, to_datetime
 from windowing.time import MAX_TIME, Duration, format_time
 
 Firing = tuple[int, int | None, int | None, int]
-"""The time at which it fires, its output timestamp where that is another, where it holds (us), and its hops.
+"""The time at which a timer fires, its output timestamp if that is another, its hold (all in us), and its hops.
 
-Hops: 0 where a row or an earlier step set it; else the length of the chain of firings that set each other and in which
-time hardly went on.
+Hops: 0 if a row or an earlier step set it; else the length of the chain of firings that set each other and in which
+time hardly advanced.
 """
 
 SOON: Final = 1_000
-"""The time (us) by which a firing must go on so that its chain is not endless."""
+"""The time (us) by which a firing must advance so that its chain is not endless."""
 
 _STALE: Final = 100
 """The outdated entries that a queue may have besides as many as are pending."""
 
 
 class Pending:
-    """What all timers have in common: which time is meant, and whether it may be. `time` (us) fires first, if any."""
+    """The base of timers: computes and checks the time of a firing. `time` (us) is that of the first firing, if any."""
 
     __slots__ = ("call", "drops", "event", "holds", "name", "time")
 
@@ -40,7 +40,7 @@ class Pending:
         self.time: int | None = None
 
     def firing_at(self, time: datetime, output: datetime | None) -> Firing:
-        """At this time, of which nothing is changed."""
+        """The firing at this time. Raises `ValueError` for an event time after the window is collected."""
         at = from_datetime(time)
         if self.event and at > self.call.expiry:
             raise ValueError(
@@ -50,7 +50,7 @@ class Pending:
         return self._firing(at, output)
 
     def firing_after(self, duration: Duration, output: datetime | None) -> Firing:
-        """So long after the time of the row or timer; not after the window is collected."""
+        """The firing a duration after the time of the row or timer, at the latest when the window is collected."""
         call = self.call
         if self.event:
             at = call.now + length(duration)
@@ -60,13 +60,13 @@ class Pending:
         return self._firing(min(call.processing_time + length(duration), MAX_TIME), output)
 
     def held(self, time: int | None, output: int | None, hold: int | None = None) -> int | None:
-        """Where a firing holds that is in the columns as `time`, `output` and, by processing time, `hold`."""
+        """The time at which a firing holds that is stored as `time`, `output` and, by processing time, `hold`."""
         if self.event:
             return time if output is None else output
         return output if self.holds else hold
 
     def too_late(self) -> bool:
-        """Whether the window is collected at the time of the firing in hand, so that nothing can fire after it."""
+        """True if the current firing is at the time when the window is collected: no later firing is possible."""
         return self.event and self.call.now >= self.call.expiry
 
     def _firing(self, at: int, output: datetime | None) -> Firing:
@@ -75,7 +75,7 @@ class Pending:
         return at, stamp, self.held(at, stamp, given), self._hops(at)
 
     def _hops(self, at: int) -> int:
-        """The hops of a firing that is set for this time by the row or firing in hand."""
+        """The hops of a firing that the current row or firing sets for this time."""
         call = self.call
         if not call.hops:
             return 0
@@ -83,7 +83,10 @@ class Pending:
         return call.hops if call.endless or at - since < SOON else 1
 
     def _output(self, at: int, output: datetime | None) -> int | None:
-        """Where it holds, if not at its own time: by processing time, at the row that set it."""
+        """The output timestamp at which a pending timer holds the watermark; None if it holds at its own time.
+
+        For a processing-time timer the default is the time of the row that set it.
+        """
         call = self.call
         if output is None:
             return None if self.event else call.stamp
@@ -98,7 +101,7 @@ class Pending:
 
 
 class Single(Pending):
-    """One timer: `self.quiet.after("10m")`, `.at(time)`, `.clear()`, `.pending()`."""
+    """A single timer: `self.quiet.after("10m")`, `.at(time)`, `.clear()`, `.pending()`."""
 
     __slots__ = ("hold", "hops", "output")
     output: int | None
@@ -106,76 +109,80 @@ class Single(Pending):
     hops: int
 
     def after(self, duration: Duration, output: datetime | None = None) -> None:
-        """Fires so long after the row or firing in hand, in place of what was set before; not after the window is over.
+        """Sets the timer to fire after a duration, at the latest when the window is collected.
 
-        A firing of the moment in which the window is collected sets nothing: no time is left.
+        It replaces a pending firing. In a firing at the time at which the window is collected nothing is set: no time
+        is left.
 
-        `output`: the time of what it emits, and where it holds the watermark until then. By default that is its own
-        time; by processing time it is the output watermark, at which nothing is held unless the timer has `hold=True`.
+        Args:
+            duration: Counted from the time of the current row or firing.
+            output: The time of the emitted rows, at which the watermark is held until then. By default that is the time
+                of the firing. By processing time it is the output watermark, which is not held unless the timer has
+                `hold=True`.
         """
         firing = self.firing_after(duration, output)
         self.time, self.output, self.hold, self.hops = (None, None, None, 0) if self.too_late() else firing
 
     def at(self, time: datetime, output: datetime | None = None) -> None:
-        """Fires at this time, in place of what was set before; `output` as for `after`."""
+        """Sets the timer to fire at this time, in place of a pending firing; `output` as for `after`."""
         self.time, self.output, self.hold, self.hops = self.firing_at(time, output)
 
     def clear(self) -> None:
-        """Does not fire, if it was set."""
+        """Removes the pending firing, if there is one."""
         self.time = None
 
     def pending(self) -> datetime | None:
-        """The time at which it fires; None if it is not set."""
+        """The time at which the timer fires; None if it is not set."""
         return None if self.time is None else to_datetime(self.time)
 
     def take(self) -> tuple[str | None, Firing]:
-        """(no tag, the firing), which is no longer pending."""
+        """Removes and returns the firing, as (no tag, firing)."""
         return None, self.take_of(None)
 
     def take_of(self, tag: str | None) -> Firing:
-        """The firing, which is no longer pending."""
+        """Removes and returns the firing."""
         time, self.time = self.time, None
         assert time is not None
         return time, self.output, self.hold, self.hops
 
     def load(self, cell: int, *columns: list[int | None]) -> None:
-        """As it is in the columns: the time, the output timestamp and, by processing time, where it holds."""
+        """Loads the firing of a cell from columns: the time, the output timestamp and, by processing time, the hold."""
         time, output, *held = (column[cell] for column in columns)
         self.time, self.output, self.hops = time, output, 0
         self.hold = self.held(time, output, *held)
 
     def leave(self, cell: int, *columns: list[int | None]) -> None:
-        """Into the columns."""
+        """Stores the firing of a cell into columns."""
         pending = (None,) * 3 if self.time is None else (self.time, self.output, self.hold)
         for column, value in zip(columns, pending, strict=False):
             column[cell] = value
 
     def saved(self) -> Any:
-        """What `restore` takes."""
+        """A copy of the firing, for `restore`."""
         return self.time, self.output, self.hold, self.hops
 
     def restore(self, saved: Any) -> None:
-        """As it was then."""
+        """Sets the firing back to what `saved` returned."""
         self.time, self.output, self.hold, self.hops = saved
 
     def due(self, latest: int) -> list[tuple[int, str | None]]:
-        """(time, no tag), if it fires by then."""
+        """(time, no tag), if the timer fires by then."""
         return [(self.time, None)] if self.is_due(None, latest) and self.time is not None else []
 
     def is_due(self, tag: str | None, latest: int) -> bool:
-        """True if it is pending and fires by then."""
+        """True if the timer is pending and fires by then."""
         return self.time is not None and self.time <= latest
 
     def least_hold(self) -> int | None:
-        """Where it holds (us), if it is pending and holds."""
+        """The time (us) at which the timer holds, if it is pending and holds."""
         return None if self.time is None else self.hold
 
 
 class Queue:
-    """The tags of pending firings, in order of a number of each, of which the least is asked for.
+    """The tags of pending firings, in order of a number of each, of which only the least is read.
 
-    An entry counts while its tag is pending with that number. Others stay until they come up, or are too many. What
-    has no number is left out.
+    An entry counts while its tag is pending with that number. Outdated entries stay until they are the least, or are
+    too many. A firing without a number is left out.
     """
 
     __slots__ = ("_entries", "_number", "_pending")
@@ -190,7 +197,7 @@ class Queue:
         heapify(self._entries)
 
     def add(self, tag: str) -> None:
-        """The firing of this tag is another one now."""
+        """Adds the firing of this tag, which has changed."""
         number = self._number(self._pending[tag])
         if len(self._entries) > 2 * len(self._pending) + _STALE:
             self._fill()
@@ -227,7 +234,7 @@ class Family(Pending):
     _undo: list[tuple[str, Firing | None]] | None
 
     def after(self, duration: Duration, output: datetime | None = None, *, tag: str) -> None:
-        """The timer of this tag fires so long after the row or firing in hand; see `Single.after`."""
+        """Sets the timer of this tag to fire after a duration; see `Single.after`."""
         firing = self.firing_after(duration, output)
         if self.too_late():
             self.clear(tag)
@@ -235,11 +242,11 @@ class Family(Pending):
             self._set(tag, firing)
 
     def at(self, time: datetime, output: datetime | None = None, *, tag: str) -> None:
-        """The timer of this tag fires at this time."""
+        """Sets the timer of this tag to fire at this time; see `Single.at`."""
         self._set(tag, self.firing_at(time, output))
 
     def clear(self, tag: str | None = None) -> None:
-        """The timer of this tag does not fire; without a tag, none does."""
+        """Removes the pending firing of this tag; without a tag, of all tags."""
         for one in list(self.by_tag) if tag is None else [tag]:
             self._put(one, None)
         self._first()
@@ -249,13 +256,13 @@ class Family(Pending):
         return to_datetime(self.by_tag[tag][0]) if tag in self.by_tag else None
 
     def take(self) -> tuple[str | None, Firing]:
-        """(tag, firing) of the first one, which is no longer pending."""
+        """Removes and returns the first firing, as (tag, firing)."""
         first = self._by_time().first()
         assert first is not None
         return first[1], self.take_of(first[1])
 
     def take_of(self, tag: str | None) -> Firing:
-        """The firing of a tag, which is no longer pending."""
+        """Removes and returns the firing of a tag."""
         assert tag is not None
         firing = self.by_tag[tag]
         self._put(tag, None)
@@ -263,7 +270,7 @@ class Family(Pending):
         return firing
 
     def load(self, cell: int, *columns: list[Any]) -> None:
-        """As they are in the columns: tags, times, output timestamps and, by processing time, where they hold."""
+        """Loads the firings of a cell from columns: tags, times, output timestamps and, by processing time, holds."""
         tags, times, outputs, *held = (column[cell] or () for column in columns)
         holds = held[0] if held and held[0] else repeat(None)
         self.by_tag = {
@@ -274,7 +281,7 @@ class Family(Pending):
         self.time = min(times) if times else None
 
     def leave(self, cell: int, *columns: list[Any]) -> None:
-        """Into the columns; null where nothing is pending."""
+        """Stores the firings of a cell into columns; null if none is pending."""
         firings = self.by_tag.values()
         times = [firing[0] for firing in firings]
         outputs = [firing[0] if firing[1] is None else firing[1] for firing in firings]
@@ -283,18 +290,18 @@ class Family(Pending):
             column[cell] = value or None
 
     def saved(self) -> Any:
-        """Notes from now on what changes, for `restore`."""
+        """Begins to record changes, for `restore`."""
         self._undo = []
 
     def restore(self, saved: Any) -> None:
-        """As they were then."""
+        """Undoes the changes since `saved`."""
         for tag, firing in reversed(self._undo or []):
             self._put(tag, firing)
         self._undo = []
         self._first()
 
     def due(self, latest: int) -> list[tuple[int, str | None]]:
-        """(time, tag) of those that fire by then."""
+        """(time, tag) of the timers that fire by then."""
         if self.time is None or self.time > latest:
             return []
         return [(firing[0], tag) for tag, firing in self.by_tag.items() if firing[0] <= latest]
@@ -304,7 +311,7 @@ class Family(Pending):
         return tag in self.by_tag and self.by_tag[tag][0] <= latest
 
     def least_hold(self) -> int | None:
-        """The least time (us) at which one that is pending holds, if any does."""
+        """The least time (us) at which a pending timer holds, if any does."""
         if self._holding is None:
             self._holding = Queue(self.by_tag, _hold)
         first = self._holding.first()
@@ -330,7 +337,7 @@ class Family(Pending):
             self._holding.add(tag)
 
     def _by_time(self) -> Queue:
-        """The queue of what fires first: made where it is needed, as most loaded families are not changed."""
+        """The queue of firings by time, made at its first use, as most loaded families are not changed."""
         if self._queue is None:
             self._queue = Queue(self.by_tag, _time)
         return self._queue

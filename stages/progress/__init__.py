@@ -1,4 +1,4 @@
-"""How far everything is: the watermarks of splits, sources and stages.
+"""Progress: the watermarks of splits, sources and stages.
 
 May import `strategies`, `aggregates` and all below them.
 """

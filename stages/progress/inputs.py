@@ -1,4 +1,4 @@
-"""What a stage, or one shard of it, knows of everything upstream; every runner keeps it and asks it for the clock."""
+"""The inputs of a stage, or of one shard of it: the state of everything upstream, from which its clocks follow."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import attrs
 
 from stages.progress.reports import Report, least, of_shards
 from stages.progress.splits import BlockedOn, SourceState, SourceSummary
-from stages.progress.watermarks import Clock
 from stages.strategies.base import WatermarkStrategy
+from windowing.clocks import Times
 from windowing.time import MIN_TIME
 
 
 @attrs.frozen
 class Arrived:
-    """What a batch brings from upstream: summaries and ends of sources, reports by origin, its processing time (us).
+    """The input of a batch: summaries and ends of sources, reports by origin, its processing time (us).
 
-    Sources that are `waiting` were made to: their silence is not their own. `times` has the processing time of those
-    that told it, as a source may have a clock of its own.
+    Sources that are `waiting` were paused: their silence does not make them idle. `times` contains the processing time
+    of sources that have a clock of their own.
     """
 
     summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
@@ -34,7 +34,8 @@ class Arrived:
 class Inputs:
     """The state of each source that is read, the latest report of each origin upstream, and the processing time.
 
-    `times` has the processing time (us) of each source, `percentiles` how far those of each stage upstream have come.
+    `times` contains the processing time (us) of each source, `percentiles` the percentile watermarks of each stage
+    upstream.
     """
 
     sources: Mapping[str, SourceState] = attrs.field(factory=dict)
@@ -51,10 +52,12 @@ class Inputs:
         started: int = MIN_TIME,
         stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> Inputs:
-        """After a batch. `strategies` are those of the sources that the stage reads.
+        """The inputs after a batch.
 
-        `started` is when the run began (us): silence before that, while nobody looked, is held against no source.
-        `stages` are those that it reads, with the names under which their shards report.
+        Args:
+            strategies: The strategies of the sources that the stage reads.
+            started: The time at which the run began (us): silence before it does not make a source idle.
+            stages: The stages that it reads, with the names under which their shards report.
         """
         now = max(self.now, arrived.now)
         times = {
@@ -73,7 +76,7 @@ class Inputs:
         return Inputs(sources, {**self.reports, **reports}, now, times, self.percentiles)._settled(stages)
 
     def _settled(self, stages: Mapping[str, Sequence[str]]) -> Inputs:
-        """With the percentile watermarks of these stages, where there are any, as all their shards together tell."""
+        """The inputs with the percentile watermarks of these stages, computed from the reports of all their shards."""
         percentiles = {
             name: of_shards(map(self._latest, origins), self.percentiles.get(name, {})).percentiles
             for name, origins in stages.items()
@@ -81,11 +84,11 @@ class Inputs:
         return attrs.evolve(self, percentiles={name: known for name, known in percentiles.items() if known})
 
     def _latest(self, origin: str) -> Report:
-        """The latest report; who has not reported yet holds at the beginning of time."""
+        """The latest report; one that has not reported yet holds at the beginning of time."""
         return self.reports.get(origin, Report())
 
     def report(self, name: str, origins: Iterable[str]) -> Report:
-        """Where this source or stage stands; `origins` are the names under which a stage's shards report."""
+        """The watermarks of this source or stage; `origins` are the names under which a stage's shards report."""
         if name in self.sources:
             state = self.sources[name]
             return Report(state.watermark, state.percentiles, state.idle)
@@ -93,10 +96,10 @@ class Inputs:
         return Report(shards.watermark, self.percentiles.get(name, shards.percentiles), shards.idle)
 
     def blocked_on(self, name: str, strategy: WatermarkStrategy) -> BlockedOn | None:
-        """What a source's watermark waits for."""
+        """The split that a source's watermark waits for."""
         return self.sources[name].blocked_on(strategy, self.times[name])
 
-    def clock(self, upstream: Iterable[Report]) -> Clock:
-        """The clock of a stage that reads from these."""
+    def clock_times(self, upstream: Iterable[Report], sides: Mapping[str, int]) -> Times:
+        """The times that the clocks of a stage reach which reads these; `sides` are those of its side inputs."""
         slowest = least(upstream)
-        return Clock(slowest.watermark, self.now, slowest.percentiles)
+        return Times.of(slowest.watermark, self.now, slowest.percentiles, sides)

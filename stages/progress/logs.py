@@ -1,4 +1,4 @@
-"""Logs that are in order, each by itself: a source is as far as the one that is furthest behind and goes on."""
+"""The watermark of logs that are each in order of event time: that of the log furthest behind."""
 
 from __future__ import annotations
 
@@ -19,11 +19,15 @@ from windowing.columns import EVENT_TIME
 class TimeOrderedLogs(NewestTime):
     """Logs each of which is in order of event time: W = min over the splits of the newest of each.
 
-    `split` is the column that tells them apart, or `bl.source_file()`. `expected=["eu", "us"]`, or how many there
-    are, makes it perfect for a static set: there is no watermark until all have spoken. Without, the set is dynamic
-    and W a heuristic: a split that is new joins at the watermark. A log whose newest row is one for which `ends`, a
-    column or an expression, is true is over: it leaves the minimum until a newer row comes. Flink:
-    `forMonotonousTimestamps` on the partitions of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
+    With `expected` it is perfect for a static set: there is no watermark until all splits have spoken. Without, the set
+    is dynamic and W a heuristic: a new split joins at the watermark. Flink: `forMonotonousTimestamps` on the partitions
+    of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
+
+    Args:
+        split: The column that tells the logs apart, or `bl.source_file()`.
+        expected: The names of the splits, as in ["eu", "us"], or how many there are; by default they are not known.
+        ends: A column or an expression that is true for a row after which its log is over. The log leaves the minimum
+            until a newer row arrives.
 
     Example:
         >>> rows = bl.Rows([{"at": 90, "region": "eu"}, {"at": 40, "region": "us"}], rows_per_batch=1)
@@ -43,15 +47,13 @@ class TimeOrderedLogs(NewestTime):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of the user's in `ends`."""
         return users(self.ends)
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """The newest row, and the newest that says that the log is over."""
+        """The times of the newest row, and of the newest row that ends the log."""
         return _facts(frame[EVENT_TIME].max(), self._ends(frame).max())
 
     def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
-        """Both, of each."""
         times = frame.select(split, pl.col(EVENT_TIME).alias("newest"), self._ends(frame).alias("end"))
         return {name: _facts(newest, end) for name, newest, end in times.group_by(split).max().rows()}
 
@@ -62,13 +64,11 @@ class TimeOrderedLogs(NewestTime):
         return where(self.ends, frame, frame[EVENT_TIME], "TimeOrderedLogs: ends")
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """The newer of each."""
         return {
             what: max(part[what] for part in (one, other) if what in part) for what in sorted({*one, *other})
         }
 
     def awaited(self, spoken: Collection[str]) -> str:
-        """Those expected ones that have not spoken."""
         if isinstance(self.expected, tuple):
             missing = [repr(name) for name in self.expected if text_named(name) not in spoken]
             return f"split{'s' * (len(missing) > 1)} {', '.join(missing)}" if missing else ""
@@ -77,7 +77,6 @@ class TimeOrderedLogs(NewestTime):
         return f"{self.expected - len(spoken)} more of {self.expected} splits"
 
     def is_over(self, state: Summary) -> bool:
-        """Whether its newest row says so."""
         return "end" in state and bool(state["end"] >= state["newest"])
 
 

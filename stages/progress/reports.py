@@ -1,4 +1,4 @@
-"""Several sources or stages together: the least of those that are not idle, and who is far ahead and must wait."""
+"""Reports of several sources or stages as one: the least of those that are not idle, and the sources that must wait."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping
 import attrs
 
 from stages.facts import SPARSE
-from stages.progress.watermarks import held_percentiles
-from stages.strategies.histogram import Histogram, merge_histograms
+from stages.strategies.histogram import Histogram, merge_histograms, percentile
 from windowing.time import MAX_TIME, MIN_TIME
 
 
 @attrs.frozen
 class Report:
-    """Where a source, a stage or a shard of it stands: what it still may send has no event time before `watermark`.
+    """The watermarks of a source, a stage or a shard of it: no later output has an event time before `watermark`.
 
-    `percentiles` are the watermarks of those that are known; another stands where the watermark does. Who is `idle`
-    is left out of the minimum downstream. Of one shard of a stage, `percentiles` are those of the stage's input, and
-    `holds` is where its own pending elements hold them: all shards together tell those of the output (`of_shards`).
+    `percentiles` are the watermarks of the known shares; any other share is at the watermark. An `idle` report is left
+    out of the minimum downstream. For one shard of a stage, `percentiles` are those of the stage's input, and `holds`
+    the holds of its own pending elements: the output's percentiles follow from the reports of all shards (`of_shards`).
     """
 
     watermark: int = MIN_TIME
@@ -27,7 +26,7 @@ class Report:
     holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
 
     def followed_by(self, report: Report) -> Report:
-        """After a later report: no watermark goes back."""
+        """The report after a later one: no watermark goes back."""
         shares = {
             share: max(time, self.percentiles.get(share, MIN_TIME))
             for share, time in report.percentiles.items()
@@ -35,7 +34,7 @@ class Report:
         return Report(max(self.watermark, report.watermark), shares, report.idle, report.holds)
 
     def moved_back(self, by: int) -> Report:
-        """After a step that may set event times back by so many microseconds; the ends of time stay."""
+        """The report after a step that may set event times back by so many microseconds; the ends of time stay."""
         if by == 0:
             return self
         shares = {share: _moved_back(time, by) for share, time in self.percentiles.items()}
@@ -47,10 +46,10 @@ def _moved_back(watermark: int, by: int) -> int:
 
 
 def least(reports: Iterable[Report]) -> Report:
-    """Several as one: the least of those that are not idle. If all are, it is idle, where the least of them is.
+    """Several reports as one: the least of those that are not idle. If all are, it is idle, at the least of them.
 
-    One that is idle may still speak, so it counts where all others have ended. Associative, commutative and
-    idempotent: shards and stages may be put together in any way.
+    An idle one may still speak, so it counts if all others have ended. Associative, commutative and idempotent: shards
+    and stages may be merged in any order.
     """
     known = list(reports)
     counted = [report for report in known if not report.idle]
@@ -68,8 +67,24 @@ def least(reports: Iterable[Report]) -> Report:
     )
 
 
+def held_percentiles(
+    inputs: Mapping[int, int], holds: Histogram, output: int, before: Mapping[int, int]
+) -> dict[int, int]:
+    """Percentile watermarks of a stage's output: the 66th is where a third of the pending elements hold it earlier.
+
+    Each stays at or behind that of the input, at or ahead of the `output` watermark, which is the 100th, and of its
+    time `before`.
+    """
+    reached = {}
+    for share, time in inputs.items():
+        hold = percentile(holds, 100 - share)
+        held = time if hold is None else min(time, hold)
+        reached[share] = max(output, before.get(share, MIN_TIME), held)
+    return reached
+
+
 def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
-    """A stage, of the latest reports of all its shards, and how far its percentile watermarks had come `before`."""
+    """The report of a stage from the latest reports of all its shards; `before`: its percentile watermarks so far."""
     known = list(shards)
     stage = least(known)
     holds = merge_histograms(*(report.holds for report in known))
@@ -78,9 +93,10 @@ def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
 
 
 def must_wait(sources: Mapping[str, Report], drifts: Mapping[str, int | None]) -> frozenset[str]:
-    """The sources that are further ahead of the slowest than their `max_drift` (us) lets them.
+    """The sources that are further ahead of the slowest than their `max_drift` (us) allows.
 
-    The slowest is the least of all that are neither idle nor at their end. It never waits, so somebody goes on.
+    The slowest is the least of all that are neither idle nor at their end. It never waits, so one source always
+    advances.
     """
     going = {
         name: report.watermark

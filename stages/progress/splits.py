@@ -1,6 +1,6 @@
-"""A source's clock: each split (partition) has its state and watermark, and the source is where the least of them is.
+"""The watermark of a source: the least of its splits (partitions), each with a state and watermark of its own.
 
-Where a strategy is not `per_split`, the source is one split with no name. One that is over leaves the minimum.
+If a strategy is not `per_split`, the source is one split without a name. A split that is over leaves the minimum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
 SourceSummary = dict[str, Summary]
-"""By split: `{"own": the strategy's summary, "times": a histogram}` if it has rows, the latter if it is needed.
+"""The summary of each split: `{"own": the strategy's summary, "times": a histogram}` if it has rows; "times" if needed.
 
-`"over": True` where the reader has come to its end; `{}` is a split of which is only known that there is one.
+`"over": True` if the reader has reached its end; `{}` for a split that is known to exist.
 """
 
 WHOLE: Final = ""
-"""The only split of a source that is not looked at split by split."""
+"""The only split of a source that is not divided into splits."""
 
 MOST_SPLITS: Final = 10_000
 
@@ -38,7 +38,7 @@ _SPLIT: Final = "__split"
 def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOLE) -> SourceSummary:
     """The summary of rows with EVENT_TIME and `strategy.columns`; a split without rows has none.
 
-    `file`: where all are from, if files are splits.
+    `file`: the file that all rows are from, if files are splits.
     """
     if frame.is_empty():
         return {}
@@ -58,7 +58,7 @@ def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOL
 def _split(
     strategy: WatermarkStrategy, frame: pl.DataFrame, column: str
 ) -> tuple[dict[str, pl.DataFrame], dict[str, Summary]]:
-    """The rows of each split, where they are needed, and its own summary."""
+    """The rows of each split, if they are needed, and its own summary."""
     if (splits := frame[column].n_unique()) == 1:  # as with a topic of one partition
         name = frame[:1].select(_name(column)).item()
         return {name: frame}, {name: strategy.observe(frame)}
@@ -88,12 +88,12 @@ def _require_few(strategy: WatermarkStrategy, splits: int) -> None:
 
 
 def known(files: Iterable[str]) -> SourceSummary:
-    """The summary of files that are there and are still to be read: they hold the watermark where it is."""
+    """The summary of files that exist and are still to be read: they keep the watermark where it is."""
     return {file: {} for file in files}
 
 
 def read_to_end(file: str) -> SourceSummary:
-    """The summary that says so of a file, beside that of its rows."""
+    """The summary that marks a file as read to its end, beside that of its rows."""
     return {file: {"over": True}}
 
 
@@ -118,7 +118,7 @@ def _merge_split(strategy: WatermarkStrategy, one: Summary, other: Summary) -> S
 
 
 def announced(summary: Summary) -> SourceSummary:
-    """The summary of a source that says itself how complete it is, in its strategy's terms."""
+    """The summary of a source that announces its watermark, in the terms of its strategy."""
     return {WHOLE: {"own": summary}}
 
 
@@ -127,10 +127,10 @@ def announced(summary: Summary) -> SourceSummary:
 
 @attrs.frozen
 class Split:
-    """One split: what its batches have made of its state, how far it has come, and when it last spoke.
+    """A split: its strategy's state, its watermarks, and when it last spoke.
 
-    `spoke` is the processing time (us) of the last batch that had rows of it, None before there was one. `over`: it
-    was read to its end.
+    `spoke` is the processing time (us) of the last batch with rows of it, None before there was one. `over`: it was
+    read to its end.
     """
 
     watermark: int = MIN_TIME
@@ -141,14 +141,14 @@ class Split:
     over: bool = False
 
     def receive(self, strategy: WatermarkStrategy, summary: Summary, processing_time: int) -> Split:
-        """After a batch that tells of it."""
+        """The split after a batch with this summary of it."""
         lateness = learn(self.lateness, summary.get("times", {}), HALF_LIFE)
         state = strategy.fold(self.state, summary["own"]) if "own" in summary else self.state
         over = "over" in summary
         return attrs.evolve(self, state=state, lateness=lateness, spoke=processing_time, over=over)
 
     def advance(self, strategy: WatermarkStrategy, processing_time: int) -> Split:
-        """At this processing time: no watermark goes back, and none of a percentile is behind the watermark."""
+        """The split at this processing time: no watermark goes back, and no percentile is behind the watermark."""
         watermark = max(self.watermark, strategy.watermark(self.state, processing_time))
         told = strategy.percentile_watermarks(self.state)
         if strategy.learns_lateness:
@@ -161,14 +161,14 @@ class Split:
         )
 
     def is_over(self, strategy: WatermarkStrategy) -> bool:
-        """Whether nothing more is to come of it: it was read to its end, or says so."""
+        """True if it has no more rows: it was read to its end, or its strategy says so."""
         return self.over or strategy.is_over(self.state)
 
 
 def _reached(
     strategy: WatermarkStrategy, before: Mapping[int, int], now: Mapping[int, int], watermark: int
 ) -> dict[int, int]:
-    """Percentile watermarks go neither back nor behind the watermark; one of which nothing is known stands with it."""
+    """The percentile watermarks, which go neither back nor behind the watermark; an unknown one is at the watermark."""
     return {
         share: max(watermark, before.get(share, MIN_TIME), now.get(share, MIN_TIME))
         for share in strategy.percentiles
@@ -177,10 +177,9 @@ def _reached(
 
 @attrs.frozen
 class BlockedOn:
-    """What a source's watermark waits for: that a split goes on, or that those which are `awaited` speak at all.
+    """The cause that a source's watermark does not advance: a split, or the splits that are `awaited`.
 
-    `split` is None where the source is not looked at split by split; `silent` is how long nothing has come of it,
-    in microseconds of processing time.
+    `split` is None if the source is not divided into splits; `silent` is the processing time (us) since its last rows.
     """
 
     watermark: int
@@ -191,12 +190,12 @@ class BlockedOn:
 
 @attrs.frozen
 class SourceState:
-    """What is known of a source, kept from batch to batch, and the watermarks that it has reached.
+    """The state of a source, kept from batch to batch, and the watermarks that it has reached.
 
-    `awake`: the processing time (us) since when it has been looked at without a break, None before the first
-    batch; `moved`: when its watermark last rose. `idle`: all of it has been silent for `idle_after`, so that it
-    says nothing and others go on without it. `complete`: all splits that are expected have spoken. `left`: how far
-    the newest of the splits that are over had come, and when the last of them spoke.
+    `awake`: the processing time (us) since when it has been read without a break, None before the first batch; `moved`:
+    the one at which its watermark last rose. `idle`: all splits have been silent for `idle_after`, so that other
+    sources advance without it. `complete`: all expected splits have spoken. `left`: the newest watermark of the splits
+    that are over, and when the last of them spoke.
     """
 
     watermark: int = MIN_TIME
@@ -211,10 +210,10 @@ class SourceState:
     def advance(
         self, strategy: WatermarkStrategy, summary: SourceSummary, processing_time: int
     ) -> SourceState:
-        """After a batch, with the merged summary of all its tasks, at its processing time (us).
+        """The state after a batch, with the merged summary of all its tasks, at its processing time (us).
 
         The watermark is the least of the splits that are neither idle nor over. If there are none, it stays, and is
-        not behind the newest of those that are over: others may still come. It never goes back.
+        not behind the newest of those that are over: others may still appear. It never goes back.
         """
         state = self._receive(strategy, summary, processing_time)._without_ended(strategy)
         _require_few(strategy, len(state.splits))
@@ -240,7 +239,7 @@ class SourceState:
     def _receive(
         self, strategy: WatermarkStrategy, summary: SourceSummary, processing_time: int
     ) -> SourceState:
-        """With every split that has spoken by now, each where it is at this processing time."""
+        """The state with every split that has spoken by now, each at this processing time."""
         splits = dict(self.splits)
         if strategy.per_split is None:
             splits.setdefault(WHOLE, Split())
@@ -252,7 +251,7 @@ class SourceState:
         return attrs.evolve(self, splits=moved, awake=processing_time if self.awake is None else self.awake)
 
     def _without_ended(self, strategy: WatermarkStrategy) -> SourceState:
-        """What is to be kept of splits that are over; those that were read to their end are gone for good."""
+        """The state without splits that were read to their end; of all that are over, the newest watermark is kept."""
         over = [split for split in self.splits.values() if split.is_over(strategy)]
         if self.left is not None:
             over.append(self.left)
@@ -275,19 +274,19 @@ class SourceState:
         }
 
     def _is_silent(self, strategy: WatermarkStrategy, spoke: int | None, processing_time: int) -> bool:
-        """Whether who last spoke then is idle."""
+        """True if a split that last spoke then is idle."""
         return (
             strategy.idle_after is not None
             and processing_time - self._heard(spoke, processing_time) >= strategy.idle_after
         )
 
     def _heard(self, spoke: int | None, processing_time: int) -> int:
-        """Since when there has been silence. While nobody listened does not count."""
+        """The processing time since when there has been silence; the time before the source was read does not count."""
         awake = processing_time if self.awake is None else self.awake
         return awake if spoke is None else max(spoke, awake)
 
     def _counted(self, strategy: WatermarkStrategy, processing_time: int) -> dict[str, Split]:
-        """The splits of which the least counts: none while others are awaited."""
+        """The splits whose least watermark counts: none while others are awaited."""
         if self._awaited(strategy, processing_time):
             return {}
         return self._active(strategy, processing_time)
@@ -298,7 +297,7 @@ class SourceState:
         return strategy.awaited(self.splits.keys())
 
     def blocked_on(self, strategy: WatermarkStrategy, processing_time: int) -> BlockedOn | None:
-        """What the watermark waits for; None if it is at the end of time, or all splits are idle or over."""
+        """The split that the watermark waits for; None if it is at the end of time, or all splits are idle or over."""
         if self.watermark >= MAX_TIME:
             return None
         awaited = self._awaited(strategy, processing_time)
@@ -313,10 +312,10 @@ class SourceState:
         return BlockedOn(active[name].watermark, silent, None if strategy.per_split is None else name)
 
     def resumed(self, processing_time: int) -> SourceState:
-        """After a time in which nobody looked, such as that between two runs: it is not held against the splits."""
+        """The state after a break, such as that between two runs: silence in it does not count."""
         return attrs.evolve(self, awake=processing_time)
 
     def ended(self) -> SourceState:
-        """At the end of input: nothing is still to come, and it waits for nobody."""
+        """The state at the end of input: no rows are left, and it waits for no split."""
         percentiles = dict.fromkeys(self.percentiles, MAX_TIME)
         return attrs.evolve(self, watermark=MAX_TIME, percentiles=percentiles, idle=False)

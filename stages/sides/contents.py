@@ -1,4 +1,4 @@
-"""The content of the windows of all sides, as a step finds it, changes it and leaves it."""
+"""The content of the windows of all sides during a step: read from the state, updated, and written back."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Final, TypeVar
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError
 from stages.operator import HOLD, PENDING, State
-from stages.progress.watermarks import Times
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
 from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, Versions
 from stages.sizes import size_of
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ _MB: Final = 1 << 20
 
 @attrs.frozen
 class Version:
-    """What a window of a side has: a `token` that nothing else has, how much it is, and its pane or reading."""
+    """The content of a window of a side: a `token` unique to it, its size, and its pane index or reading time."""
 
     side: str
     start: int
@@ -43,14 +43,14 @@ class Version:
 
 @attrs.frozen
 class Seen:
-    """What rows see of a side."""
+    """The content of a side that a row sees."""
 
     token: str
     bytes: int
     load: Callable[[], pl.DataFrame]
 
     def made(self, how: Hashable, make: Callable[[pl.DataFrame], T]) -> T:
-        """What this makes of the content, which is the same for equal `how`; it may be at hand from before."""
+        """Returns what `make` builds from the content, cached in this process; it must be the same for equal `how`."""
         if not self.token:  # no digest tells the columns of nothing from those of other sides
             return make(self.load())
         return REMEMBERED.get((self.token, how), self.bytes, lambda: make(self.load()))
@@ -58,7 +58,7 @@ class Seen:
 
 @attrs.frozen
 class Change:
-    """What a step changes of a side: rows that are new, and the ends of windows whose rows they replace."""
+    """The update of a side in a step: new rows, and the ends of windows whose rows they replace."""
 
     versions: tuple[Version, ...]
     rows: pl.DataFrame
@@ -67,7 +67,7 @@ class Change:
 
 @attrs.define
 class Contents:
-    """The content of all sides in a step. `read` has what was looked at of each side."""
+    """The content of all sides in a step. `read` contains the rows of each side that were read."""
 
     state: State
     tables: Mapping[str, Content]
@@ -82,37 +82,36 @@ class Contents:
         kept: Versions,
         tables: Mapping[str, Content],
         arrivals: Mapping[str, pl.DataFrame],
-        then: Times,
-        now: Times,
+        clock: StepClock,
         lateness: int,
     ) -> Contents:
-        """With what has come, and left in the state without windows that no row to come sees.
+        """The content after the arrivals of this step, which is stored without windows that no row to come can see.
 
-        Raises `ResultError` where a side has become too large.
+        Raises `ResultError` if a side has become too large.
         """
-        known = {(one.side, one.end): one for one in _versions(state.peek(kept, (0, 0)))}
+        known = {(one.side, one.end): one for one in _versions(state.scan(kept, (0, 0)))}
         contents, gone = cls(state, tables, known), list[Version]()
         for content in tables.values():
             side = content.side
-            change = _change(side, content, arrivals[side.clock], known, then, now)
+            change = _change(side, content, arrivals[side.clock], known, clock)
             contents.versions.update({(side.name, one.end): one for one in change.versions})
             contents.new += change.versions
-            over = [one for one in contents.of(side) if _is_over(one, side, now, lateness)]
+            over = [one for one in contents.of(side) if _is_over(one, side, clock.now, lateness)]
             contents._leave(content, change, over)
             contents._require_small(side)
             gone += over
         if contents.new or gone:
             left = [one for one in contents.versions.values() if one not in gone]
-            state.visit(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
-            state.leave(kept, _rows(left, kept))
+            state.load(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
+            state.write_back(kept, _rows(left, kept))
         return contents
 
     def of(self, side: Side) -> list[Version]:
-        """The windows of a side that have something."""
+        """The windows of a side that have content."""
         return [one for one in self.versions.values() if one.side == side.name]
 
     def seen(self, side: Side, end: int | None) -> Seen:
-        """What rows see in the window of a side that ends there; nothing where there is none."""
+        """The content that rows see in the window of a side with this end; empty if there is no such window."""
         version = None if end is None else self.versions.get((side.name, end))
         if version is None or end is None:
             return Seen("", 0, lambda: self.tables[side.name].table.no_rows)
@@ -122,7 +121,7 @@ class Contents:
         mine = pl.col(WINDOW_END) == version.end
         found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
         if found.is_empty() and version.rows:
-            found = self.state.peek(content, (version.end, version.end)).filter(mine)
+            found = self.state.scan(content, (version.end, version.end)).filter(mine)
         return found
 
     def _leave(self, content: Content, change: Change, over: Iterable[Version]) -> None:
@@ -130,10 +129,10 @@ class Contents:
         touched = [*change.replaced, *gone]
         if change.rows.is_empty() and not touched:
             return
-        visit = self.state.visit(content, change.rows, (min(touched), max(touched)) if touched else None)
-        stays = visit.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
-        pool = self.read[content.side.name] = pl.concat([stays, visit.incoming])
-        self.state.leave(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
+        loaded = self.state.load(content, change.rows, (min(touched), max(touched)) if touched else None)
+        stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
+        pool = self.read[content.side.name] = pl.concat([stays, loaded.incoming])
+        self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
 
     def _require_small(self, side: Side) -> None:
         versions = self.of(side)
@@ -142,7 +141,7 @@ class Contents:
 
 
 def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
-    """Raises `ResultError` where so many bytes and rows of a side are more than it may take."""
+    """Raises `ResultError` if a side with so many bytes and rows is larger than its limit."""
     if size > side.limit:
         raise ResultError(
             f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{where}), "
@@ -153,12 +152,12 @@ def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
 
 
 def digest(rows: pl.DataFrame) -> str:
-    """What tells these rows from any others."""
+    """A digest that identifies these rows."""
     return _digest("", rows)
 
 
 def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:
-    """Whether no row to come sees it, and none waits for it."""
+    """True if no row to come sees the version, and none waits for it."""
     over = collection(version.end, lateness)
     return now.time(WATERMARK) >= over and now.time(side.clock) >= version.end
 
@@ -168,8 +167,7 @@ def _change(
     content: Content,
     came: pl.DataFrame,
     known: Mapping[tuple[str, int], Version],
-    then: Times,
-    now: Times,
+    clock: StepClock,
 ) -> Change:
     if side.feed == "panes":
         return _panes(side, content, came, known)
@@ -181,8 +179,8 @@ def _change(
         if rows.is_empty():
             return Change((), rows)
         return Change((_grown(side, before, rows),), rows)
-    reading = now.time(side.clock)
-    if not then.time(side.clock) < reading < GLOBAL_WINDOW_END:
+    reading = clock.now.time(side.clock)
+    if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
         return Change((), content.table.no_rows)
     rows = _as_content(placed.filter(pl.col(EVENT_TIME) == reading), content)
     version = _version(side, (MIN_TIME, GLOBAL_WINDOW_END), rows, reading)
@@ -192,7 +190,7 @@ def _change(
 def _panes(
     side: Side, content: Content, came: pl.DataFrame, known: Mapping[tuple[str, int], Version]
 ) -> Change:
-    """Of each window its newest pane, if that is newer than what is there."""
+    """The newest pane of each window, if it is newer than the stored one."""
     versions, rows = [], [content.table.no_rows]
     for (start, end), panes in came.partition_by(WINDOW_COLUMNS, as_dict=True, maintain_order=True).items():
         index = int(panes[PANE_INDEX].max())  # type: ignore[arg-type]
@@ -223,7 +221,7 @@ def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
 
 
 def _digest(before: str, rows: pl.DataFrame) -> str:
-    """Of these rows, after others of this digest."""
+    """The digest of these rows, after others of the digest `before`."""
     buffer = io.BytesIO()
     rows.write_ipc_stream(buffer)
     return blake2b(buffer.getbuffer(), digest_size=16, key=before.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A side of an operator: which rows it has, in which windows, and how they come."""
+"""The declaration of a side input: its columns, its windows, and how its content arrives."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ from typing import Final, Literal
 import attrs
 import polars as pl
 
-from stages.operator import Input
+from stages.operator import SIDE, Input
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import GlobalWindows, WindowFn
 
 Feed = Literal["panes", "whole", "readings"]
-"""How the content of a window comes: in panes, of which each replaces the one before; or all of it until the side is
-over; or read again and again, where the watermark is the time of the newest reading."""
+"""How the content of a window arrives: "panes", of which each replaces the one before; "whole", as rows until the
+side is over; or "readings", of which each replaces the one before, with the time of the newest one as the watermark.
+"""
 
 IS_ROW: Final = "__is_row"
-"""Of rows that come in panes: whether it is one; else it says that its pane is there."""
+"""Column of rows that arrive in panes: true for a row, false for the notice that the pane has arrived."""
 
 LIMIT: Final = 256 << 20
-"""So many bytes of a side are kept in each shard, if nobody gives another number."""
+"""The bytes of a side in each shard, by default."""
 
 
 @attrs.frozen(eq=False)
 class Side:
-    """A collection that rows look at: its name, columns and windows. `limit` is how many bytes it may take.
+    """A collection that rows look up: its name, columns and windows. `limit`: the bytes that it may take.
 
     `timed`: its rows have an event time.
     """
@@ -37,26 +38,27 @@ class Side:
     timed: bool = True
     limit: int = LIMIT
     numbered: bool = False
-    """Whether its name depends on the order in which steps are declared."""
+    """True if its name depends on the order in which steps are declared."""
 
     @property
     def clock(self) -> str:
-        """The name of its watermark, and its role."""
-        return f"side.{self.name}"
+        """The name of its watermark, which is its role as an input as well."""
+        return f"{SIDE}{self.name}"
 
     @property
     def input(self) -> Input:
-        """Its rows, which come to every shard."""
+        """The rows of the side, which are sent to every shard."""
         system: dict[str, pl.DataType] = {EVENT_TIME: pl.Int64()} if self.timed else {}
         if self.feed == "panes":
             own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX), pl.Int64())
             system = {**own, IS_ROW: pl.Boolean()}
-        return Input((), pl.Schema({**self.schema, **system}), "everywhere")
+        schema = pl.Schema({**self.schema, **system})
+        return Input((), schema, "everywhere", read_fully=self.feed == "whole")
 
     def windows_of(self, ends: pl.Series) -> dict[int, tuple[int, int]]:
-        """For windows of rows that end there (us): its window that contains their last instant, start and end.
+        """Maps ends of windows of rows (us) to the start and end of the side's window that contains their last instant.
 
-        Of several that do, the earliest. One for which there is none is left out.
+        If there are several, the earliest counts. An end without one is left out.
         """
         if isinstance(self.windows, GlobalWindows):
             return dict.fromkeys(ends.to_list(), (MIN_TIME, GLOBAL_WINDOW_END))

@@ -1,4 +1,4 @@
-"""Looking keys up in the content of a side: columns for columns, in a join or by a search among hashes of the keys."""
+"""Lookups of keys in the content of a side, in columns: by a join, or by a search among the hashes of the keys."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLACE: Final = "__place"
 
 @attrs.frozen
 class KeyIndex:
-    """Rows, one for each key, in the order of the hashes of the keys; of several the newest, of these the last one."""
+    """The newest row of each key, of equals the last one, in the order of the hashes of the keys."""
 
     rows: pl.DataFrame
     keys: tuple[str, ...]
@@ -33,7 +33,7 @@ class KeyIndex:
 
     @classmethod
     def of(cls, rows: pl.DataFrame, keys: Sequence[str]) -> KeyIndex:
-        """Of rows with an event time. A key with a null in it is found by nobody."""
+        """Builds the index of rows with an event time. A key with a null in it is never found."""
         known = rows.filter(pl.all_horizontal(pl.col(key).is_not_null() for key in keys))
         newest = known.sort(EVENT_TIME, maintain_order=True, nulls_last=False)
         newest = newest.unique(list(keys), keep="last", maintain_order=True)
@@ -41,9 +41,9 @@ class KeyIndex:
         return cls(ordered.drop(_HASH), tuple(keys), ordered[_HASH].to_numpy())
 
     def find(self, asked: pl.DataFrame) -> Places:
-        """Of each of these keys, in columns of these names, the place of its row; -1 where there is none.
+        """The row number for each of these keys, in columns of these names; -1 if there is none.
 
-        A join makes a table of all rows each time, which pays where as many keys are asked for.
+        A join builds a hash table of all rows each time, which pays if as many keys are looked up.
         """
         return self._joined(asked) if len(asked) >= len(self.rows) else self._searched(asked)
 
@@ -84,10 +84,10 @@ class KeyIndex:
 
 @attrs.frozen
 class Lookup:
-    """Columns of a side by the names that they get, of the row whose `keys` are the values of the columns `on`.
+    """The lookup of columns of a side, by the names that they get: from the row whose `keys` equal the columns `on`.
 
-    Without keys it is the only row that there is. `found` is the name of a column that says whether there is one;
-    where there is none, a column has its value in `default`, else null.
+    Without keys it reads the side's only row. `found` is the name of a column that is true if there is a row. If there
+    is none, a column has its value in `default`, else null.
     """
 
     side: str
@@ -98,7 +98,7 @@ class Lookup:
     default: Mapping[str, Any] = attrs.field(factory=dict)
 
     def give(self, rows: pl.DataFrame, seen: Seen, types: pl.Schema) -> list[pl.Series]:
-        """The columns, for these rows. Raises `ValueError` where there should be one row, and are several."""
+        """Returns the columns for these rows. Raises `ValueError` if a side of one row has several."""
         index = seen.made((*self.keys, "index"), self._index)
         asked = rows.select(pl.col(own).alias(key) for own, key in zip(self.on, self.keys, strict=True))
         only = 0 if len(index.rows) else -1
@@ -118,7 +118,7 @@ class Lookup:
         return [*given, *([] if self.found is None else [found.alias(self.found)])]
 
     def narrowed(self, wanted: Container[str]) -> Lookup | None:
-        """Only what is wanted of what it gives; None where nothing is, and there need not be one row only."""
+        """Restricts the lookup to the wanted columns; None if none is wanted, and no check for a single row is due."""
         columns = {name: column for name, column in self.columns.items() if name in wanted}
         found = self.found if self.found in wanted else None
         return attrs.evolve(self, columns=columns, found=found) if columns or found or not self.keys else None
@@ -134,7 +134,7 @@ class Lookup:
 
 @attrs.frozen(slots=False, eq=False)
 class LookedUp(Declared):
-    """Rows of these columns, with what is looked up for them."""
+    """Rows of the columns `own`, with the columns that are looked up for them."""
 
     own: pl.Schema
     lookups: tuple[Lookup, ...]
@@ -142,7 +142,6 @@ class LookedUp(Declared):
     python: ClassVar[bool] = False
 
     def identity(self) -> Any:
-        """What is looked up, by which keys."""
         return {"kind": "lookup", "lookups": identity_of(self.lookups)}
 
     @cached_property
@@ -151,13 +150,13 @@ class LookedUp(Declared):
         return pl.Schema({**self.own, **self.types})
 
     def narrowed(self, wanted: Container[str]) -> LookedUp:
-        """Only what is wanted of what is looked up."""
+        """Restricts the lookups to the wanted columns."""
         kept = (lookup.narrowed(wanted) for lookup in self.lookups)
         types = pl.Schema({name: dtype for name, dtype in self.types.items() if name in wanted})
         return attrs.evolve(self, lookups=tuple(one for one in kept if one is not None), types=types)
 
     def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
-        """All rows, or none where a side that should have one row has several."""
+        """Returns all rows with their columns; none if a side that should have one row has several."""
         try:
             columns = [
                 column

@@ -1,6 +1,6 @@
-"""What was made of the content of a side, kept in this process for the steps to come.
+"""A cache, in this process, of objects that were built from the content of a side.
 
-It is found by a digest of that content, so it makes no difference to any result whether it is still there.
+An object is found by a digest of that content, so no result depends on whether it is still in the cache.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import attrs
 T = TypeVar("T")
 
 MOST_BYTES: Final = 1 << 30
-"""What was used least lately goes where all of it is made of more than this."""
+"""The bytes of content that cached objects were built from, at most; the least recently used ones are removed."""
 
 
 @attrs.define
 class Memory:
-    """Things by what they were made of, with how many bytes that was."""
+    """Objects by the content that they were built from, with the size of that content in bytes."""
 
     most: int = MOST_BYTES
     _made: OrderedDict[Hashable, tuple[Any, int]] = attrs.field(factory=OrderedDict)
     _lock: Any = attrs.field(factory=Lock)
 
     def get(self, key: Hashable, size: int, make: Callable[[], T]) -> T:
-        """What was made under this key, or is made now."""
+        """Returns the object of this key, which is made now if it is not in the cache."""
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)
@@ -42,4 +42,4 @@ class Memory:
 
 
 REMEMBERED: Final = Memory()
-"""That of this process."""
+"""The cache of this process."""

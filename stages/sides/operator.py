@@ -1,52 +1,53 @@
-"""The operator with side inputs: a row waits until the window that it sees is ready on each side, and is given then."""
+"""The operator with side inputs: a row is processed when the window that it sees is ready on each side."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Given, Input, Kept, Operator, Refused, State
-from stages.progress.watermarks import Times, Watermarks
+from stages.operator import HOLD, MAIN, PENDING, Given, Input, Operator, Refused, State, StateTable, Text
 from stages.sides.contents import Contents, Seen
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, Content, Versions, Waits
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.time import Microseconds
-from windowing.triggers.base import WATERMARK
 from windowing.windows import GlobalWindows
 
 _READY: Final = "__ready"
+_HOW: Final = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
 _SAME: Final = "__same"
-"""Of rows: the number of those that see the same."""
+"""Column of rows: a number that rows with the same content of all sides share."""
 
 
 class Use(Protocol):
-    """What is made of rows and of what they see of each side. `python`: a function of the user's is called for that."""
+    """A computation of rows and of the content that they see. `python`: it calls a function of the user's."""
 
     @property
     def python(self) -> bool: ...
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns that it gives, without those of the engine."""
+        """The columns of the results, without those of the engine."""
 
     def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
-        """Of rows that see the same: what is made of them, with the engine's columns, and those that it cannot use."""
+        """Computes (the results of rows that see the same content, with the engine's columns; the refused rows)."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class SideInputs(Operator):
-    """Rows of the columns `schema`, and what they see of `sides`, as `use` has it.
+    """Rows of the columns `schema`, processed by `use` with the content that they see of `sides`.
 
-    A row sees of a side the window that contains the last instant of its own. That is ready when it is over, or has had
-    a first pane. `late`: somebody wants to see what is dropped. `title`: what the rows are called.
+    A row sees the window of a side that contains the last instant of its own. That is ready when it is over, or has had
+    a first pane. `late`: dropped rows are returned with the reason. `title`: the name of the rows for people.
     """
 
     schema: pl.Schema
@@ -58,76 +59,71 @@ class SideInputs(Operator):
 
     @property
     def declared(self) -> Declaration:
-        """The windows of each side, and how it arrives."""
         sides = {side.name: {"windows": side.windows, "feed": side.feed} for side in self.sides}
         choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration("sides", choices, does=self.use)
 
+    def with_late(self) -> Self:
+        return attrs.evolve(self, late=True)
+
+    def facts(self, text: Text) -> dict[str, str]:
+        sides = [
+            f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
+            for side in self.sides
+        ]
+        return {"sides": "; ".join(sides)}
+
     @property
     def numbered(self) -> tuple[str, ...]:
-        """The sides whose names depend on the order in which steps are declared."""
         return tuple(side.name for side in self.sides if side.numbered)
 
     @property
     def inputs(self) -> dict[str, Input]:
-        """The rows, and each side by its clock."""
         main = Input((), self.schema, "anywhere")
         return {MAIN: main, **{side.clock: side.input for side in self.sides}}
 
     @property
-    def tables(self) -> tuple[Kept, ...]:
-        """Rows that wait, what windows of the sides have, and the rows of each of these."""
+    def tables(self) -> tuple[StateTable, ...]:
         return (self.waits, self.versions, *self.contents.values())
 
     @property
     def python(self) -> bool:
-        """As the use says."""
         return self.use.python
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, and those of the sides."""
         return (WATERMARK, *(side.clock for side in self.sides))
 
     @cached_property
     def waits(self) -> Waits:
-        """The rows that wait."""
+        """The table of rows that wait."""
         windows = dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
         return Waits(pl.Schema({**self.schema, **windows}), self.sides, self.title)
 
     @cached_property
     def versions(self) -> Versions:
-        """What windows of the sides have."""
+        """The table of the windows of all sides."""
         return Versions()
 
     @cached_property
     def contents(self) -> dict[str, Content]:
-        """The rows of each side."""
+        """The tables of the rows of each side."""
         return {side.name: Content(side) for side in self.sides}
 
     @cached_property
     def nothing(self) -> pl.DataFrame:
-        """No row of what it gives."""
+        """A frame of results without rows."""
         system = {name: dtype for name, dtype in self.schema.items() if name.startswith("__")}
         return pl.DataFrame(schema={**self.use.schema, **system})
 
-    def step(
-        self,
-        state: State,
-        arrivals: Mapping[str, pl.DataFrame],
-        before: Watermarks,
-        then: Times,
-        now: Times,
-    ) -> Given:
-        """What has come of the sides first, then the rows that need not wait any more."""
+    def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> Given:
+        """Updates the sides first, then processes the rows that no longer wait."""
         came = self._placed(arrivals[MAIN])
-        over = collected_at(self.allowed_lateness) <= before.input
+        over = collected_at(self.allowed_lateness) <= clock.input_before
         late, usable = came.filter(over), came.filter(~over)
-        contents = Contents.after(
-            state, self.versions, self.contents, arrivals, then, now, self.allowed_lateness
-        )
-        fresh = self._looked_at(usable, contents, now)
-        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, before, now)
+        contents = Contents.after(state, self.versions, self.contents, arrivals, clock, self.allowed_lateness)
+        fresh = self._looked_at(usable, contents, clock.now)
+        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, clock)
         at_once, unused = self._give(fresh.filter(_READY), contents)
         later, refused = self._give(waited, contents)
         lost = sum(len(part.rows) for part in unused)
@@ -145,11 +141,11 @@ class SideInputs(Operator):
         )
 
     def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with their window, which is that of all time where they have none."""
+        """The rows with their window; the global window for rows without one."""
         return rows if WINDOW_END in self.schema else GlobalWindows().assign(rows)
 
     def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
-        """The rows, with whether each is ready, until when it waits for each side, and the number of what it sees."""
+        """Adds columns to rows: a flag if they are ready, the time until which they wait for each side, and `_SAME`."""
         ends = rows[WINDOW_END].unique().sort()
         found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
         tokens: list[list[str]] = [[] for _ in ends]
@@ -172,29 +168,27 @@ class SideInputs(Operator):
         return asked.join(looked, on=WINDOW_END, how="left", maintain_order="left")
 
     def _is_ready(self, side: Side, end: int | None, contents: Contents, now: Times) -> bool:
-        """Whether the window of a side that ends there is over or has had a pane; one that there is not always is."""
+        """True if the window of a side with this end is over, has had a pane, or does not exist."""
         if end is None or now.time(side.clock) >= end:
             return True
         return side.feed != "whole" and (side.name, end) in contents.versions
 
-    def _waited(
-        self, state: State, rows: pl.DataFrame, contents: Contents, before: Watermarks, now: Times
-    ) -> pl.DataFrame:
-        """Rows that have waited and are ready now; these join those that wait."""
-        hold = pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME).alias(HOLD)
+    def _waited(self, state: State, rows: pl.DataFrame, contents: Contents, clock: StepClock) -> pl.DataFrame:
+        """Returns the waiting rows that are ready now; `rows` are added to those that wait."""
+        hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD)
         wait = rows.with_columns(pl.lit(1, pl.Int64).alias(PENDING), hold).select(list(self.waits.rows))
         # The first pane of a window lets the rows pass that wait for it, before it is over.
         first = [
             (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        visit = state.visit(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([visit.rows, visit.incoming]), contents, now)
-        state.leave(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
+        loaded = state.load(self.waits, wait, between)
+        pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
+        state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
         return pool.filter(_READY)
 
     def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:
-        """What is made of ready rows, by what they see."""
+        """The results of ready rows, computed once for all rows that see the same content."""
         given, refused = list[pl.DataFrame](), list[Refused]()
         for part in rows.partition_by(_SAME, maintain_order=True):
             sides = dict(self._seen(part, contents))
@@ -210,7 +204,7 @@ class SideInputs(Operator):
             yield side.name, contents.seen(side, stop)
 
     def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
-        """What was too late, with the reason, if somebody wants to see it."""
+        """The rows that were too late, with the reason, if they are wanted."""
         if not self.late:
             return pl.DataFrame()
         return late.with_columns(pl.lit(LATE).alias(REASON))

@@ -1,4 +1,4 @@
-"""What an operator with side inputs keeps: rows that wait, and of each side the content of its windows."""
+"""The state tables of an operator with side inputs: rows that wait, and the content of each side by window."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import HOLD, PENDING, Kept, Spread, Table
-from stages.progress.watermarks import Times
+from stages.operator import HOLD, PENDING, Spread, StateTable, Table
 from stages.sides.declarations import Side
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
-from windowing.triggers.base import WATERMARK
 
 UNTIL: Final = "__until"
-"""Of a row that waits: the end (us) of the first window of a side that it waits for."""
+"""Column of a row that waits: the end (us) of the first window of a side that it waits for."""
 
 SIDE: Final = "__side"
 TOKEN: Final = "__token"
 ROWS: Final = "__rows"
 BYTES: Final = "__bytes"
 NEWNESS: Final = "__newness"
-"""Of what a window has: of which side it is, what tells it from any other, how much it is, and its pane or reading."""
+"""Columns of the content of a window: its side, the token that identifies it, its size, and its pane index or reading
+time.
+"""
 
 _SECOND: Final = 1_000_000
 _LIVE: Final = 3600 * _SECOND
 
 
 @attrs.frozen(slots=False, eq=False)
-class Waits(Kept):
-    """Rows of the main input that wait for one of these sides; `schema` has their columns and their window.
+class Waits(StateTable):
+    """Rows of the main input that wait for one of these sides; `schema` contains their columns and their window.
 
-    `title` is what they are called.
+    `title` is their name for people.
     """
 
     schema: pl.Schema
@@ -42,11 +43,11 @@ class Waits(Kept):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark of the stage, for which nothing waits, and those of the sides."""
+        """The watermark of the stage, which no row waits for, and those of the sides."""
         return (WATERMARK, *(side.clock for side in self.sides))
 
     def until(self, side: Side) -> str:
-        """The column with the end of the window of this side, null where the row need not wait for it."""
+        """The column with the end of the window of this side, null if the row does not wait for it."""
         return f"{UNTIL}.{side.name}"
 
     @cached_property
@@ -57,7 +58,7 @@ class Waits(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Spread by window: those lie together that see the same window of a side."""
+        """Spread by window: rows that see the same window of a side are stored together."""
         names = " and ".join(repr(side.name) for side in self.sides)
         return Table(
             "row",
@@ -73,20 +74,20 @@ class Waits(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When the window of a side is over."""
+        """The time at which the window of each side is over."""
         ends = {side.clock: pl.col(self.until(side)) for side in self.sides}
         return {WATERMARK: pl.lit(None, pl.Int64), **ends}
 
 
 @attrs.frozen(slots=False, eq=False)
-class Versions(Kept):
-    """Of each window of a side that has something: what tells that from anything else, and how much it is."""
+class Versions(StateTable):
+    """A row for each window of a side that has content: the token that identifies the content, and its size."""
 
     clocks = (WATERMARK,)
 
     @cached_property
     def table(self) -> Table:
-        """A few rows, which every step looks at."""
+        """A few rows, all of which every step reads."""
         numbers = dict.fromkeys((*WINDOW_COLUMNS, ROWS, BYTES, NEWNESS, PENDING, HOLD), pl.Int64())
         rows = pl.Schema({SIDE: pl.String(), TOKEN: pl.String(), **numbers})
         return Table(
@@ -94,19 +95,19 @@ class Versions(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """None: the step itself looks at all of them."""
+        """No row is due: every step reads all of them."""
         return {WATERMARK: pl.lit(None, pl.Int64)}
 
 
 @attrs.frozen(slots=False, eq=False)
-class Content(Kept):
-    """The rows of a side, in its windows. It is read only where what was made of it is not at hand any more."""
+class Content(StateTable):
+    """The rows of a side, by window. They are read only if what was built from them is no longer in the cache."""
 
     side: Side
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark of the stage, for which nothing waits, and that of the side."""
+        """The watermark of the stage, which nothing waits for, and that of the side."""
         return (WATERMARK, self.side.clock)
 
     @cached_property
@@ -117,7 +118,7 @@ class Content(Kept):
 
     @cached_property
     def table(self) -> Table:
-        """Spread by window. What comes bit by bit is not looked at before all of it is there."""
+        """Spread by window. Content that arrives as rows waits until all of it has arrived."""
         return Table(
             "row of a side",
             "is looked at",
@@ -132,6 +133,6 @@ class Content(Kept):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """When it is all there."""
+        """The time at which all content has arrived."""
         over = pl.col(WINDOW_END) if self.side.feed == "whole" else pl.lit(None, pl.Int64)
         return {WATERMARK: pl.lit(None, pl.Int64), self.side.clock: over}

@@ -1,4 +1,4 @@
-"""The rows of a stage in a store: what is due, what holds, and what a step has to look at.
+"""The tables of a stage in a store: which rows are due, where they hold the watermark, and what a step reads.
 
 May import `waiting` and all below it.
 """

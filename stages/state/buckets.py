@@ -1,7 +1,11 @@
-"""Placing rows of state in buckets: by when they are due, and as a bucket grows, by the hash of their key.
+"""The placement of rows in buckets: by the time at which they are due, and in large buckets by the hash of their key.
 
-The number of a bucket is `part * TIMES + turn`. Part 1 has all keys; parts 2p and 2p + 1 have the two halves of part p,
-by the next bit of the hash. A row is in the deepest part that there is for its key.
+The number of a bucket is `part * TIMES + turn`. The turn follows from the time. Part 1 has all keys; parts 2p and
+2p + 1 have the two halves of part p, by the next bit of the hash. A row is in the deepest part that exists for its key:
+
+    turn 5    part 1                                        bucket 133
+    turn 6    part 2 (hash 0...)    part 3 (hash 1...)      buckets 262, 390
+    turn 7    part 2                part 6      part 7      buckets 263, 775, 903
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ from stages.parted import parted
 BUCKET: Final = "__bucket"
 
 TIMES: Final = 128
-"""Buckets by time, taken in turn: live rows of different times seldom meet in one, and there are never more."""
+"""The number of buckets by time, used in turn, so that live rows of different times are seldom in one bucket."""
 
 LIVE: Final = 32
-"""About how many of them have live rows."""
+"""The approximate number of them that have live rows."""
 
 SPLIT_BYTES: Final = 16_000_000
-"""A bucket whose rows take more, in memory, is divided: what a step does for one bucket stays within bounds."""
+"""The size of a bucket, in memory, above which it is divided, so that the work of a step for one bucket is bounded."""
 
 _DEEPEST: Final = 12
 _HASH_BITS: Final = 64
@@ -34,14 +38,14 @@ _HASH_BITS: Final = 64
 
 @attrs.frozen
 class Buckets:
-    """The buckets of a table, of which these exist."""
+    """The placement of a table's rows, by the numbers of its existing buckets."""
 
     keys: tuple[str, ...]
     spread: Spread | None
     existing: tuple[int, ...]
 
     def place(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with the number of their bucket."""
+        """Adds the column of the bucket number."""
         return rows.with_columns(self.number().alias(BUCKET))
 
     def number(self) -> pl.Expr:
@@ -54,13 +58,13 @@ class Buckets:
         return pl.lit(self._table(depth)).gather(turn * 2**depth + prefix)
 
     def turns(self, first: int, last: int) -> frozenset[int] | None:
-        """The turns of rows of these times (us); None for all of them."""
+        """The turns of rows with times from `first` to `last` (us); None if they are all turns."""
         if self.spread is None or last // self._width - first // self._width >= TIMES:
             return None
         return frozenset(turn % TIMES for turn in range(first // self._width, last // self._width + 1))
 
     def split(self, bucket: int, size: int) -> Buckets:
-        """With the parts that a bucket of this size in bytes is divided into, in its place, if it is too large."""
+        """Replaces a bucket of `size` bytes by the parts into which it is divided; `self` if it is not too large."""
         depth = _depth(bucket)
         more = min(_DEEPEST - depth, (2 * size // SPLIT_BYTES).bit_length() - 1)
         if not self.keys or size <= SPLIT_BYTES or more <= 0:
@@ -71,21 +75,21 @@ class Buckets:
         return attrs.evolve(self, existing=(*others, *(deeper * TIMES + turn for deeper in parts)))
 
     def _turn(self) -> pl.Expr:
-        """Rows that are due at the same times for all keys are spread by these, others only by key."""
+        """The turn of each row: by time if keys are due at common times, otherwise 0."""
         if self.spread is None:
             return pl.lit(0, pl.Int64)
         return pl.col(self.spread.column) // self._width % TIMES
 
     @property
     def _width(self) -> int:
-        """How long a turn is (us)."""
+        """The length of a turn (us), a multiple of the step of the times."""
         assert self.spread is not None
         return -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
 
     def _table(self, depth: int) -> pl.Series:
-        """The bucket of each (turn, prefix of that many bits)."""
+        """The bucket of each turn and hash prefix of `depth` bits."""
         table = np.repeat(np.arange(TIMES, dtype=np.int64) + TIMES, 2**depth).reshape(TIMES, 2**depth)
-        for bucket in sorted(self.existing, key=_depth):
+        for bucket in sorted(self.existing, key=_depth):  # a deeper part overwrites the one that it divides
             part, turn = divmod(bucket, TIMES)
             width = 2 ** (depth - _depth(bucket))
             first = (part - 2 ** _depth(bucket)) * width
@@ -98,7 +102,7 @@ def _depth(bucket: int) -> int:
 
 
 def partition(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    """Placed rows by bucket, in the order of buckets."""
+    """Divides placed rows by bucket, in the order of buckets."""
     if (only := _only(placed)) is not None:
         return {only: placed}
     parts = placed.partition_by(BUCKET, as_dict=True)
@@ -106,19 +110,19 @@ def partition(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
 
 
 def inside(placed: pl.DataFrame, buckets: Collection[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(the placed rows in these buckets, the others)."""
+    """Divides placed rows into (those in these buckets, the others)."""
     if (only := _only(placed)) is not None:
         return (placed, placed.clear()) if only in buckets else (placed.clear(), placed)
     return parted(placed, placed[BUCKET].is_in(list(buckets)))
 
 
 def touched(placed: pl.DataFrame) -> list[int]:
-    """The buckets of these rows."""
+    """The buckets of placed rows."""
     only = _only(placed)
     return placed[BUCKET].unique().sort().to_list() if only is None else [only]
 
 
 def _only(placed: pl.DataFrame) -> int | None:
-    """The bucket, if all rows are in one, as they often are in a small batch."""
+    """The bucket of all rows; None if there are several. In a small batch, rows often have one bucket."""
     least = placed[BUCKET].min()
     return cast(int, least) if least is not None and least == placed[BUCKET].max() else None

@@ -1,4 +1,4 @@
-"""Rows of state in the store: chunks of bytes, numbered within their bucket, of a size that suits Spark's state."""
+"""Chunks: rows of a bucket as values of the store, numbered within the bucket, of a size that suits Spark's state."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from stages.sizes import size_of
 from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
-"""About how large a chunk is: Spark's Python state takes more than its share of time for values of many megabytes."""
+"""The approximate size of a chunk: for values of many megabytes, Spark's Python state is slower per byte."""
 
-GONE: Final = "__gone"
-"""Beside the rows of a patch, the numbers of those that are gone; the shorter of both is filled up with nulls."""
+DELETED: Final = "__gone"
+"""The column of a patch with the numbers of deleted rows; the shorter of numbers and rows is filled up with nulls."""
 
 _ROW: Final = "__row"
 
 _CHUNK: Final = "rows"
 
 FEW: Final = 1_000
-"""To look for such columns in fewer rows takes longer than to write them."""
+"""The number of rows below which finding constant columns takes longer than writing them."""
 
 
 @attrs.frozen
 class Patch:
-    """Rows that have come into a bucket, and the numbers of those that are gone, of all rows before, from 0 on."""
+    """Rows that are added to a bucket, and the numbers, from 0 on, of the rows before them that are deleted."""
 
     rows: pl.DataFrame
-    gone: pl.Series | None = None
+    deleted: pl.Series | None = None
 
 
 @attrs.frozen
 class Written:
-    """Of chunks, one by one: how many rows each has, and how many bytes it takes."""
+    """The number of rows and of bytes of each chunk that was written."""
 
     rows: list[int]
     bytes: list[int]
@@ -45,57 +45,58 @@ class Written:
 
 @attrs.frozen
 class Chunk:
-    """What is in a value: columns, and of those that have one value throughout this value; and how many `rows`."""
+    """A decoded chunk: its columns, the values of constant columns, the number of rows, and the numbers it deletes."""
 
     columns: pl.DataFrame
     constants: Mapping[str, Any]
     rows: int
-    gone: pl.Series | None
+    deleted: pl.Series | None
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
-        """What `pack` was given."""
+        """Decodes a value that `pack` has made."""
         columns, facts = decode(value)
-        gone, rows = None, facts["rows"]
-        if GONE in columns.columns:
-            gone, columns = columns.drop_in_place(GONE).head(facts["gone"]), columns.head(rows)
+        deleted, rows = None, facts["rows"]
+        if DELETED in columns.columns:
+            deleted, columns = columns.drop_in_place(DELETED).head(facts["gone"]), columns.head(rows)
         if columns.width == 0:
             columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
-        return cls(columns, facts["constants"], rows, gone)
+        return cls(columns, facts["constants"], rows, deleted)
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
-        """What chunks that can be unpacked at once have in common."""
+        """The columns and constants, which chunks must share to be unpacked together."""
         return self.columns.columns, self.constants
 
 
 def pack(patch: Patch) -> bytes:
-    """A patch as bytes; unless rows are few, a column with one value throughout is kept as that, beside the others.
+    """Encodes a patch. In 1,000 rows or more, a column with one value throughout is stored as that value.
 
-    Compressed they take a quarter: 3 ms per megabyte, where to pass one to Spark and back takes 20 and more.
+    The bytes are compressed to a quarter, which takes 3 ms per megabyte; passing a megabyte to Spark and back takes
+    20 ms or more.
     """
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
     columns = patch.rows.drop(list(constants)) if constants else patch.rows
     version = ENCODING
-    if patch.gone is not None:
-        facts["gone"] = len(patch.gone)
+    if patch.deleted is not None:
+        facts["gone"] = len(patch.deleted)
         version = PATCHED
-        gone = patch.gone.to_frame(GONE)
-        columns = pl.concat([gone, columns], how="horizontal_extend")
+        deleted = patch.deleted.to_frame(DELETED)
+        columns = pl.concat([deleted, columns], how="horizontal_extend")
     return encode(columns, facts, compression="zstd", version=version)
 
 
 def unpack(
     chunks: Iterable[Chunk], schema: pl.Schema, new: Mapping[str, pl.Expr] | None = None
 ) -> list[pl.DataFrame]:
-    """The rows of chunks, with this schema: columns that they did not have are `new`, others are left out.
+    """Returns the rows of chunks with this schema. Columns that a chunk lacks are `new`, further ones are left out.
 
-    Fields that a struct did not have are null.
+    Fields that a struct lacks are null.
     """
     frames = []
     structs = [name for name, dtype in schema.items() if isinstance(dtype, pl.Struct)]
-    # To add columns to a frame takes as long as to read a small chunk, so it is done for many.
+    # Adding columns to a frame takes as long as reading a small chunk, so it is done for many chunks at once.
     for (names, constants), alike in groupby(chunks, key=lambda chunk: chunk.kind):
         columns = [
             pl.lit(value, schema[name]).alias(name) for name, value in constants.items() if name in schema
@@ -110,24 +111,24 @@ def unpack(
 
 
 def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> pl.DataFrame:
-    """The frame with these structs as they are in the schema."""
+    """Adds the fields that these structs have in the schema."""
     grown = [name for name in structs if frame.schema.get(name, schema[name]) != schema[name]]
     return frame.with_columns(pl.col(name).cast(schema[name]) for name in grown) if grown else frame
 
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:
-    """The value of each column of a plain type that has only one; null is a value, too."""
+    """Finds the columns of a plain type with one value, which may be null; returns that value by column."""
     if frame.is_empty():
         return {}
     plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
-    # Of most columns the first and the last value already differ, and to look at all of them takes a while.
+    # In most columns the first and the last value differ, and comparing all values takes a while.
     likely = {column.name: column[0] for column in plain if column[0] == column[-1]}
     same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in likely)
     return {name: value for name, value in likely.items() if same[name].item()}
 
 
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
-    """The rows in pieces of about a chunk."""
+    """Divides rows into pieces of about a chunk."""
     pieces = -(-size_of(frame) // CHUNK_BYTES)
     if frame.is_empty():
         return [frame]
@@ -135,7 +136,7 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
 
 
 def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
-    """These chunks of a bucket, in order. Raises `KeyError` where one is missing."""
+    """Reads chunks of a bucket, in the order of `numbers`. Raises `KeyError` if one is missing."""
     found = []
     for number in numbers:
         value = store.get(stage, _key(bucket, number))
@@ -148,22 +149,22 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
-    """Writes rows, and which are gone, as chunks, numbered from `first`."""
+    """Writes a patch as chunks numbered from `first`. The first chunk has the deleted numbers."""
     pieces = list(_slices(patch.rows))
-    values = [pack(Patch(pieces[0], patch.gone)), *(pack(Patch(piece)) for piece in pieces[1:])]
+    values = [pack(Patch(pieces[0], patch.deleted)), *(pack(Patch(piece)) for piece in pieces[1:])]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])
 
 
 def remove(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> None:
-    """Removes these chunks of a bucket."""
+    """Removes chunks of a bucket."""
     for number in numbers:
         store.delete(stage, _key(bucket, number))
 
 
 def is_chunk(key: str) -> bool:
-    """Whether a key is that of a chunk, in a table or not."""
+    """True if a key of the store, with or without the name of a table, is that of a chunk."""
     return f"/{_CHUNK}/" in f"/{key}"
 
 

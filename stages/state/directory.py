@@ -1,8 +1,17 @@
-"""Which keys the rows of a large bucket have, chunk by chunk, which rows are live, and the least times of each chunk.
+"""The directory of a large bucket: key hashes and least times of its rows, by which a step finds the chunks to read.
 
-Beside the chunks of each write lies half of the hash of each row's key, four bytes, and which rows before it are gone.
-A step that needs few keys reads this first, and then only the chunks in which they may be: none where all keys are new,
-and few where they lie together, as those of keys that came at one time do.
+A bucket is base rows and, in the order in which they were written, patches: rows, and the numbers of the rows before
+them that they delete. Each write adds its chunks and one directory entry:
+
+    write            first (base rows)     patch                 patch
+    chunks           rows/B/0  rows/B/1    rows/B/2              rows/B/3
+    row numbers      0 .. 499  500 .. 799  800 .. 809            810 .. 812
+    deletes          -                     17 (in chunk 0), 640  803
+    directory entry  keys/B/0              keys/B/2              keys/B/3
+
+An entry contains the deleted numbers, four bytes of the key hash of each row, and for each chunk its length, its size
+in bytes and its least times. A step that needs few keys reads the directory first, and then only the chunks that may
+contain one of them: no chunk if all keys are new, and few if the keys arrived together and so are stored together.
 """
 
 from __future__ import annotations
@@ -18,77 +27,81 @@ import polars as pl
 from stages.keys import key_hash
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
+from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
-"""In the place of a time, where there is none."""
+"""The least time of a chunk in which no row has that time."""
 
 MOST_CHUNKS: Final = 0.5
-"""Of a bucket from which more of its chunks are wanted, all are read, lest some be read twice."""
+"""The share of a bucket's chunks above which all of them are read, so that none is read twice."""
 
 SAMPLED: Final = 16
-"""One of so many rows is looked at first."""
+"""One in this many rows is looked up first."""
 
 _ENTRIES: Final = "entries"
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Directory:
-    """Of all rows of a bucket in their order, in chunks of so many `lengths`: the hash of their key, and who is live.
+    """Key hashes and liveness of all rows of a bucket, by row number, and the least times of each chunk.
 
-    The first `base` rows are no patches'. `least` has for each of the times that the index has of a bucket the least in
-    each chunk, also of rows that are gone; NEVER where there is none.
+    `lengths` has the number of rows of each chunk. The first `base_rows` rows are not from patches. `least` is keyed by
+    the index column of a time and includes deleted rows, so it may be earlier than the least time of the live rows.
     """
 
     hashes: npt.NDArray[np.uint32]
-    live: npt.NDArray[np.bool_]
+    live: BucketMask
     lengths: Sequence[int]
-    base: int
+    base_rows: int
     least: Mapping[str, npt.NDArray[np.int64]]
 
     @classmethod
     def read(cls, store: StateStore, stage: str, bucket: int, size: Size) -> Directory | None:
-        """What has been noted of a bucket; None if that is not what is in it, as an earlier version notes nothing."""
-        hashes, gone, lengths, taken, least = [], [], list[int](), 0, []
+        """Reads the entries of a bucket; None if one is missing (earlier versions) or describes other chunks."""
+        hashes, deleted, lengths, stored, least = [], [], list[int](), 0, []
         while len(lengths) < size.chunks:
             value = store.get(stage, _key(bucket, len(lengths)))
             if value is None:
                 return None
             entries, facts = decode(value)
             numbers = entries[_ENTRIES].to_numpy()
-            gone.append(numbers[: facts["gone"]])
+            deleted.append(numbers[: facts["gone"]])
             hashes.append(numbers[facts["gone"] :])
             lengths += facts["rows"]
-            taken += facts["bytes"]
+            stored += facts["bytes"]
             least.append(facts["least"])
-        if len(lengths) != size.chunks or taken != size.bytes + size.log:
+        # A version that does not know entries leaves them when it rewrites the chunks. Their sizes differ then.
+        if len(lengths) != size.chunks or stored != size.bytes + size.log:
             return None
         everything = np.concatenate(hashes)
         live = np.ones(len(everything), dtype=np.bool_)
-        live[np.concatenate(gone)] = False
+        live[np.concatenate(deleted)] = False
         times = {name: np.concatenate([each[name] for each in least]) for name in least[0]}
-        return cls(everything, live, lengths, sum(lengths[: size.base]), times)
+        return cls(everything, BucketMask(live), lengths, sum(lengths[: size.base]), times)
 
     def chunks_with(self, keys: pl.DataFrame) -> list[int] | None:
-        """The numbers of the chunks in which live rows with one of these keys may be; None if they are most."""
-        wanted, hashes = pl.Series(_hashes(keys, keys.columns)).implode(), pl.Series(self.hashes)
-        for step in (SAMPLED, 1):  # where many rows are wanted, a few of them show it
-            found = np.flatnonzero(hashes[::step].is_in(wanted).to_numpy()) * step
-            chunks = np.unique(
-                np.searchsorted(np.cumsum(self.lengths), found[self.live[found]], side="right")
-            )
+        """The chunks that may contain live rows with one of these keys; None if they are most of the chunks.
+
+        No chunk with such a row is left out. Different keys may have the same hash.
+        """
+        requested, hashes = pl.Series(_hashes(keys, keys.columns)).implode(), pl.Series(self.hashes)
+        for step in (SAMPLED, 1):  # if the keys are in most chunks, a sample of the rows shows it
+            numbers = np.flatnonzero(hashes[::step].is_in(requested).to_numpy()) * step
+            live = numbers[self.live[numbers]]
+            chunks = np.unique(np.searchsorted(np.cumsum(self.lengths), live, side="right"))
             if len(chunks) > MOST_CHUNKS * len(self.lengths):
                 return None
         return [int(chunk) for chunk in chunks]
 
-    def numbers_in(self, chunks: Sequence[int]) -> npt.NDArray[np.intp]:
+    def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
         """The numbers of the rows in these chunks."""
         ends = np.cumsum(self.lengths)
         ranges = [np.arange(ends[chunk] - self.lengths[chunk], ends[chunk]) for chunk in chunks]
-        return np.concatenate([np.arange(0), *ranges])
+        return RowNumbers(np.concatenate([np.arange(0), *ranges]))
 
-    def least_but(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
-        """Of each of the times the least that is not in these chunks, and the number of its chunk."""
+    def least_without(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
+        """The least of each time in the other chunks, as (time, number of its chunk), by index column."""
         others = np.setdiff1d(np.arange(len(self.lengths)), chunks)
         if not len(others):
             return {}
@@ -96,33 +109,40 @@ class Directory:
         return {name: (int(self.least[name][chunk]), int(chunk)) for name, chunk in first.items()}
 
 
-def note(
+def write_entry(
     store: StateStore,
     stage: str,
     bucket: int,
     first: int,
+    *,
     patch: Patch,
     written: Written,
     keys: Sequence[str],
     times: Mapping[str, pl.Expr],
 ) -> None:
-    """Notes of a patch that was written as chunks from number `first` on its keys and the least of these times."""
-    gone = np.empty(0, np.uint32) if patch.gone is None else patch.gone.to_numpy()
-    entries = np.concatenate([gone, _hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
-    facts: dict[str, Any] = {"gone": len(gone), "rows": written.rows, "bytes": sum(written.bytes)}
+    """Writes the entry of a patch that was written as chunks from number `first` on.
+
+    `times` are the expressions of the times whose minima the index has, by index column.
+    """
+    deleted = np.empty(0, np.uint32) if patch.deleted is None else patch.deleted.to_numpy()
+    entries = np.concatenate([deleted, _hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
+    facts: dict[str, Any] = {"gone": len(deleted), "rows": written.rows, "bytes": sum(written.bytes)}
     facts["least"] = _least(patch.rows, written.rows, times)
     store.put(stage, _key(bucket, first), encode(pl.DataFrame({_ENTRIES: entries}), facts))
 
 
-def forget(store: StateStore, stage: str, bucket: int, size: Size, *, but_first: bool = False) -> None:
-    """Removes what was noted of a bucket of this size; `but_first` not of its first write."""
+def remove_entries(
+    store: StateStore, stage: str, bucket: int, size: Size, *, keep_first: bool = False
+) -> None:
+    """Removes the entries of a bucket that had this size; `keep_first` keeps the entry of its first write."""
     for number in range(size.base, size.chunks):
         store.delete(stage, _key(bucket, number))
-    if not but_first:
+    if not keep_first:
         store.delete(stage, _key(bucket, 0))
 
 
 def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Expr]) -> dict[str, list[int]]:
+    """The least of each time in each chunk, by index column."""
     found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times.items())
     ends = np.cumsum(lengths)
     return {
@@ -135,7 +155,7 @@ def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Ex
 
 
 def _hashes(rows: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """The half of the hashes that does not say which bucket a key is in."""
+    """The half of the key hashes that does not decide the bucket of a key."""
     hashes = rows.select(key_hash(keys)).to_series().to_numpy()
     return hashes.astype(np.uint32)  # the lower half
 

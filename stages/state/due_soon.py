@@ -1,11 +1,18 @@
-"""Rows that are due soon, kept apart from their buckets.
+"""The due-soon buffer: rows that are due next, kept apart from their buckets.
 
-Where each key has times of its own, as sessions do, some row is due in nearly every bucket by key in every step. So
-when a bucket is looked at, the rows of it that are due next come into one place for the whole shard, which every step
-reads, and the bucket itself is not due before all of these are. A row there that is due merges with no other, unless
-arrivals have reached it since: these it takes up at once, though their bucket is not looked at, and it is `stale` from
-then on, as are all rows of its key: what it has become may merge with rows or waiting arrivals in its bucket. When a
-stale row is due, or is reached again where the order of arrivals may count, its bucket is looked at.
+If each key has times of its own, as sessions do, nearly every bucket by key has a row that is due in every step. So
+a step that reads a bucket moves the rows of it that are due next, its *hot rows*, to one buffer for the whole shard.
+Each step with arrivals or due rows reads the buffer. A bucket is not due before all of its hot rows are done.
+
+    buffer (bucket -1)    row of bucket 128 | row of bucket 130 | row of bucket 128 | ...   each with MAYBE_OVERLAPS
+    bucket 128            its other rows, due later
+    bucket 130            its other rows, due later
+
+Invariant: a hot row whose MAYBE_OVERLAPS is false overlaps with no row or waiting arrival of its bucket. An arrival
+that matches a hot row is merged into it at once, although the bucket of the row is not read. The row may then overlap
+with rows or waiting arrivals in that bucket, so all hot rows of its key are marked. The bucket of a marked row is read
+when the row is due. If the order of arrivals counts, a bucket with waiting arrivals is read as soon as an arrival for
+it matches a hot row.
 """
 
 from __future__ import annotations
@@ -15,65 +22,67 @@ from typing import Final
 import attrs
 import polars as pl
 
-from stages.operator import Kept
+from stages.operator import StateTable
 from stages.state.buckets import BUCKET
 
-NEAR: Final = -1
-"""The number of that place in the index."""
+HOT: Final = -1
+"""The number of the buffer in the index."""
 
-STALE: Final = "__stale"
+MAYBE_OVERLAPS: Final = "__stale"
 
 SHARE: Final = 16
-"""Of the rows of a bucket, one in so many comes there at a time; so each is looked at some 16 times at most."""
+"""One in this many rows of a bucket moves to the buffer at a time, so each row is read some 16 times at most."""
 
 FROM_BYTES: Final = 500_000
-"""Smaller buckets are cheap to look at as they are."""
+"""The size, in memory, below which a bucket keeps all of its rows: it is cheap to read whole."""
 
 
 @attrs.frozen
-class DueSoon:
-    """The rows of a table that are due soon, with their bucket; if there are none, just the columns of the table."""
+class DueSoonBuffer:
+    """The hot rows of a table, with their bucket; without hot rows, an empty frame with the columns of the table."""
 
     rows: pl.DataFrame
-    kept: Kept
+    kept: StateTable
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns by which rows are placed."""
         return self.kept.table.keys
 
-    def reached(self, placed: pl.DataFrame) -> pl.Series | None:
-        """Which of these arrivals reach a row here; None where there is no row."""
-        return None if self.rows.is_empty() else self.kept.reached(placed, self.rows)
+    def matches(self, placed: pl.DataFrame) -> pl.Series | None:
+        """True for each arrival that becomes part of a hot row; None if there are no hot rows."""
+        return None if self.rows.is_empty() else self.kept.matches(placed, self.rows)
 
-    def with_arrivals(self, reaching: pl.DataFrame) -> DueSoon:
-        """After these have reached rows here: all rows of their keys are stale, where rows may merge."""
-        if reaching.is_empty() or not self.kept.table.merges:
+    def with_arrivals(self, matching: pl.DataFrame) -> DueSoonBuffer:
+        """Marks all rows of the keys of `matching`, arrivals for hot rows, if rows of the table may merge."""
+        if matching.is_empty() or not self.kept.table.merges:
             return self
-        return attrs.evolve(self, rows=mark_stale(self.rows, reaching, self.keys))
+        return attrs.evolve(self, rows=mark(self.rows, matching, self.keys))
 
-    def stale_and(self, due: pl.Expr) -> list[int]:
-        """The buckets of stale rows that are due."""
-        return self.rows.filter(pl.col(STALE) & due.fill_null(False))[BUCKET].unique().to_list()
+    def overlapping_and(self, due: pl.Expr) -> list[int]:
+        """The buckets of marked rows that are due."""
+        return self.rows.filter(pl.col(MAYBE_OVERLAPS) & due.fill_null(False))[BUCKET].unique().to_list()
 
-    def stale_keys(self) -> pl.DataFrame:
-        """The keys that have stale rows."""
+    def overlapping_keys(self) -> pl.DataFrame:
+        """The keys that have marked rows."""
         if self.rows.is_empty():
             return self.rows
-        return self.rows.filter(pl.col(STALE)).select(self.keys).unique()
+        return self.rows.filter(pl.col(MAYBE_OVERLAPS)).select(self.keys).unique()
 
 
-def mark_stale(rows: pl.DataFrame, stale: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """The rows, those with such a key marked, too."""
-    marks = stale.select(keys).unique().with_columns(pl.lit(True).alias("__mark"))
+def mark(rows: pl.DataFrame, marked: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Sets MAYBE_OVERLAPS in the rows that have a key of `marked`; others stay as they are."""
+    marks = marked.select(keys).unique().with_columns(pl.lit(True).alias("__mark"))
     joined = rows.join(marks, on=list(keys), how="left", nulls_equal=True, maintain_order="left")
-    return joined.with_columns((pl.col(STALE) | pl.col("__mark").fill_null(False)).alias(STALE)).drop(
-        "__mark"
-    )
+    either = pl.col(MAYBE_OVERLAPS) | pl.col("__mark").fill_null(False)
+    return joined.with_columns(either.alias(MAYBE_OVERLAPS)).drop("__mark")
 
 
 def divide(rows: pl.DataFrame, deadline: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(those of a bucket that are due soon, the others): about a sixteenth, or none if too many are due at one time."""
+    """Divides a bucket into (hot rows, others).
+
+    About a sixteenth of the rows is hot, or none if more than half of the rows are due at one time.
+    """
     due = rows.select(deadline.alias("due"))["due"]
     horizon = due.quantile(1 / SHARE, "lower")
     soon = (due <= horizon).fill_null(False)

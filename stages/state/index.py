@@ -1,4 +1,4 @@
-"""The index of a stage's state: for each bucket of rows when it is next due and where it holds the watermark."""
+"""The index of a table: for each bucket its size, when it is next due, and where it holds the watermark."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.clock import Watermarks
 from stages.facts import SPARSE
 from stages.keys import key_shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING, Table
 from stages.parted import together
-from stages.progress.watermarks import Times, Watermarks
 from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
+from windowing.clocks import PROCESSING_TIME, Times
 from windowing.time import MIN_TIME, format_time
-from windowing.triggers.base import PROCESSING_TIME
 
 KEY: Final = "index"
 DEADLINE: Final = "deadline."
-"""Before the name of a clock: the time of that clock at which a bucket is due, in microseconds."""
+"""The prefix of a column, before the name of a clock: the time (us) on that clock at which a bucket is due."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
-"""Of a bucket: chunks of rows, chunks of these and of its log, bytes of the ones and of the others."""
+"""The fields of `Size`."""
 COUNTS: Final = ("rows", "pending", "keys", "timers")
 SCHEMA: Final = pl.Schema(
     {
@@ -43,10 +43,10 @@ SCHEMA: Final = pl.Schema(
 
 @attrs.frozen
 class Size:
-    """How much of a bucket is in the store: first `base` chunks of rows, then a log, up to `chunks`.
+    """The size of a bucket in the store: `base` chunks of base rows, then the chunks of a log, `chunks` in all.
 
-    What is in the log are arrivals that wait or, of a table that is visited by key, patches. `bytes` is what the rows
-    take, `log` what the log does.
+    The log has waiting arrivals or, in a table that is visited by key, patches. `bytes` are those of the base rows,
+    `log` those of the log.
     """
 
     base: int = 0
@@ -56,17 +56,18 @@ class Size:
 
     @classmethod
     def of_rows(cls, written: Written) -> Size:
-        """Of a bucket that has these chunks of rows, and no log."""
+        """The size of a bucket with these chunks of base rows, and no log."""
         return cls(len(written.rows), len(written.rows), sum(written.bytes))
 
 
 @attrs.frozen
 class Holder:
-    """The key and row of state that hold a stage's output watermark, at `hold` microseconds; a window, of a grouping.
+    """The owner of the least hold: the key and row of state, such as a window, that hold a stage's output watermark.
 
-    `start` and `end` are the row's bounds. It holds by pending elements, or by a `pane` that may be taken back, or by a
-    `timer` that fires at `end`. A row of another `table` than the first waits there. `due` is the processing time (us)
-    at which the row is looked at, if it waits for some. `said`: what there is to say of it, where it has no key.
+    `hold` is where the row holds the watermark (us), and `start` and `end` are the row's bounds (us). The row holds by
+    pending elements, by a `pane` that may be retracted, or by a `timer` that fires at `end`. `table` is the name of its
+    table, empty for the first. `due` is the processing time (us) for which the row waits, if any. `said` describes a
+    row without a key.
     """
 
     hold: int
@@ -83,7 +84,7 @@ class Holder:
         return self.text()
 
     def text(self, time: Callable[[int], str] = format_time) -> str:
-        """In words, with the bounds as `time` has them."""
+        """Describes the row, with its bounds formatted by `time`."""
         if self.timer is not None:
             return f"timer {self.timer!r} of key {self.key}, set for {time(self.end)}"
         if self.said:
@@ -97,19 +98,19 @@ class Holder:
 
 @attrs.frozen
 class Index:
-    """What a stage knows of its state without reading it; the minimum of its holds is the stage's hold."""
+    """The facts about a table that a stage knows without reading its rows: a row for each bucket, and the clocks."""
 
     buckets: pl.DataFrame
     watermarks: Watermarks = attrs.field(factory=Watermarks)
     times: Times = attrs.field(factory=Times)
     holds: Mapping[int, Histogram] | None = None
-    """Of each bucket, of pending elements; None where nobody has asked, as percentile watermarks are not in use."""
+    """The histogram of holds of each bucket's pending elements; None if percentile watermarks were never in use."""
     arrived: int = 0
-    """How many elements have been placed: the next are numbered from here."""
+    """The number of elements placed so far, from which the next ones are numbered."""
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
-        """The index as it was saved last; empty in the beginning. `clocks` are those that rows may wait for."""
+        """Loads the index that was saved last; an empty one at the beginning. Rows may wait for `clocks`."""
         value = store.get(stage, KEY)
         if value is None:
             return cls(pl.DataFrame(schema=_schema(clocks)))
@@ -118,10 +119,10 @@ class Index:
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
         if dict(frame.schema) != dict(schema := _schema(clocks)):
-            # An index of an earlier version does not say what of a row holds.
+            # An index of an earlier version lacks some of the columns of the hold's owner.
             frame = pl.concat([pl.DataFrame(schema=schema), frame], how="diagonal")
         watermarks = Watermarks(facts["input"], facts["output"])
-        # An index of an earlier version does not say how many; nothing in its state is numbered.
+        # An index of an earlier version does not count arrivals; no row of such a table is numbered.
         return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
 
     def save(self, store: StateStore, stage: str) -> None:
@@ -136,7 +137,7 @@ class Index:
         store.put(stage, KEY, encode(self.buckets, facts))
 
     def due(self, now: Times) -> list[int]:
-        """The buckets in which a row is due when the clocks stand so."""
+        """The buckets in which a row is due when the clocks are at `now`."""
         reached = [
             pl.col(column) <= now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
             for column in self.buckets.columns
@@ -145,13 +146,13 @@ class Index:
         return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list()
 
     def sizes(self) -> dict[int, Size]:
-        """The buckets that there are."""
+        """The sizes of the buckets that exist."""
         return {bucket: Size(*sizes) for bucket, *sizes in self.buckets.select(BUCKET, *SIZES).iter_rows()}
 
     def replace(
         self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
     ) -> Index:
-        """With these buckets described anew; one that the summary lacks is empty."""
+        """Replaces the index rows of the touched buckets by a summary; buckets that the summary lacks are empty."""
         others = inside(self.buckets, touched)[1]
         if holds is not None:
             known = self.holds or {}
@@ -159,7 +160,7 @@ class Index:
         return attrs.evolve(self, buckets=together(others, summary).sort(BUCKET), holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
-        """With what the summary describes in addition."""
+        """Adds a summary of further rows to the index rows of their buckets."""
         if summary.is_empty():
             return self
         buckets = folded(pl.concat([self.buckets, summary]))
@@ -171,37 +172,37 @@ class Index:
 
     @property
     def rows(self) -> int:
-        """Live rows, and arrivals that wait to become part of some."""
+        """The number of live rows and of waiting arrivals, each counted as a row."""
         return int(self.buckets["rows"].sum())
 
     @property
     def pending(self) -> int:
-        """Elements that are in no output yet, each counted in every row that it is in."""
+        """The number of elements in no output yet, each counted in every row that contains it."""
         return int(self.buckets["pending"].sum())
 
     @property
     def pending_holds(self) -> Histogram:
-        """Where pending elements hold the output watermark, each counted in every row that it is in."""
+        """The histogram of pending elements' holds, each counted in every row that contains it."""
         return merge_histograms(*(self.holds or {}).values())
 
     @property
     def keys(self) -> int:
-        """Keys with live rows; one that is in several buckets counts in each."""
+        """The number of keys with live rows, each counted in every bucket that contains it."""
         return int(self.buckets["keys"].sum())
 
     @property
     def timers(self) -> int:
-        """Timers that are pending."""
+        """The number of pending timers."""
         return int(self.buckets["timers"].sum())
 
     @property
     def bytes(self) -> int:
-        """What rows and waiting arrivals take in the store."""
+        """The bytes of rows and waiting arrivals in the store."""
         return int(self.buckets["bytes"].sum()) + int(self.buckets["log"].sum())
 
     @property
     def holder(self) -> Holder | None:
-        """Who has the least hold; None where nothing holds."""
+        """The owner of the least hold; None if no row holds the watermark."""
         if (place := self.buckets["hold"].arg_min()) is None:
             return None
         least = self.buckets.row(place, named=True)
@@ -212,7 +213,7 @@ class Index:
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
-    """State rows with their bucket -> where their pending elements hold the output watermark, by bucket."""
+    """Computes the histogram of pending elements' holds for each bucket of placed rows."""
     held = rows.filter(pl.col(HOLD).is_not_null() & (pl.col(PENDING) > 0))
     counted = held.group_by(BUCKET, HOLD).agg(pl.col(PENDING).sum())
     parts = counted.partition_by(BUCKET, as_dict=True).items()
@@ -220,7 +221,7 @@ def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
 
 
 def folded(buckets: pl.DataFrame) -> pl.DataFrame:
-    """Several descriptions of a bucket as one."""
+    """Merges the index rows of each bucket: sums of sizes and counts, minima, and the owner of the least hold."""
     least = pl.col("hold").arg_min()
     both = buckets.group_by(BUCKET).agg(
         pl.col(*SIZES, *COUNTS).sum(),
@@ -240,14 +241,14 @@ def summarize(
     deadlines: Mapping[str, pl.Expr],
     sizes: Mapping[int, Size],
 ) -> pl.DataFrame:
-    """State rows with their bucket -> a row of the index per bucket.
+    """Computes an index row for each bucket of placed rows.
 
-    `deadlines` are by the name of the clock; `sizes` say what there is in the store of each bucket.
+    `deadlines` are keyed by the name of the clock, `sizes` by bucket.
     """
     schema = _schema(list(deadlines))
     if rows.is_empty():
         return pl.DataFrame(schema=schema)
-    # Keys get names of ours: a user's may be those of the index's own columns.
+    # Keys get internal names, since a user's column may be named as one of the index.
     named = {f"__key.{number}": pl.col(key) for number, key in enumerate(table.keys)}
     due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
     least = pl.col("hold").arg_min()
@@ -286,7 +287,7 @@ def summarize(
 
 
 def _distinct(columns: list[str]) -> pl.Expr:
-    """How many different keys there are; without key columns there is one."""
+    """The number of different keys; 1 without key columns."""
     if not columns:
         return pl.lit(1)
     return (pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns)).n_unique()

@@ -1,9 +1,22 @@
-"""Large buckets of which a step needs few rows: it is shown these alone, and a patch is put beside the bucket.
+"""Slices and patches: a step reads only the rows of a large bucket that it needs, and writes them back as a patch.
 
-Of a bucket are read the chunks in which keys that are wanted may be, all of them if a row is due. Rows that no arrival
-reaches, and that are not due, stay where they are. What the index says of a bucket is what it said before, less the
-rows that were shown, with those that have come; only for the least hold and deadlines rows that stay are looked
-through. A bucket of which a good part has changed, or that has many patches, is written anew.
+Row numbers of a bucket with two patches; `x` marks deleted rows:
+
+    base rows                      patch            patch
+    0 1 x 3 4 x 6 7 8 9            10 11 x          13
+                                   deletes 2, 5     deletes 12
+
+    slice        6, 11             live rows of keys that arrivals have, or of keys with a row that is due
+    requested    3                 live rows of keys that the step requested besides: read, not written back
+    remainder    0 1 4 7 8 ...     the other live rows: read only if they are in a chunk with rows of the slice
+
+The step writes back rows for the slice. They become the next patch: rows 14, 15, ..., which deletes 6 and 11.
+
+Invariants:
+- A row keeps its number until the bucket is rewritten, so a patch may delete by number.
+- The index row of a bucket stays exact: counts change by the slice and by what was written back, and minima are those
+  of the remainder and of what was written back. Only for the minima, rows of the remainder are read.
+- A bucket is rewritten, and divided, when reading its patches costs more than that: `RowCounts.worth_rewriting`.
 """
 
 from __future__ import annotations
@@ -13,274 +26,338 @@ from typing import Any, Final
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state.buckets import BUCKET, partition
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
-from stages.state.storage import LARGE_BYTES, Content, Storage, holds_of
+from stages.state.row_numbers import FrameMask, Positions, RowNumbers
+from stages.state.storage import LARGE_BYTES, BucketContent, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
+from windowing.clocks import Times
 
 MOST_PATCHES: Final = 16
-"""With so many more chunks than its rows need, a bucket is written anew: each takes a while, however small it is."""
+"""The number of chunks beyond those that its rows need at which a bucket is rewritten: each takes a while to read."""
 
-MOST_GONE: Final = 0.5
+MOST_DELETED: Final = 0.5
 MOST_ROWS: Final = 8.0
-"""By the rows that it had when it was written anew: when patches have taken so many, or it has so many, it is again."""
+"""The deleted rows, and all rows, at which a bucket is rewritten, each as a multiple of its base rows."""
 
 _NUMBER: Final = "__number"
-_PLACE: Final = "__place"
+_POSITION: Final = "__place"
 
 
-@attrs.frozen
-class Part:
-    """The rows of a bucket that a step is shown, with their `numbers`; and of the others all that the index needs.
+@attrs.frozen(kw_only=True)
+class RowCounts:
+    """Rows of a bucket: `base` rows, and `total` rows with those of patches, of which some are `deleted`."""
 
-    Among the others are those that can be `seen`. `least` says of the others, as the index does, where they hold and
-    when they are due. The first `base` rows are not from patches. `total` rows are in the bucket, of which `gone` are.
-    `all`: no live row is left out. `rest` has the others, if so much arrives that the bucket may be written anew.
+    base: int
+    total: int
+    deleted: int
+
+    @classmethod
+    def of(cls, content: BucketContent) -> RowCounts:
+        """Counts the rows of a bucket."""
+        total = len(content.live)
+        return cls(base=content.base_rows, total=total, deleted=total - int(np.count_nonzero(content.live)))
+
+    @property
+    def live(self) -> int:
+        """The number of live rows."""
+        return self.total - self.deleted
+
+    def after(self, *, written: int, deleted: int) -> RowCounts:
+        """The counts after a patch with so many rows that deletes so many others."""
+        return attrs.evolve(self, total=self.total + written, deleted=self.deleted + deleted)
+
+    @property
+    def worth_rewriting(self) -> bool:
+        """True if reading the patches each time costs more than rewriting the bucket once."""
+        return self.deleted > MOST_DELETED * self.base or self.total > MOST_ROWS * self.base
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class Remainder:
+    """The live rows of a bucket that are not in a slice, as far as the index needs them.
+
+    `index_row` has their minima: the least hold with its owner, and the least deadlines. `holds` is their histogram of
+    holds, empty if no percentile is in use. `rows` has the rows themselves if they were read and the bucket may have to
+    be rewritten; otherwise None.
+    """
+
+    index_row: pl.DataFrame
+    holds: Histogram
+    rows: pl.DataFrame | None
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class BucketSlice:
+    """A bucket slice: the live rows of one bucket that a step has loaded, with their `numbers`.
+
+    `requested` has rows that the step requested besides, which stay in the bucket. `counts` are those of the bucket
+    before the step.
     """
 
     bucket: int
     rows: pl.DataFrame
-    numbers: pl.Series
-    seen: pl.DataFrame
-    least: pl.DataFrame
-    holds: Histogram
-    base: int
-    total: int
-    gone: int
-    all: bool
-    rest: pl.DataFrame | None
+    numbers: RowNumbers
+    requested: pl.DataFrame
+    counts: RowCounts
+    remainder: Remainder
 
-    @classmethod
-    def of(
-        cls,
-        storage: Storage,
-        bucket: int,
-        keys: pl.DataFrame,
-        asked: pl.DataFrame,
-        due: pl.Expr | None,
-        now: Times,
-    ) -> Part:
-        """The rows that have these keys, or the key of a row that is due; all of them, if that is a good part."""
-        everything = due is not None or now.percentiles
-        wanted = together(keys, asked)
-        contents = [storage.content(bucket)] if everything else storage.contents_with(bucket, wanted)
-        parts = (cls._in(storage, content, bucket, keys, asked, due, now) for content in contents)
-        return next(part for part in parts if part is not None)
-
-    @classmethod
-    def _in(
-        cls,
-        storage: Storage,
-        content: Content,
-        bucket: int,
-        keys: pl.DataFrame,
-        asked: pl.DataFrame,
-        due: pl.Expr | None,
-        now: Times,
-    ) -> Part | None:
-        """The part, if these rows of the bucket tell what the index has to say of the others."""
-        places, seen = _places(content, keys, asked, due)
-        live = int(np.count_nonzero(content.live))
-        total, gone = len(content.live), len(content.live) - live
-        rest = content.live[content.numbers]
-        if content.whole and _too_many(total, gone + len(places), content.base):
-            places, seen = np.flatnonzero(rest), seen[:0]
-        rest[places] = False
-        rows = content.rows[places]
-        least = _least(storage, content, bucket, rows, rest, now)
-        if least is None:
-            return None
-        held = holds_of(placed_in(content.rows.filter(rest), bucket), now) if now.percentiles else None
-        grows = _too_many(total + len(keys), gone + len(places), content.base)
-        return cls(
-            bucket,
-            rows,
-            pl.Series(_NUMBER, content.numbers[places], dtype=pl.UInt32),
-            content.rows[seen],
-            least,
-            (held or {}).get(bucket, {}),
-            content.base,
-            total,
-            gone,
-            len(places) == live,
-            # These are no more than have arrived and changed; other buckets are read again if need be.
-            content.rows.filter(rest) if grows and content.whole else None,
-        )
+    @property
+    def all(self) -> bool:
+        """True if no live row of the bucket is left out."""
+        return len(self.rows) == self.counts.live
 
 
-@attrs.frozen
-class Change:
-    """A part, and the rows that the step has left of it."""
+@attrs.frozen(eq=False)
+class Update:
+    """A bucket slice, and the rows that a step has written back in its place."""
 
-    part: Part
-    come: pl.DataFrame
+    old: BucketSlice
+    new: pl.DataFrame
+
+    @property
+    def bucket(self) -> int:
+        """The number of the bucket."""
+        return self.old.bucket
 
     @property
     def nothing(self) -> bool:
-        """Whether the bucket is as it was."""
-        return self.part.rows.is_empty() and self.come.is_empty()
+        """True if the bucket stays as it was."""
+        return self.old.rows.is_empty() and self.new.is_empty()
 
-    def is_large(self, storage: Storage) -> bool:
-        """Whether the bucket had better be written anew."""
-        size, part = storage.size(self.part.bucket), self.part
+    def must_rewrite(self, storage: Storage) -> bool:
+        """True if the bucket must be rewritten instead of patched."""
         if self.nothing:
             return False
-        anew = _too_many(part.total + len(self.come), part.gone + len(part.rows), part.base)
+        size = storage.size(self.bucket)
+        counts = self.old.counts.after(written=len(self.new), deleted=len(self.old.rows))
+        # As many chunks as the rows of the log would fill are no reason to rewrite.
         needed = size.base * size.log // max(1, size.bytes)
-        return part.all or anew or size.chunks - size.base - needed >= MOST_PATCHES
+        return self.old.all or counts.worth_rewriting or size.chunks - size.base - needed >= MOST_PATCHES
 
     def everything(self, storage: Storage) -> pl.DataFrame:
-        """All rows that the bucket has now."""
-        if self.part.all:
-            return self.come
-        if self.part.rest is not None:
-            return pl.concat([self.part.rest, self.come])
-        content = storage.content(self.part.bucket)
-        content.live[self.part.numbers.to_numpy()] = False
-        return pl.concat([content.rows.filter(content.live), self.come])
+        """All live rows of the bucket after the update."""
+        if self.old.all:
+            return self.new
+        remainder = self.old.remainder.rows
+        if remainder is None:
+            remainder = storage.content(self.bucket).without(self.old.numbers)
+        return pl.concat([remainder, self.new])
+
+    @property
+    def patch(self) -> Patch:
+        """The new rows, which delete the old ones."""
+        return Patch(self.new, pl.Series(_NUMBER, self.old.numbers, dtype=pl.UInt32))
 
 
-def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
-    """Those of these buckets of which a step is shown only what it needs."""
-    return frozenset(bucket for bucket in buckets if storage.is_large(storage.size(bucket)))
+@attrs.frozen(eq=False)
+class _Wanted:
+    """The rows of a bucket that a step needs.
 
-
-def parts_of(
-    storage: Storage,
-    buckets: Collection[int],
-    arrivals: pl.DataFrame,
-    asked: pl.DataFrame,
-    due: Collection[int],
-    now: Times,
-) -> tuple[Part, ...]:
-    """What a step needs of these buckets, with arrivals and keys that have their bucket; a row of those in `due` is."""
-    if not buckets:
-        return ()
-    columns = [*storage.table.keys, BUCKET]
-    reached, wanted, nothing = partition(arrivals[columns]), partition(asked[columns]), asked[columns].clear()
-    overdue = storage.overdue(now)
-    return tuple(
-        Part.of(
-            storage,
-            bucket,
-            reached.get(bucket, nothing).drop(BUCKET),
-            wanted.get(bucket, nothing).drop(BUCKET),
-            overdue if bucket in due else None,
-            now,
-        )
-        for bucket in sorted(buckets)
-    )
-
-
-def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
-    """The rows in these buckets that have one of these keys, and what of those waits."""
-    # Large ones one by one: their other rows need not be there at the same time.
-    alone = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
-    groups = [*alone, [bucket for bucket in buckets if [bucket] not in alone]]
-    parts = (together(storage.rows(group), storage.waiting(group)) for group in groups)
-    return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
-
-
-def put_patches(storage: Storage, index: Index, changes: Sequence[Change], now: Times) -> Index:
-    """Puts patches beside the rows of their buckets; `index` describes all other buckets: the index after it."""
-    changes = [change for change in changes if not change.nothing]
-    if not changes:
-        return index
-    sizes = {
-        change.part.bucket: storage.beside(change.part.bucket, Patch(change.come, change.part.numbers), now)
-        for change in changes
-    }
-    come = pl.concat([placed_in(change.come, change.part.bucket) for change in changes])
-    summary = _summary(storage, changes, come, sizes, now)
-    holds = holds_of(come, now)
-    if holds is not None:
-        rest = {change.part.bucket: change.part.holds for change in changes}
-        holds = {bucket: merge_histograms(rest[bucket], holds.get(bucket, {})) for bucket in rest}
-    return index.replace(sizes, summary, holds)
-
-
-def placed_in(rows: pl.DataFrame, bucket: int) -> pl.DataFrame:
-    """The rows with the number of their bucket."""
-    return rows.with_columns(pl.lit(bucket, pl.Int64).alias(BUCKET))
-
-
-def _summary(
-    storage: Storage, changes: Sequence[Change], come: pl.DataFrame, sizes: Mapping[int, Size], now: Times
-) -> pl.DataFrame:
-    """What the index says of changed buckets: counts by what has come and gone, minima by what has come and stays."""
-    nothing = dict.fromkeys(sizes, Size())
-    gone = pl.concat([placed_in(change.part.rows, change.part.bucket) for change in changes])
-    before = storage.index.buckets.filter(pl.col(BUCKET).is_in(list(sizes)))
-    added = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
-    frames = [
-        before.select(BUCKET, *SIZES, *COUNTS),
-        pl.DataFrame(added, schema=[BUCKET, *SIZES], orient="row"),
-        storage.summary(gone, nothing, now).select(BUCKET, -pl.col(COUNTS)),
-        storage.summary(come, nothing, now).drop(SIZES),
-        *(change.part.least for change in changes),
-    ]
-    return folded(pl.concat(frames, how="diagonal"))
-
-
-def _too_many(rows: int, gone: int, base: int) -> bool:
-    """Whether so many cost more, whenever a bucket is read, than to write it anew once; it is also divided then."""
-    return gone > MOST_GONE * base or rows > MOST_ROWS * base
-
-
-def _places(
-    content: Content, keys: pl.DataFrame, asked: pl.DataFrame, due: pl.Expr | None
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Where the live rows are that have these keys, or that of one that is due; and others that are asked for."""
-    here = content.live[content.numbers]
-    if due is not None:
-        over = content.rows.filter(due.fill_null(False), pl.lit(pl.Series(here)))
-        keys = pl.concat([keys, over.select(keys.columns)])
-    numbered = content.rows.select(keys.columns).with_row_index(_PLACE)
-    on: dict[str, Any] = {"on": keys.columns, "nulls_equal": True, "maintain_order": "left"}
-    found = numbered.join(pl.concat([keys, asked]), how="semi", **on)
-    found = found.filter(here[found[_PLACE].to_numpy()])
-    if asked.is_empty():
-        return found[_PLACE].to_numpy(), np.arange(0)
-    mine, others = found.join(keys, how="semi", **on), found.join(keys, how="anti", **on)
-    return mine[_PLACE].to_numpy(), others[_PLACE].to_numpy()
-
-
-def _least(
-    storage: Storage,
-    content: Content,
-    bucket: int,
-    shown: pl.DataFrame,
-    rest: npt.NDArray[np.bool_],
-    now: Times,
-) -> pl.DataFrame | None:
-    """What the index has to say of the rest without these rows: its least hold, and when it is due.
-
-    None if that was a row of these, and it may be of one that is not here.
+    `keys` are those of arrivals, `requested` further keys whose rows are only read. `due` is true for rows that are
+    due; None if the index says that no row of the bucket is due.
     """
-    rows, times = content.rows, storage.least_times(now)
-    known = storage.index.buckets.filter(pl.col(BUCKET) == bucket).drop(*SIZES, *COUNTS)
-    before = known.row(0, named=True)
-    first = shown.select(time.min().alias(name) for name, time in times.items()).row(0, named=True)
-    if all(time is None or time > before[name] for name, time in first.items()):
-        return known
-    among = pl.lit(pl.Series(rest))
-    numbers = rows.select(pl.when(among).then(time).arg_min().alias(name) for name, time in times.items())
-    least = rows[sorted({number for number in numbers.row(0) if number is not None})]
-    found = storage.summary(placed_in(least, bucket), {bucket: Size()}, now).drop(*SIZES, *COUNTS)
-    return found if _is_least(found, content.others) else None
+
+    keys: pl.DataFrame
+    requested: pl.DataFrame
+    due: pl.Expr | None
+
+    @property
+    def all_keys(self) -> pl.DataFrame:
+        return together(self.keys, self.requested)
+
+
+@attrs.frozen(eq=False)
+class _Slicer:
+    """Reads a slice of a bucket for a step that moves the clocks to `now`."""
+
+    storage: Storage
+    bucket: int
+    wanted: _Wanted
+    now: Times
+
+    def slice(self) -> BucketSlice:
+        """Reads the wanted rows, and as many others as it takes to find the minima of the remainder."""
+        storage, bucket = self.storage, self.bucket
+        if self.wanted.due is not None or self.now.percentiles:
+            contents: Iterable[BucketContent] = [storage.content(bucket)]
+        else:
+            contents = storage.contents_with(bucket, self.wanted.all_keys)
+        # The last content is the whole bucket, of which there always is a slice.
+        return next(found for found in map(self._of, contents) if found is not None)
+
+    def _of(self, content: BucketContent) -> BucketSlice | None:
+        """The slice; None if the minima of the remainder may be those of rows that were not read."""
+        positions, requested = self._positions(content)
+        counts, remaining = RowCounts.of(content), content.live_positions()
+        if content.whole and counts.after(written=0, deleted=len(positions)).worth_rewriting:
+            # Requested rows are among all rows, and must not be returned twice.
+            positions, requested = Positions(np.flatnonzero(remaining)), Positions(requested[:0])
+        remaining[positions] = False
+        rows = content.rows[positions]
+        index_row = self._index_row(content, rows, remaining)
+        if index_row is None:
+            return None
+        grown = counts.after(written=len(self.wanted.keys), deleted=len(positions))
+        return BucketSlice(
+            bucket=self.bucket,
+            rows=rows,
+            numbers=RowNumbers(content.numbers[positions]),
+            requested=content.rows[requested],
+            counts=counts,
+            remainder=Remainder(
+                index_row=index_row,
+                holds=self._holds(content, remaining),
+                # These rows are no more than those that arrived and changed; other buckets are read again if need be.
+                rows=content.rows.filter(remaining) if grown.worth_rewriting and content.whole else None,
+            ),
+        )
+
+    def _positions(self, content: BucketContent) -> tuple[Positions, Positions]:
+        """The positions of (live rows with the keys of arrivals or of a due row, other live rows requested)."""
+        live, keys, requested = content.live_positions(), self.wanted.keys, self.wanted.requested
+        if self.wanted.due is not None:
+            # Of a key with a row that is due, the step needs all rows.
+            over = content.rows.filter(self.wanted.due.fill_null(False), pl.lit(pl.Series(live)))
+            keys = pl.concat([keys, over.select(keys.columns)])
+        numbered = content.rows.select(keys.columns).with_row_index(_POSITION)
+        on: dict[str, Any] = {"on": keys.columns, "nulls_equal": True, "maintain_order": "left"}
+        found = numbered.join(pl.concat([keys, requested]), how="semi", **on)
+        found = found.filter(live[found[_POSITION].to_numpy()])
+        if requested.is_empty():
+            return Positions(found[_POSITION].to_numpy()), Positions(np.arange(0))
+        mine, others = found.join(keys, how="semi", **on), found.join(keys, how="anti", **on)
+        return Positions(mine[_POSITION].to_numpy()), Positions(others[_POSITION].to_numpy())
+
+    def _index_row(
+        self, content: BucketContent, loaded: pl.DataFrame, remaining: FrameMask
+    ) -> pl.DataFrame | None:
+        """The minima of the remainder, as columns of the index; None if rows that were not read may have them."""
+        storage, bucket = self.storage, self.bucket
+        times = storage.least_times(self.now)
+        known = storage.index.buckets.filter(pl.col(BUCKET) == bucket).drop(*SIZES, *COUNTS)
+        before = known.row(0, named=True)
+        first = loaded.select(time.min().alias(name) for name, time in times.items()).row(0, named=True)
+        # The index is exact: if no loaded row has one of its minima, rows of the remainder have them all.
+        if all(time is None or time > before[name] for name, time in first.items()):
+            return known
+        among = pl.lit(pl.Series(remaining))
+        numbers = content.rows.select(
+            pl.when(among).then(time).arg_min().alias(name) for name, time in times.items()
+        )
+        least = content.rows[sorted({number for number in numbers.row(0) if number is not None})]
+        found = storage.summary(placed_in(least, bucket), {bucket: Size()}, self.now).drop(*SIZES, *COUNTS)
+        return found if _is_least(found, content.others) else None
+
+    def _holds(self, content: BucketContent, remaining: FrameMask) -> Histogram:
+        if not self.now.percentiles:
+            return {}
+        held = holds_of(placed_in(content.rows.filter(remaining), self.bucket), self.now)
+        return (held or {}).get(self.bucket, {})
 
 
 def _is_least(found: pl.DataFrame, others: Mapping[str, int]) -> bool:
-    """Whether none of these times is after that of other rows."""
+    """True if no time of other rows is before the one that was found."""
     here = found.row(0, named=True) if len(found) else dict.fromkeys(others)
     return all(
         least == NEVER or ((time := here[name]) is not None and time <= least)
         for name, least in others.items()
     )
+
+
+def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
+    """The buckets of which a step reads slices."""
+    return frozenset(bucket for bucket in buckets if storage.is_large(storage.size(bucket)))
+
+
+def read_slices(
+    storage: Storage,
+    buckets: Collection[int],
+    *,
+    arrivals: pl.DataFrame,
+    requested_keys: pl.DataFrame,
+    due: Collection[int],
+    now: Times,
+) -> tuple[BucketSlice, ...]:
+    """Reads slices of these buckets.
+
+    Arrivals and requested keys have the column of their bucket. `due` are the buckets in which a row is due at `now`.
+    """
+    if not buckets:
+        return ()
+    columns = [*storage.table.keys, BUCKET]
+    reached, requested = partition(arrivals[columns]), partition(requested_keys[columns])
+    nothing, overdue = requested_keys[columns].clear(), storage.overdue(now)
+    return tuple(
+        _Slicer(
+            storage,
+            bucket,
+            _Wanted(
+                reached.get(bucket, nothing).drop(BUCKET),
+                requested.get(bucket, nothing).drop(BUCKET),
+                overdue if bucket in due else None,
+            ),
+            now,
+        ).slice()
+        for bucket in sorted(buckets)
+    )
+
+
+def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
+    """Reads the rows and waiting arrivals in these buckets that have one of these keys."""
+    # Large buckets are read one by one, so that their other rows are not in memory at the same time.
+    one_by_one = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
+    groups = [*one_by_one, [bucket for bucket in buckets if [bucket] not in one_by_one]]
+    parts = (together(storage.rows(group), storage.waiting(group)) for group in groups)
+    return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
+
+
+def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now: Times) -> Index:
+    """Writes a patch for each update; returns the index afterwards.
+
+    `index` describes all other buckets already.
+    """
+    updates = [update for update in updates if not update.nothing]
+    if not updates:
+        return index
+    sizes = {update.bucket: storage.append_patch(update.bucket, update.patch, now) for update in updates}
+    written = pl.concat([placed_in(update.new, update.bucket) for update in updates])
+    summary = _summary(storage, updates, written, sizes, now)
+    holds = holds_of(written, now)
+    if holds is not None:
+        stays = {update.bucket: update.old.remainder.holds for update in updates}
+        holds = {bucket: merge_histograms(stays[bucket], holds.get(bucket, {})) for bucket in stays}
+    return index.replace(sizes, summary, holds)
+
+
+def placed_in(rows: pl.DataFrame, bucket: int) -> pl.DataFrame:
+    """The rows with the column of their bucket."""
+    return rows.with_columns(pl.lit(bucket, pl.Int64).alias(BUCKET))
+
+
+def _summary(
+    storage: Storage,
+    updates: Sequence[Update],
+    written: pl.DataFrame,
+    sizes: Mapping[int, Size],
+    now: Times,
+) -> pl.DataFrame:
+    """Computes the index rows of updated buckets, of what they were, what was deleted, written, and what stays."""
+    nothing = dict.fromkeys(sizes, Size())
+    deleted = pl.concat([placed_in(update.old.rows, update.bucket) for update in updates])
+    before = storage.index.buckets.filter(pl.col(BUCKET).is_in(list(sizes)))
+    added = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
+    # Sizes and counts are summed, minima are taken: so minima come only from what is written and from what stays.
+    frames = [
+        before.select(BUCKET, *SIZES, *COUNTS),
+        pl.DataFrame(added, schema=[BUCKET, *SIZES], orient="row"),
+        storage.summary(deleted, nothing, now).select(BUCKET, -pl.col(COUNTS)),
+        storage.summary(written, nothing, now).drop(SIZES),
+        *(update.old.remainder.index_row for update in updates),
+    ]
+    return folded(pl.concat(frames, how="diagonal"))

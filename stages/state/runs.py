@@ -1,8 +1,12 @@
-"""Rows that are only added, and found by key: sorted runs of chunks, whose least and greatest keys the index has.
+"""Rows that are only appended, and looked up by key: runs of chunks sorted by key, as in a log-structured merge tree.
 
-What comes in a step is a run of its own. Eight runs of about a size become one of the next size, as long as that is
-not large, so that a key is looked for in few runs however small the steps are. A chunk is read where a key that is
-asked for may be in it: keys that grow with time, as ids do, lie together, and old ones are not read.
+    index, a row per chunk    bucket 9        bucket 10       bucket 11       bucket 12
+    run, level                9, level 1      9, level 1      10, level 0     11, level 0
+    least .. greatest key     a .. k          k .. z          c .. q          b .. b
+
+Each step appends a run. Eight runs of one level become one run of the next level, unless that would be large, so a key
+is looked up in few runs even if steps are small. A chunk is read if a requested key is between its least and greatest
+key. Keys that grow with time, as ids do, are stored together, so a lookup of new ones reads no old chunks.
 """
 
 from __future__ import annotations
@@ -14,38 +18,38 @@ import attrs
 import polars as pl
 
 from stages.keys import key_text
-from stages.progress.watermarks import Times
 from stages.sizes import size_of
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size, summarize
 from stages.state.storage import Storage
+from windowing.clocks import Times
 
 RUN: Final = "run"
 LEVEL: Final = "level"
 LEAST: Final = "least"
 GREATEST: Final = "greatest"
-"""Of a chunk: its run, how often that was merged, and between which keys its rows are."""
+"""The index columns of a chunk: its run, how often that was merged, and its least and greatest key."""
 
 FAN: Final = 8
 LARGE_BYTES: Final = 64_000_000
-"""Runs that would together be larger in the store stay as they are."""
+"""The size in the store above which runs are not merged."""
 
 _PHYSICAL: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
 @attrs.frozen
 class Runs:
-    """The chunks of a table whose rows are found by key; each is a bucket of its own in the index."""
+    """The sorted runs of a table. Each chunk is a bucket of its own in the index."""
 
     storage: Storage
 
     def everything(self) -> pl.DataFrame:
-        """All rows."""
+        """Reads all rows."""
         return self._read(self._chunks[BUCKET].to_list())
 
-    def find(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """The rows that have one of these keys; null is none."""
+    def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Reads the rows that have one of these keys; a null matches nothing."""
         asked = keys.drop_nulls()
         if asked.is_empty() or not self.storage.sizes:
             return self.storage.table.no_rows
@@ -57,8 +61,8 @@ class Runs:
         parts = [self._read([bucket]).join(asked, on=own, how="semi") for bucket in found]
         return pl.concat([self.storage.table.no_rows, *parts])
 
-    def add(self, rows: pl.DataFrame, now: Times) -> Index:
-        """With these rows, the index after it."""
+    def append(self, rows: pl.DataFrame, now: Times) -> Index:
+        """Writes rows as a new run, and merges runs; returns the index afterwards."""
         if rows.is_empty():
             return self.storage.index
         index = self._written(self.storage.index, rows, 0, now)
@@ -72,7 +76,7 @@ class Runs:
 
     @property
     def _place(self) -> pl.Expr:
-        """By what rows of a run are sorted, as a whole number or text: the first key."""
+        """The sort key of the rows in a run: the first key column, as an integer or as text."""
         key = self._keys[0]
         dtype = self.storage.table.schema[key]
         if dtype in _PHYSICAL or dtype.is_temporal():
@@ -87,7 +91,7 @@ class Runs:
         return self.storage.rows(buckets)
 
     def _written(self, index: Index, rows: pl.DataFrame, level: int, now: Times) -> Index:
-        """A new run."""
+        """Writes a new run; returns the index afterwards."""
         storage, known = self.storage, _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
@@ -110,7 +114,7 @@ class Runs:
         return attrs.evolve(index, buckets=pl.concat([known, described], how="diagonal_relaxed").sort(BUCKET))
 
     def _mergeable(self, index: Index) -> list[int]:
-        """The newest runs, if as many of a size as can become one."""
+        """The numbers of the newest runs, if they are eight of one level that may be merged; otherwise empty."""
         runs = (
             _known(index).group_by(RUN).agg(pl.col(LEVEL).first(), pl.col("bytes").sum()).sort(RUN).tail(FAN)
         )
@@ -118,25 +122,25 @@ class Runs:
         return runs[RUN].to_list() if alike else []
 
     def _merged(self, index: Index, runs: Sequence[int], now: Times) -> Index:
-        """With one run in the place of these."""
+        """Merges runs into one of the next level; returns the index afterwards."""
         inside = pl.col(RUN).is_in(list(runs))
-        gone, left = index.buckets.filter(inside), index.buckets.filter(~inside)
+        old, others = index.buckets.filter(inside), index.buckets.filter(~inside)
         storage = attrs.evolve(self.storage, index=index)
-        rows = storage.rows(gone[BUCKET].to_list())
-        merged = self._written(index, rows, int(gone[LEVEL][0]) + 1, now)
-        for bucket, count in gone.select(BUCKET, "chunks").iter_rows():
+        rows = storage.rows(old[BUCKET].to_list())
+        merged = self._written(index, rows, int(old[LEVEL][0]) + 1, now)
+        for bucket, count in old.select(BUCKET, "chunks").iter_rows():
             chunks.remove(storage.store, storage.stage, bucket, range(count))
         new = merged.buckets.filter(~pl.col(BUCKET).is_in(index.buckets[BUCKET].implode()))
-        return attrs.evolve(merged, buckets=pl.concat([left, new], how="diagonal_relaxed").sort(BUCKET))
+        return attrs.evolve(merged, buckets=pl.concat([others, new], how="diagonal_relaxed").sort(BUCKET))
 
 
 def _next(numbers: pl.Series) -> int:
-    """The number after these, which count from 1."""
+    """The next number; numbers begin at 1."""
     return (numbers.max() or 0) + 1  # type: ignore[operator,return-value]
 
 
 def _known(index: Index) -> pl.DataFrame:
-    """The chunks; an index in which nothing has been put yet does not say which keys they have."""
+    """The index rows of chunks. The index of an empty table lacks the columns of runs, which are added here."""
     if LEAST in index.buckets.columns:
         return index.buckets
     nothing = {RUN: pl.Int64(), LEVEL: pl.Int64(), LEAST: pl.Null(), GREATEST: pl.Null()}

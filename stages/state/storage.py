@@ -1,4 +1,4 @@
-"""The buckets of a stage in its store, as its index describes them: what is in them, and how it is replaced."""
+"""The buckets of a table in the store: reads them as the index describes them, replaces them, and appends to them."""
 
 from __future__ import annotations
 
@@ -8,112 +8,136 @@ from typing import Final
 
 import attrs
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from stages.operator import HOLD, OUTSTANDING_HOLD, Kept, Table
+from stages.operator import HOLD, OUTSTANDING_HOLD, StateTable, Table
 from stages.parted import together
-from stages.progress.watermarks import Times
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, partition
 from stages.state.directory import Directory
-from stages.state.due_soon import NEAR, STALE, DueSoon
+from stages.state.due_soon import HOT, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms, summarize
+from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
 from stages.strategies.histogram import Histogram
+from windowing.clocks import Times
 
 LARGE_BYTES: Final = 250_000
-"""Of the rows of a bucket, in the store: a smaller one is looked at and written as a whole, which takes less time."""
+"""The size of a bucket's rows in the store from which a step reads slices of it, and writes patches.
+
+A smaller bucket is read and written whole, which takes less time.
+"""
 
 
-@attrs.frozen
-class Content:
-    """Rows of a bucket with their `numbers`: those that are live, and those that patches have replaced.
+@attrs.frozen(eq=False)
+class BucketContent:
+    """Rows that were read of a bucket, live and deleted ones, with the number of each.
 
-    `live` says of all rows of the bucket, in their order, which they are. The first `base` are no patches'. `others`
-    has the least of each of the times that the index has of a bucket, of the rows that are not here, or an earlier one.
+    `live` is true for the live rows of the whole bucket, by row number. The first `base_rows` rows are not from
+    patches. `others` has the least of each time, by index column, among the rows that were not read, or an earlier
+    time.
     """
 
     rows: pl.DataFrame
-    numbers: npt.NDArray[np.intp]
-    live: npt.NDArray[np.bool_]
-    base: int
+    numbers: RowNumbers
+    live: BucketMask
+    base_rows: int
     others: Mapping[str, int] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        # Several contents share the flags of one directory.
+        self.live.setflags(write=False)
 
     @property
     def whole(self) -> bool:
-        """Whether all rows of the bucket are here."""
+        """True if all rows of the bucket were read."""
         return len(self.numbers) == len(self.live)
 
     @property
     def live_rows(self) -> pl.DataFrame:
-        """The rows that are live."""
+        """The live rows among those that were read."""
         return self.rows.filter(self.live[self.numbers])
+
+    def live_positions(self) -> FrameMask:
+        """True at the positions of live rows in `rows`; a copy, which the caller may write to."""
+        return FrameMask(self.live[self.numbers])
+
+    def without(self, deleted: RowNumbers) -> pl.DataFrame:
+        """The live rows, except the deleted ones. All rows must have been read, so that numbers are positions."""
+        assert self.whole
+        live = self.live.copy()
+        live[deleted] = False
+        return self.rows.filter(live)
 
 
 @attrs.frozen(slots=False)
 class Storage:
-    """What the store has of a table of the stage of this name when a step begins."""
+    """The rows and waiting arrivals of a table in the store, as the index of the previous step describes them."""
 
     stage: str
-    kept: Kept
+    kept: StateTable
     store: StateStore
     index: Index
 
     @property
     def table(self) -> Table:
-        """What is to be known of its rows."""
+        """The description of the table's rows."""
         return self.kept.table
 
     @cached_property
     def sizes(self) -> dict[int, Size]:
-        """The buckets that there are."""
+        """The sizes of the buckets that exist."""
         return self.index.sizes()
 
     @cached_property
     def buckets(self) -> Buckets:
-        """Where rows belong."""
-        existing = tuple(bucket for bucket in self.sizes if bucket != NEAR)
+        """The placement of rows in buckets."""
+        existing = tuple(bucket for bucket in self.sizes if bucket != HOT)
         return Buckets(self.table.keys, self.table.spread, existing)
 
     def between(self, first: int, last: int) -> list[int]:
-        """The buckets in which rows of these times (us) are, in a table that is spread by time."""
+        """The buckets that may have rows of these times (us); all buckets if rows are not spread by time."""
         turns = self.buckets.turns(first, last)
         return [bucket for bucket in self.buckets.existing if turns is None or bucket % TIMES in turns]
 
     def rows(self, buckets: Iterable[int]) -> pl.DataFrame:
-        """The rows in these buckets."""
+        """Reads the live rows of these buckets."""
         return together(
             self.table.no_rows, *(frame for bucket in sorted(buckets) for frame in self._rows(bucket))
         )
 
-    def content(self, bucket: int) -> Content:
-        """The rows of a bucket of a table with patches, those among them that these have replaced."""
+    def content(self, bucket: int) -> BucketContent:
+        """Reads all rows of a bucket with patches, those that the patches have replaced included."""
         size = self.size(bucket)
         found = chunks.read(self.store, self.stage, bucket, range(size.chunks))
         rows = self._rows_of(found)
+        # The numbers in a patch count all rows before it, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
         for chunk in found:
-            if chunk.gone is not None:
-                live[chunk.gone.to_numpy()] = False
-        return Content(rows, np.arange(len(rows)), live, sum(chunk.rows for chunk in found[: size.base]))
+            if chunk.deleted is not None:
+                live[chunk.deleted.to_numpy()] = False
+        base_rows = sum(chunk.rows for chunk in found[: size.base])
+        return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
-    def contents_with(self, bucket: int, keys: pl.DataFrame) -> Iterator[Content]:
-        """Rows among which are all that have one of these keys, as few as possible; then more; then all of them."""
+    def contents_with(self, bucket: int, keys: pl.DataFrame) -> Iterator[BucketContent]:
+        """Reads ever more rows of a bucket, each time including all live rows that have one of these keys.
+
+        First as few chunks as possible, then also the chunks with the least times, then all chunks.
+        """
         known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
         if known is not None and (numbers := known.chunks_with(keys)) is not None:
             yield self._some(bucket, known, numbers)
-            earliest = {chunk for _, chunk in known.least_but(numbers).values()}
+            earliest = {chunk for _, chunk in known.least_without(numbers).values()}
             yield self._some(bucket, known, sorted({*numbers, *earliest}))
         yield self.content(bucket)
 
-    def _some(self, bucket: int, known: Directory, numbers: Sequence[int]) -> Content:
+    def _some(self, bucket: int, known: Directory, numbers: Sequence[int]) -> BucketContent:
         rows = self._rows_of(chunks.read(self.store, self.stage, bucket, numbers))
-        others = {name: least for name, (least, _) in known.least_but(numbers).items()}
-        return Content(rows, known.numbers_in(numbers), known.live, known.base, others)
+        others = {name: least for name, (least, _) in known.least_without(numbers).items()}
+        return BucketContent(rows, known.numbers_in(numbers), known.live, known.base_rows, others)
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
-        """The arrivals that wait in these buckets, in the order in which they came."""
+        """Reads the arrivals that wait in these buckets, in order of bucket and then of arrival."""
         nothing = self.table.nothing_incoming
         if self.table.visited_by_key:
             return nothing
@@ -126,69 +150,77 @@ class Storage:
         ]
         return together(nothing, *frames)
 
-    def near(self, *, wanted: bool) -> DueSoon:
-        """The rows that are due soon, if they are wanted; else none of them."""
-        schema = pl.Schema({**self.table.schema, STALE: pl.Boolean()})
-        frames = self._read(NEAR, range(self.size(NEAR).base if wanted else 0), schema)
-        return DueSoon(self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows, self.kept)
+    def hot_rows(self, *, needed: bool) -> DueSoonBuffer:
+        """Reads the due-soon buffer; an empty one if it is not needed."""
+        schema = pl.Schema({**self.table.schema, MAYBE_OVERLAPS: pl.Boolean()})
+        frames = self._read(HOT, range(self.size(HOT).base if needed else 0), schema)
+        rows = self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows
+        return DueSoonBuffer(rows, self.kept)
 
     def overdue(self, now: Times) -> pl.Expr:
-        """Whether a row is due when the clocks stand so."""
-        # Deadlines are those of the time before: at that of now, what has just passed waits for the next one.
+        """True for rows that are due when the clocks are at `now`."""
+        # Deadlines are those of the previous step: a deadline that has just passed would be replaced by the next one
+        # if it were computed at `now`.
         deadlines = self.kept.deadlines(self.index.times)
         return pl.any_horizontal(deadline <= now.time(clock) for clock, deadline in deadlines.items())
 
     def replace(
-        self, looked: Collection[int], rows: Mapping[int, pl.DataFrame], near: pl.DataFrame, now: Times
+        self, loaded: Collection[int], rows: Mapping[int, pl.DataFrame], hot: pl.DataFrame, now: Times
     ) -> Index:
-        """Has these rows, placed in their bucket, in place of what is in these, and those that are due soon."""
+        """Writes rows by bucket, and hot rows, in place of all that is in the loaded buckets and in the buffer.
+
+        The rows have the column of their bucket. Returns the index afterwards.
+        """
         columns = list(self.table.schema)
-        parts = {bucket: part[columns] for bucket, part in rows.items()}
-        if len(near):
-            parts[NEAR] = near
-        sizes = self._write(parts, now)
-        for bucket in sorted({*looked, *parts, NEAR} & set(self.sizes)):
+        written = {bucket: part[columns] for bucket, part in rows.items()}
+        if len(hot):
+            written[HOT] = hot
+        sizes = self._write(written, now)
+        for bucket in sorted({*loaded, *written, HOT} & set(self.sizes)):
             self._remove(bucket, sizes.get(bucket, Size()))
         described = [*rows.values()]
-        if len(near) or not described:
-            described.append(near[columns].with_columns(pl.lit(NEAR, pl.Int64).alias(BUCKET)))
-        touched = {*looked, *sizes, NEAR}
-        left = together(*described)
-        return self.index.replace(touched, self.summary(left, sizes, now), holds_of(left, now))
+        if len(hot) or not described:
+            described.append(hot[columns].with_columns(pl.lit(HOT, pl.Int64).alias(BUCKET)))
+        touched = {*loaded, *sizes, HOT}
+        after = together(*described)
+        return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
-        """Puts arrivals, with their bucket, beside its rows; `index` describes the rows already."""
+        """Appends waiting arrivals to the logs of their buckets.
+
+        `index` describes the rows already, without these arrivals. Returns the index afterwards.
+        """
         sizes = {}
         columns = list(self.table.incoming)
         for bucket, part in partition(waiting).items():
-            sizes[bucket] = self.beside(bucket, chunks.Patch(part[columns]), now)
-        alone = self.kept.alone(waiting[columns], now).with_columns(waiting[BUCKET])
-        return index.add(self.summary(alone, sizes, now), holds_of(alone, now))
+            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
+        as_rows = self.kept.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
+        return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
-    def beside(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:
-        """Puts this beside what there is in a bucket; gives what that takes."""
+    def append_patch(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:
+        """Writes a patch after the chunks of a bucket; returns the size of the patch."""
         first = self.size(bucket).chunks
         written = chunks.write(self.store, self.stage, bucket, first, patch)
         if self.is_large(self.size(bucket)):
-            self._note(bucket, first, patch, written, now)
+            self._write_entry(bucket, first, patch, written, now)
         return Size(chunks=len(written.rows), log=sum(written.bytes))
 
     def size(self, bucket: int) -> Size:
-        """What a bucket takes."""
+        """The size of a bucket; empty if the bucket does not exist."""
         return self.sizes.get(bucket, Size())
 
     def is_large(self, size: Size) -> bool:
-        """Whether a step is shown only what it needs of a bucket of this size."""
+        """True if a step reads slices of a bucket of this size."""
         return self.table.visited_by_key and bool(self.table.keys) and size.bytes >= LARGE_BYTES
 
     def least_times(self, now: Times) -> dict[str, pl.Expr]:
-        """The times of a row, by the column of the index that has the least of a bucket's."""
+        """The times of a row whose minima the index has, by index column."""
         hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in self.table.schema)
         deadlines = self.kept.deadlines(now).items()
         return {"hold": hold, **{DEADLINE + clock: time for clock, time in deadlines}}
 
     def summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
-        """What the index says of rows, with their bucket."""
+        """Computes the index rows, one a bucket, for rows that have the column of their bucket."""
         return summarize(rows, self.table, self.kept.deadlines(now), sizes)
 
     def _rows(self, bucket: int) -> list[pl.DataFrame]:
@@ -208,21 +240,30 @@ class Storage:
             written = chunks.write(self.store, self.stage, bucket, 0, patch)
             sizes[bucket] = Size.of_rows(written)
             if self.is_large(sizes[bucket]):
-                self._note(bucket, 0, patch, written, now)
+                self._write_entry(bucket, 0, patch, written, now)
         return sizes
 
-    def _remove(self, bucket: int, now: Size) -> None:
-        """Removes what is left of a bucket that was written anew and takes so much `now`."""
+    def _remove(self, bucket: int, rewritten: Size) -> None:
+        """Removes the old chunks and directory entries of a bucket beyond those that were rewritten."""
         before = self.size(bucket)
-        chunks.remove(self.store, self.stage, bucket, range(now.chunks, before.chunks))
+        chunks.remove(self.store, self.stage, bucket, range(rewritten.chunks, before.chunks))
         if self.is_large(before):
-            directory.forget(self.store, self.stage, bucket, before, but_first=self.is_large(now))
+            keep_first = self.is_large(rewritten)
+            directory.remove_entries(self.store, self.stage, bucket, before, keep_first=keep_first)
 
-    def _note(
+    def _write_entry(
         self, bucket: int, first: int, patch: chunks.Patch, written: chunks.Written, now: Times
     ) -> None:
-        keys, times = self.table.keys, self.least_times(now)
-        directory.note(self.store, self.stage, bucket, first, patch, written, keys, times)
+        directory.write_entry(
+            self.store,
+            self.stage,
+            bucket,
+            first,
+            patch=patch,
+            written=written,
+            keys=self.table.keys,
+            times=self.least_times(now),
+        )
 
     def _rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
@@ -230,5 +271,5 @@ class Storage:
 
 
 def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
-    """Histograms of holds cost as much as they are long, so they are made only where somebody looks at them."""
+    """Computes a histogram of holds by bucket; None if no percentile is in use, since histograms are expensive."""
     return histograms(rows) if now.percentiles else None

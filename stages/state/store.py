@@ -1,6 +1,6 @@
-"""State as bytes: a small store protocol, and an encoding of frames that carries its own version.
+"""The store protocol of state, and the encoding of frames as bytes, with a version.
 
-Where the bytes live is the runner's business: a dict in process, RocksDB on Spark.
+The runner provides the store: a dict in process, RocksDB on Spark.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import attrs
 import polars as pl
 
 ENCODING: Final = 4
-"""Version of all that is kept of stages; a checkpoint of another one cannot go on as it is."""
+"""The version of the state of stages; a run cannot continue a checkpoint of another version."""
 
 BROUGHT_ALONG: Final = (3,)
-"""Earlier versions that differ only in the shard and bucket of a key: `stages.snapshot` makes present state of them."""
+"""Earlier versions that differ only in the shard and bucket of a key; `stages.snapshot` converts them."""
 
 PATCHED: Final = 5
-"""Version of a value that says of rows before it that they are gone: who does not know that must not go on.
+"""The version of a value with deleted row numbers: code that does not know it must refuse the value.
 
-The next version of all that is kept comes after it.
+The next `ENCODING` must be greater.
 """
 
 Compression = Literal["uncompressed", "zstd"]
@@ -31,7 +31,7 @@ _HEADER: Final = struct.Struct("<BI")
 
 
 class StateStore(Protocol):
-    """Values by stage and key. A value that was put is what `get` gives, until it is put again or deleted."""
+    """Values by stage and key. `get` returns the value that was put last, unless it was deleted."""
 
     def get(self, stage: str, key: str) -> bytes | None:
         """The value, or None."""
@@ -45,7 +45,7 @@ class StateStore(Protocol):
 
 @attrs.define
 class DictStore:
-    """State in this process."""
+    """A store in memory."""
 
     values: dict[tuple[str, str], bytes] = attrs.field(factory=dict)
 
@@ -61,7 +61,7 @@ class DictStore:
 
 @attrs.frozen
 class Within:
-    """The values of a store whose keys begin with a prefix, without it."""
+    """The values of a store whose keys begin with a prefix, under the keys without the prefix."""
 
     store: StateStore
     prefix: str
@@ -83,12 +83,12 @@ def encode(
     compression: Compression = "uncompressed",
     version: int = ENCODING,
 ) -> bytes:
-    """A frame and a few plain facts as bytes: version, length of the facts, the facts in JSON, Arrow IPC."""
+    """Encodes a frame and plain facts: version, length of the facts, the facts in JSON, the frame in Arrow IPC."""
     head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
     buffer = io.BytesIO()
     buffer.write(_HEADER.pack(version, len(head)))
     buffer.write(head)
-    # Of text inside of structs and lists, polars would write all that the rows were once cut from, for each slice anew.
+    # For text inside structs and lists, polars would write the whole frame from which these rows were sliced.
     level = pl.CompatLevel.oldest() if any(map(_has_text_inside, frame.dtypes)) else None
     frame.write_ipc_stream(buffer, compression=compression, compat_level=level)
     return buffer.getvalue()
@@ -105,7 +105,7 @@ def _has_text_inside(dtype: Any) -> bool:
 
 
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """What `encode` was given. Raises `ValueError` for a version that is not known."""
+    """Decodes the frame and facts of `encode`. Raises `ValueError` for an unknown version."""
     version, length = _HEADER.unpack_from(value)
     if version not in (ENCODING, PATCHED, *BROUGHT_ALONG):
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")

@@ -1,4 +1,17 @@
-"""What a step looks at of the state of a stage, and how it leaves it."""
+"""The working set of a step: the rows and arrivals of a table that it reads, and writes back.
+
+    index:      bucket 128        bucket 129        bucket 130 (large)    buffer (bucket -1)
+    store:      rows | log        rows | log        rows | patches        hot rows
+    arrivals:   a b               c                 d
+                |                 |                 |                     |
+    read:       nothing: a, b     rows, log, c      slice: rows of the    all, if there are arrivals
+                are appended to   (a row is due,    keys of d; or all     or due rows
+                the log           c cannot wait)    rows of a due key
+    written:    log               rows, no log      a patch               hot rows
+
+An arrival for a hot row is merged into it at once. A bucket is read whole, or as a slice if it is large and its table
+has patches; never both. Buckets that are read whole are replaced, so all of their rows must be written back.
+"""
 
 from __future__ import annotations
 
@@ -9,125 +22,135 @@ import attrs
 import polars as pl
 
 from stages.parted import parted, together
-from stages.progress.watermarks import Times
 from stages.sizes import size_of
 from stages.state.buckets import BUCKET, inside, partition, touched
-from stages.state.due_soon import FROM_BYTES, NEAR, STALE, DueSoon, divide, mark_stale
+from stages.state.due_soon import FROM_BYTES, HOT, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
-from stages.state.patches import Change, Part, large, parts_of, placed_in, put_patches
+from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
 from stages.state.storage import Storage
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK, Times
 
 SMALL_BYTES: Final = 64_000
-"""A bucket that has less is looked at whenever something comes: that costs no more than to put it off."""
+"""The size of a bucket's rows up to which it is read whenever an arrival is for it: that costs no more than to wait."""
 
 LONGEST_LOG: Final = 256
-"""When so many batches wait in a bucket, it is looked at; also when what waits there takes more than its rows."""
+"""The number of chunks in a log at which its bucket is read; it is also read when the log is larger than its rows."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, kw_only=True)
 class WorkingSet:
-    """What a step looks at: the rows of `looked` buckets, parts of others, all rows that are near, and what has come.
+    """The rows and arrivals that a step reads: whole buckets, slices of large buckets, hot rows, and new arrivals.
 
-    `waiting` are the other arrivals, with their bucket. In `unmerged` are keys of which rows may overlap. Others of
-    which a part is known can be `seen`.
+    `loaded` are the numbers of the whole buckets. `rows` are all rows to be written back, `incoming` the arrivals to
+    process, including those that waited in loaded buckets. `waiting` are other arrivals, with the column of their
+    bucket, which will be appended to logs. `overlapping` has keys of which rows may overlap; None if there are none.
+    `requested` has rows that the step requested and that stay where they are.
     """
 
     storage: Storage
-    looked: frozenset[int]
-    parts: tuple[Part, ...]
-    near: DueSoon
+    loaded: frozenset[int]
+    slices: tuple[BucketSlice, ...]
+    hot: DueSoonBuffer
     rows: pl.DataFrame
     incoming: pl.DataFrame
     waiting: pl.DataFrame
-    unmerged: pl.DataFrame | None
-    seen: pl.DataFrame
+    overlapping: pl.DataFrame | None
+    requested: pl.DataFrame
 
     @classmethod
     def of(
         cls,
         storage: Storage,
-        looked: Iterable[int],
-        parts: tuple[Part, ...],
-        near: DueSoon,
+        whole: Iterable[int],
+        *,
+        slices: tuple[BucketSlice, ...],
+        hot: DueSoonBuffer,
         placed: pl.DataFrame,
-        reached: pl.Series | None,
+        matching: pl.Series | None,
     ) -> WorkingSet:
-        """Reads these buckets; `placed` are arrivals with their bucket, `reached` which of them reach near rows."""
-        looked = frozenset(looked)
-        shown = [*looked, *(part.bucket for part in parts)]
-        if reached is None:
-            here, waiting = inside(placed, shown)
+        """Reads the buckets `whole`.
+
+        `placed` are arrivals with the column of their bucket; `matching` is true for those that match hot rows, or None
+        if there are no hot rows.
+        """
+        loaded = frozenset(whole)
+        read = [*loaded, *(part.bucket for part in slices)]
+        if matching is None:
+            here, waiting = inside(placed, read)
         else:
-            here, waiting = parted(placed, placed[BUCKET].is_in(shown) | reached)
-        stale = near.stale_keys() if looked else near.rows.clear()
+            here, waiting = parted(placed, placed[BUCKET].is_in(read) | matching)
+        # Marked rows can meet rows of their bucket only if a bucket was read.
+        overlapping = hot.overlapping_keys() if loaded else hot.rows.clear()
+        table = storage.table
         return cls(
-            storage,
-            looked,
-            parts,
-            near,
-            together(
-                storage.rows(looked), near.rows[list(storage.table.schema)], *(part.rows for part in parts)
+            storage=storage,
+            loaded=loaded,
+            slices=slices,
+            hot=hot,
+            rows=together(
+                storage.rows(loaded), hot.rows[list(table.schema)], *(part.rows for part in slices)
             ),
-            together(storage.waiting(looked), here[list(storage.table.incoming)]),
-            waiting,
-            stale if len(stale) else None,
-            together(storage.table.no_rows, *(part.seen for part in parts)),
+            incoming=together(storage.waiting(loaded), here[list(table.incoming)]),
+            waiting=waiting,
+            overlapping=overlapping if len(overlapping) else None,
+            requested=together(table.no_rows, *(part.requested for part in slices)),
         )
 
     @classmethod
     def everything(cls, storage: Storage) -> WorkingSet:
-        """Reads all rows and all that waits."""
+        """Reads all rows and all waiting arrivals."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
-        near, looked = storage.near(wanted=True), set(storage.sizes) - {NEAR}
-        return cls.of(storage, looked, (), near, nothing, near.reached(nothing))
+        hot, whole = storage.hot_rows(needed=True), set(storage.sizes) - {HOT}
+        return cls.of(storage, whole, slices=(), hot=hot, placed=nothing, matching=hot.matches(nothing))
 
-    def leave(self, rows: pl.DataFrame, now: Times) -> Index:
-        """Writes the rows that it was left with, and what waits: the index after it."""
+    def write_back(self, rows: pl.DataFrame, now: Times) -> Index:
+        """Writes rows in place of those that were read, and appends waiting arrivals; returns the index afterwards."""
         storage, index = self.storage, self.storage.index
-        placed = storage.buckets.place(rows)
-        changes, others = self._changes(placed)
-        anew = {change.part.bucket: change for change in changes if change.is_large(storage)}
-        looked = self.looked | anew.keys()
-        if looked or len(self.near.rows):
-            written = [placed_in(change.everything(storage), bucket) for bucket, change in anew.items()]
-            rows = together(others[[*storage.table.schema, BUCKET]], *written)
-            index = self._leave_rows(rows, looked, now)
-        patches = [change for change in changes if change.part.bucket not in anew]
-        index = put_patches(storage, index, patches, now)
+        updates, others = self._updates(storage.buckets.place(rows))
+        rewritten = {update.bucket: update for update in updates if update.must_rewrite(storage)}
+        loaded = self.loaded | rewritten.keys()
+        if loaded or len(self.hot.rows):
+            written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
+            placed = together(others[[*storage.table.schema, BUCKET]], *written)
+            index = self._replace(placed, loaded, now)
+        patched = [update for update in updates if update.bucket not in rewritten]
+        index = write_patches(storage, index, patched, now)
         if len(self.waiting):
             index = storage.append(index, self.waiting, now)
         return index
 
-    def _changes(self, placed: pl.DataFrame) -> tuple[list[Change], pl.DataFrame]:
-        """(what these rows are to the parts that were shown, the rows of other buckets)."""
-        if not self.parts:
+    def _updates(self, placed: pl.DataFrame) -> tuple[list[Update], pl.DataFrame]:
+        """Divides rows into (updates of the slices, rows of other buckets)."""
+        if not self.slices:
             return [], placed
-        mine, others = inside(placed, [part.bucket for part in self.parts])
-        come, columns = partition(mine), list(self.storage.table.schema)
-        changes = [Change(part, come.get(part.bucket, mine.clear())[columns]) for part in self.parts]
-        return changes, others
+        sliced, others = inside(placed, [part.bucket for part in self.slices])
+        new, columns = partition(sliced), list(self.storage.table.schema)
+        updates = [Update(part, new.get(part.bucket, sliced.clear())[columns]) for part in self.slices]
+        return updates, others
 
-    def _leave_rows(self, placed: pl.DataFrame, looked: Collection[int], now: Times) -> Index:
-        buckets, far = self.storage.buckets, dict[int, pl.DataFrame]()
-        here, near = inside(placed, looked)
-        near = near.with_columns(pl.lit(False).alias(STALE))
-        if len(near):  # their buckets were not looked at
-            near = mark_stale(near, self.near.stale_keys(), self.near.keys)
+    def _replace(self, placed: pl.DataFrame, loaded: Collection[int], now: Times) -> Index:
+        """Writes rows of the loaded buckets to these, and all others to the due-soon buffer."""
+        buckets, by_bucket = self.storage.buckets, dict[int, pl.DataFrame]()
+        here, hot = inside(placed, loaded)
+        hot = hot.with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
+        # Rows whose bucket was not read were hot before. Their buckets are unchanged, so what was marked stays marked.
+        if len(hot):
+            hot = mark(hot, self.hot.overlapping_keys(), self.hot.keys)
         for bucket, part in partition(here).items():
-            soon, later = self._apart(part, now)
+            soon, later = self._divided(part, now)
+            # All rows and arrivals of this bucket have been merged, so none of them overlap.
             if len(soon):
-                near = pl.concat([near, soon.with_columns(pl.lit(False).alias(STALE))])
+                hot = pl.concat([hot, soon.with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))])
             split = buckets.split(bucket, size_of(later))
-            far |= {bucket: later} if split is buckets else partition(split.place(later))
+            by_bucket |= {bucket: later} if split is buckets else partition(split.place(later))
             buckets = split
-        return self.storage.replace(looked, far, near[[*self.storage.table.schema, STALE]], now)
+        return self.storage.replace(loaded, by_bucket, hot[[*self.storage.table.schema, MAYBE_OVERLAPS]], now)
 
-    def _apart(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """(rows of a bucket that go near, the others)."""
+    def _divided(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides the rows of a bucket into (hot rows, others)."""
         table = self.storage.table
-        by_key = table.spread is None and table.keys
-        if not by_key or table.waits_until is None or size_of(part) < FROM_BYTES:
+        placed_by_key = table.spread is None and table.keys
+        if not placed_by_key or table.waits_until is None or size_of(part) < FROM_BYTES:
             return part.clear(), part
         return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
 
@@ -136,63 +159,72 @@ def read_working_set(
     storage: Storage,
     incoming: pl.DataFrame,
     now: Times,
+    *,
     also: Iterable[int] = (),
-    asked: pl.DataFrame | None = None,
+    requested_keys: pl.DataFrame | None = None,
 ) -> WorkingSet:
-    """Reads what must be looked at when this has come and the clocks move on to `now`, and these buckets `also`."""
+    """Reads the rows that a step needs which has these arrivals and moves the clocks to `now`.
+
+    `also` are further buckets to be read whole, `requested_keys` further keys whose rows are only read.
+    """
     placed = storage.buckets.place(incoming)
-    wanted = placed.clear() if asked is None else storage.buckets.place(asked)
+    requested = placed.clear() if requested_keys is None else storage.buckets.place(requested_keys)
     due, unknown = storage.index.due(now), _holds_unknown(storage, now)
-    near = storage.near(wanted=bool(due or unknown) or len(placed) > 0)
-    reached = near.reached(placed)
-    reaching = placed.clear() if reached is None else placed.filter(reached)
-    # What waits in a bucket may be part of the row that grows here.
-    again = _with_waiting(storage, reaching) if storage.table.in_turn else []
-    near = near.with_arrivals(reaching)
-    looked = {
+    hot = storage.hot_rows(needed=bool(due or unknown) or len(placed) > 0)
+    matching = hot.matches(placed)
+    for_hot = placed.clear() if matching is None else placed.filter(matching)
+    # Arrivals that wait in the bucket of a hot row may be part of the row once it grows, and must be merged first.
+    again = _with_waiting(storage, for_hot) if storage.table.in_turn else []
+    hot = hot.with_arrivals(for_hot)
+    needed = {
         *also,
         *unknown,
         *due,
         *again,
-        *_in_a_hurry(storage, placed, now),
-        *_stale_and_due(storage, near, now),
+        *_cannot_wait(storage, placed, now),
+        *_overlapping_and_due(storage, hot, now),
     }
-    in_part = large(storage, looked - {*also, *unknown, NEAR})
-    only_seen = set(touched(wanted)) & set(storage.sizes) - looked
-    parts = parts_of(storage, in_part | only_seen, placed, wanted, due, now)
-    return WorkingSet.of(storage, looked - {*in_part, NEAR}, parts, near, placed, reached)
+    # Of `also` and `unknown` all rows are needed, so no slice will do. The buffer is read already.
+    sliced = large(storage, needed - {*also, *unknown, HOT})
+    only_requested = set(touched(requested)) & set(storage.sizes) - needed
+    slices = read_slices(
+        storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
+    )
+    whole = needed - {*sliced, HOT}
+    return WorkingSet.of(storage, whole, slices=slices, hot=hot, placed=placed, matching=matching)
 
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
-    """The buckets of these arrivals in which others wait."""
+    """The buckets of these arrivals in which other arrivals wait."""
     return [bucket for bucket in touched(placed) if storage.sizes.get(bucket, Size()).log]
 
 
 def _holds_unknown(storage: Storage, now: Times) -> list[int]:
-    """All buckets, if percentiles are asked for and nobody has done so before: the index lacks where rows hold."""
+    """All buckets if percentiles are in use for the first time, since the index lacks histograms of holds then."""
     return list(storage.sizes) if now.percentiles and storage.index.holds is None else []
 
 
-def _stale_and_due(storage: Storage, near: DueSoon, now: Times) -> Iterable[int]:
-    """The buckets of near rows that are due, and may not be alone."""
-    if near.rows.is_empty():
+def _overlapping_and_due(storage: Storage, hot: DueSoonBuffer, now: Times) -> Iterable[int]:
+    """The buckets of hot rows that are due and may overlap with rows of their bucket."""
+    if hot.rows.is_empty():
         return ()
-    return near.stale_and(storage.overdue(now))
+    return hot.overlapping_and(storage.overdue(now))
 
 
-def _in_a_hurry(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
-    """The buckets whose arrivals cannot wait, or had better not."""
+def _cannot_wait(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
+    """The buckets of arrivals that cannot wait, and those whose log may not grow."""
     table, buckets = storage.table, touched(placed)
+    # A hold that is only known of the whole row cannot be in the histogram of holds while an arrival waits.
     if table.waits_until is None or (now.percentiles and table.holds_as_a_whole):
         return buckets
     may_grow = {bucket for bucket in buckets if _may_grow(storage.sizes.get(bucket, Size()))}
     if not may_grow:
         return buckets
-    come = [until <= now.time(clock) for clock, until in table.waits_until.items()]
-    over = touched(placed.filter(pl.any_horizontal(come)))
-    return [*over, *(bucket for bucket in buckets if bucket not in may_grow)]
+    over = [until <= now.time(clock) for clock, until in table.waits_until.items()]
+    due = touched(placed.filter(pl.any_horizontal(over)))
+    return [*due, *(bucket for bucket in buckets if bucket not in may_grow)]
 
 
 def _may_grow(size: Size) -> bool:
-    """Whether more may be put beside the rows of a bucket."""
+    """True if more arrivals may be appended to the log of a bucket."""
     return size.bytes > SMALL_BYTES and size.log < size.bytes and size.chunks - size.base < LONGEST_LOG

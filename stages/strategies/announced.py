@@ -1,4 +1,4 @@
-"""The watermark of a source that says itself how complete it is."""
+"""The watermark of a source that announces how complete it is."""
 
 from __future__ import annotations
 
@@ -13,11 +13,15 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen
 class AnnouncedWatermark(WatermarkStrategy):
-    """The watermark is what the source announces; elements say nothing of it.
+    """The watermark is the one that the source announces; it does not depend on elements.
 
-    Such a source brings this strategy itself; it is given to `p.read` for its options. `idle_after="30s"`: others go on
-    without a source that has announced nothing for so long. `percentiles` are those of which a test stream announces
-    the watermark at some time; until then they stand with the whole.
+    Such a source has this strategy by itself; pass it to `p.read` for its options.
+
+    Args:
+        idle_after: The processing time, as in "30s", after which a source without an announcement is idle, so that
+            other sources advance without it; by default never.
+        percentiles: The shares whose watermark a test stream announces at some time; until then they are at the
+            watermark.
 
     Example:
         >>> bl.AnnouncedWatermark(idle_after="30s")
@@ -26,15 +30,13 @@ class AnnouncedWatermark(WatermarkStrategy):
 
     @property
     def learns_lateness(self) -> bool:
-        """Percentiles are announced, too."""
+        """False: percentile watermarks are announced as well."""
         return False
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """Nothing."""
         return {}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """The later of each."""
         if not one or not other:
             return one or other
         shares = [one["percentiles"], other["percentiles"]]
@@ -45,17 +47,15 @@ class AnnouncedWatermark(WatermarkStrategy):
         return {"watermark": max(one["watermark"], other["watermark"]), "percentiles": latest}
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """As announced; the beginning of time before the first announcement."""
         return int(state.get("watermark", MIN_TIME))
 
     def percentile_watermarks(self, state: Summary) -> dict[int, int]:
-        """As announced."""
         announced = state.get("percentiles", {})
         return {share: int(announced.get(str(share), MIN_TIME)) for share in self.percentiles}
 
 
 def announcement(watermark: int, percentiles: Mapping[int, int] | None = None) -> Summary:
-    """The summary by which a source says where its watermark and those of percentiles stand, in microseconds."""
+    """The summary by which a source announces its watermark and percentile watermarks, in microseconds."""
     # JSON has text for keys.
     shares = {str(share): time for share, time in sorted((percentiles or {}).items())}
     return {"watermark": watermark, "percentiles": shares}

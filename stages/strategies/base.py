@@ -27,21 +27,24 @@ Summary = dict[str, Any]
 
 @attrs.frozen
 class WatermarkStrategy(Declared):
-    """How complete a source is: W says that no element with an event time before W is still to come.
+    """The rule by which a source's watermark W follows: no element with an event time before W is still to come.
 
     A user's own is a subclass with three functions: `observe`, `merge` and `watermark`; fields make it an attrs
     class. Counterparts: Flink's `WatermarkGenerator`; Beam's `WatermarkEstimator`, for Kafka `TimestampPolicy`.
 
-    Laws: `merge` is associative and commutative with `{}` as identity; observing a batch in parts and merging gives
-    what observing it whole gives. The watermark may fall: the source never takes back what it has reached.
+    Laws: `merge` is associative and commutative with `{}` as identity; observing a batch in parts and merging returns
+    the same as observing it whole. The watermark may fall: the source never goes back.
 
-    `per_split="partition"` keeps a watermark for each value of that column, and takes the least of them;
-    `per_split=source_file()` one for each file, until it was read to its end.
-    `idle_after="30s"` leaves a split, or the source, out of the minimum when it has been silent so long (in
-    processing time), until it speaks again; when all are silent the watermark stays.
-    `max_drift="5m"` lets the source wait while it is further than that ahead of the slowest.
-    `percentiles=(33, 66)` keeps watermarks that only so many percent of the elements are not behind: the newest event
-    time less that quantile of lateness, and never behind the watermark, which is the 100th.
+    Args:
+        per_split: The column for each value of which a watermark is kept, such as "partition", or `source_file()` for
+            one per file until it was read to its end. The source's watermark is the least of them.
+        idle_after: The processing time, such as "30s", after which a silent split, or the source, leaves the minimum
+            until it speaks again. When all are silent the watermark stays. By default none becomes idle.
+        max_drift: The event time, such as "5m", by which the source may be ahead of the slowest one before it must
+            wait; by default it never waits.
+        percentiles: The shares of percentile watermarks, such as (33, 66): only so many percent of the elements are not
+            behind them. Each is the newest event time less that quantile of lateness, and never behind the watermark,
+            which is the 100th.
 
     Example:
         >>> import attrs
@@ -90,10 +93,10 @@ class WatermarkStrategy(Declared):
     )
 
     moves_with_time: ClassVar[bool] = False
-    """Whether its watermark moves when only processing time does."""
+    """True if its watermark moves when only processing time does."""
 
     assigns_event_time: ClassVar[bool] = False
-    """Whether the event time of an element is the processing time at which it comes in."""
+    """True if the event time of an element is the processing time of its arrival."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -104,58 +107,58 @@ class WatermarkStrategy(Declared):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of the user's that `observe` reads."""
+        """The user's columns that `observe` reads."""
         return ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns of the user's that the source must keep for it."""
+        """All user's columns that the source must keep for it."""
         split = (self.per_split,) if isinstance(self.per_split, str) else ()
         return tuple(dict.fromkeys((*split, *self.reads)))
 
     @property
     def needs_time(self) -> bool:
-        """Whether the passing of processing time alone can change what it says."""
+        """True if the watermark may change when only processing time passes."""
         return self.moves_with_time or self.idle_after is not None
 
     @property
     def learns_lateness(self) -> bool:
-        """Whether its percentile watermarks follow from how late elements are."""
+        """True if its percentile watermarks follow from the lateness of elements."""
         return bool(self.percentiles)
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """The summary of rows that have an event time and `columns`; `{}` of none."""
+        """Returns the summary of rows that have an event time and `columns`; `{}` for no rows."""
         raise NotImplementedError(f"{type(self).__name__} must define observe(self, frame)")
 
     def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
-        """The summary of each split that has rows in the frame, by its name, which is in the column `split`."""
+        """Returns the summary of each split with rows in the frame, by its name, which is in the column `split`."""
         parts = frame.partition_by(split, as_dict=True)
         return {name: self.observe(part) for (name,), part in parts.items()}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """The summary of both, which are of the same batch."""
+        """Returns the summary of both, which are of the same batch."""
         raise NotImplementedError(f"{type(self).__name__} must define merge(self, one, other)")
 
     def fold(self, state: Summary, summary: Summary) -> Summary:
-        """The state after a batch with this summary; at first it is `{}`."""
+        """Returns the state after a batch with this summary; the first state is `{}`."""
         return self.merge(state, summary)
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """The watermark in microseconds, which the source then never takes back."""
+        """Returns the watermark in microseconds. The source does not go back if it falls."""
         raise NotImplementedError(
             f"{type(self).__name__} must define watermark(self, state, processing_time)"
         )
 
     def percentile_watermarks(self, state: Summary) -> dict[int, int]:
-        """The percentile watermarks that its own state tells, in microseconds, besides those that are learned."""
+        """Returns the percentile watermarks in its own state, in microseconds, besides those that are learned."""
         return {}
 
     def awaited(self, spoken: Collection[str]) -> str:
-        """Which splits must speak before there is a watermark, in words; nothing if none must."""
+        """Names the splits that must speak before there is a watermark, in words; empty if none must."""
         return ""
 
     def is_over(self, state: Summary) -> bool:
-        """Whether a split with this state has said that nothing more comes of it, until something does."""
+        """True if a split with this state has announced its end, until it has a newer row."""
         return False
 
 
@@ -164,29 +167,25 @@ class WatermarkStrategy(Declared):
 
 @attrs.frozen
 class NewestTime(WatermarkStrategy):
-    """The base of those that look at nothing but the newest of some time of their rows."""
+    """The base of strategies that depend only on the newest of some time of the rows."""
 
     def times(self, frame: pl.DataFrame) -> pl.Series:
-        """That time of each row, in microseconds; null for rows that do not count."""
+        """The time of each row, in microseconds; null for rows that do not count."""
         return frame[EVENT_TIME]
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """The newest."""
         return _newest(self.times(frame).max())
 
     def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
-        """The newest of each."""
         newest = frame.select(split, self.times(frame).alias("newest")).group_by(split).max()
         return {name: _newest(time) for name, time in newest.rows()}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """The newer of the two."""
         if not one or not other:
             return one or other
         return max(one, other, key=lambda summary: int(summary["newest"]))
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """The newest; the beginning of time before there is one."""
         return int(state.get("newest", MIN_TIME))
 
 
@@ -198,10 +197,12 @@ def _newest(time: Any) -> Summary:
 class BoundedOutOfOrderness(NewestTime):
     """The watermark follows the newest event time at a distance: elements are at most `bound` out of order.
 
-    `bound` is a duration, such as "5s" or a timedelta. W = newest - bound; an element at exactly W is not late.
-    Flink's `forBoundedOutOfOrderness` has `newest - bound - 1 ms`, which says that none at or before it is to come,
-    and closes windows at the same moment. Beam has `CustomTimestampPolicyWithLimitedDelay` for Kafka. What all
-    strategies take besides is told by `WatermarkStrategy`.
+    W = newest - bound; an element at exactly W is not late. Flink's `forBoundedOutOfOrderness` has `newest - bound - 1
+    ms`, which says that none at or before it is to come, and closes windows at the same moment. Beam has
+    `CustomTimestampPolicyWithLimitedDelay` for Kafka. `WatermarkStrategy` describes the other arguments.
+
+    Args:
+        bound: A duration, such as "5s" or a timedelta.
 
     Example:
         >>> scores = bl.Rows([{"at": 50}, {"at": 61}, {"at": 58}, {"at": 130}, {"at": 3}], rows_per_batch=1)
@@ -215,16 +216,14 @@ class BoundedOutOfOrderness(NewestTime):
     bound: int = attrs.field(converter=microseconds, validator=validators.not_negative)
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """Newest - bound; the beginning of time before the first element."""
         return max(MIN_TIME, int(state.get("newest", MIN_TIME)) - self.bound)
 
 
 @attrs.frozen
 class MonotonousTimestamps(BoundedOutOfOrderness):
-    """Event times never go down: W = newest, a bound of nothing.
+    """Event times never go down: W = newest, with a bound of 0.
 
-    Flink's `forMonotonousTimestamps`, Beam's `MonotonicallyIncreasing`. What all strategies take is told by
-    `WatermarkStrategy`.
+    Flink's `forMonotonousTimestamps`, Beam's `MonotonicallyIncreasing`. `WatermarkStrategy` describes the arguments.
 
     Example:
         >>> rows = bl.Rows([{"at": 50}, {"at": 70}, {"at": 59}], rows_per_batch=1)
@@ -242,7 +241,7 @@ class MonotonousTimestamps(BoundedOutOfOrderness):
 
 @attrs.frozen
 class _ByTheClock(WatermarkStrategy):
-    """The base of those that look at no element."""
+    """The base of strategies that do not depend on elements."""
 
     per_split: None = attrs.field(default=None, kw_only=True, validator=validators.by_the_clock)
     idle_after: None = attrs.field(default=None, kw_only=True, validator=validators.by_the_clock)
@@ -250,20 +249,20 @@ class _ByTheClock(WatermarkStrategy):
     moves_with_time: ClassVar[bool] = True
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """Nothing."""
         return {}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """Nothing."""
         return {}
 
 
 @attrs.frozen
 class ProcessingTimeLag(_ByTheClock):
-    """Elements come at most `lag` after they happened: W = processing time - lag, whether or not any come.
+    """Elements arrive at most `lag` after they happened: W = processing time - lag, whether or not any arrive.
 
-    `lag` is a duration, such as "1m" or a timedelta. Flink's documentation has it as `TimeLagWatermarkGenerator`;
-    with no lag it is Beam's `WallTime`.
+    Flink's documentation has it as `TimeLagWatermarkGenerator`; with no lag it is Beam's `WallTime`.
+
+    Args:
+        lag: A duration, such as "1m" or a timedelta.
 
     Example:
         >>> strategy = bl.ProcessingTimeLag("1m")
@@ -274,15 +273,14 @@ class ProcessingTimeLag(_ByTheClock):
     lag: int = attrs.field(converter=microseconds, validator=validators.not_negative)
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """Processing time - lag."""
         return max(MIN_TIME, processing_time - self.lag)
 
 
 @attrs.frozen
 class IngressTimestamps(_ByTheClock):
-    """An element happens when it comes in: its event time is the processing time then, and W = processing time.
+    """An element happens when it arrives: its event time is the processing time then, and W = processing time.
 
-    A perfect watermark: what comes in later has no earlier time. `read` then takes no `timestamp`. Flink once had it
+    A perfect watermark: a later arrival has no earlier time. `read` then accepts no `timestamp`. Flink once had it
     as "ingestion time"; Beam: Kafka's `ProcessingTimePolicy`.
 
     Example:
@@ -294,7 +292,6 @@ class IngressTimestamps(_ByTheClock):
     assigns_event_time: ClassVar[bool] = True
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """The processing time."""
         return processing_time
 
 
@@ -303,12 +300,15 @@ class IngressTimestamps(_ByTheClock):
 
 @attrs.frozen
 class PercentileLateness(WatermarkStrategy):
-    """The bound learns itself, so that this share of elements is not late: W = newest - that quantile of lateness.
+    """The bound is learned, so that this share of elements is not late: W = newest - that quantile of lateness.
 
-    `share` is a number between 0 and 1. The lateness of an element is how far it is behind the newest of the batches
-    before its own. With each `half_life`, a duration, of event time what was learned counts half. There is no
-    watermark until a second batch has come. Neither Flink nor Beam has it: there one measures lateness, and sets the
+    The lateness of an element is its distance to the newest element of the batches before its own. There is no
+    watermark until a second batch has arrived. Neither Flink nor Beam has it: there one measures lateness, and sets the
     bound.
+
+    Args:
+        share: A number above 0, at most 1.
+        half_life: The event time, such as "6h", after which the weight of what was learned is half; by default an hour.
 
     Example:
         >>> bl.PercentileLateness(0.99, half_life="6h").share
@@ -324,18 +324,14 @@ class PercentileLateness(WatermarkStrategy):
     )
 
     def observe(self, frame: pl.DataFrame) -> Histogram:
-        """How many elements have which event time."""
         return histogram(frame[EVENT_TIME])
 
     def merge(self, one: Histogram, other: Histogram) -> Histogram:
-        """Of all elements of both."""
         return merge_histograms(one, other)
 
     def fold(self, state: Lateness, summary: Histogram) -> Lateness:
-        """What is known of lateness after the batch."""
         return learn(state, summary, self.half_life)
 
     def watermark(self, state: Lateness, processing_time: int) -> int:
-        """Newest - the quantile; the beginning of time before any lateness is known."""
         learned = percentile_watermark(state, self.share)
         return MIN_TIME if learned is None else max(MIN_TIME, learned)

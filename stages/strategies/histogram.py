@@ -1,4 +1,4 @@
-"""Histograms of times: of bounded size, exact where times are few, and parts merge to what the whole would give."""
+"""Histograms of times: of bounded size, exact for few times, and merged from parts without a loss."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final
 import polars as pl
 
 Histogram = dict[str, Any]
-"""`{"newest", "level", "buckets", "counts"}`: how much weighs what is in each `[bucket, bucket + 1) * 2**level` us."""
+"""`{"newest", "level", "buckets", "counts"}`: the weight of the times in each `[bucket, bucket + 1) * 2**level` us."""
 
 BUCKETS: Final = 256
-"""How many buckets a histogram has at most. Up to so many different times it is exact."""
+"""The buckets of a histogram, at most. Up to so many different times it is exact."""
 
 
 def histogram(times: pl.Series, counts: pl.Series | None = None) -> Histogram:
-    """Of times in microseconds, at the finest level that takes no more than `BUCKETS`; `{}` of none.
+    """The histogram of times in microseconds, at the finest level with at most `BUCKETS`; `{}` for no times.
 
-    `counts` says how often each time counts, once if it is left out.
+    `counts` is the weight of each time, 1 by default.
     """
     if times.is_empty():
         return {}
@@ -49,9 +49,9 @@ def _fits(ordered: pl.Series, level: int) -> bool:
 
 
 def merge_histograms(*parts: Histogram) -> Histogram:
-    """The histogram of all their times: exactly what `histogram` gives for all of them together.
+    """The histogram of all their times: exactly what `histogram` returns for all of them together.
 
-    A set has no finer level than a part of it, so what the parts have lost the whole does not need.
+    A set has no finer level than a part of it, so the whole does not need what the parts have lost.
     """
     parts = tuple(part for part in parts if part)
     if len(parts) < 2:
@@ -76,9 +76,9 @@ def merge_histograms(*parts: Histogram) -> Histogram:
 
 
 def percentile(times: Histogram, percent: int) -> int | None:
-    """The latest of the times (us) that at most so many percent of them, fewer than all, are before; None of none.
+    """The latest of the times (us) that at most so many percent of them, fewer than all, are before; None for no times.
 
-    Where there are too many to tell it from others, the beginning of their bucket.
+    If a time shares its bucket with others, it is the beginning of the bucket.
     """
     left = percent * sum(times.get("counts", ())) // 100
     for bucket, count in zip(times.get("buckets", ()), times.get("counts", ()), strict=True):

@@ -1,7 +1,7 @@
-"""How late elements are: what is learned of it from the histograms of event times of batches.
+"""The lateness of elements, learned from the histograms of event times of batches.
 
-The lateness of an element is how far it lies behind the newest element of all batches before its own; one that is
-newer has none. That is what decides whether it is late: the elements of a batch are judged by the watermark before it.
+The lateness of an element is its distance to the newest element of all batches before its own; 0 for a newer one.
+It decides whether the element is late: the elements of a batch are compared with the watermark before the batch.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from typing import Any, Final
 from stages.strategies.histogram import Histogram
 
 Lateness = dict[str, Any]
-"""`{"newest", "weights"}`: pairs of a bucket of lateness and how much weighs what was in it, in order."""
+"""`{"newest", "weights"}`: pairs of a bucket of lateness and the weight of its elements, in order."""
 
 HALF_LIFE: Final = 3_600_000_000
-"""An hour of event time, in microseconds: after it, what has been learned counts half."""
+"""An hour of event time, in microseconds: after it, the weight of an element is half."""
 
 _FINE: Final = 5
-"""Lateness has 2**5 buckets for each doubling: a quantile is at most 1/32 too large."""
+"""The binary logarithm of the buckets for each doubling of lateness: a quantile is at most 1/32 too large."""
 
 _FORGOTTEN: Final = 1e-9
 
 
 def learn(lateness: Lateness, batch: Histogram, half_life: int) -> Lateness:
-    """What is known after a batch: an element weighs 1, and half as much with each `half_life` (us) of event time.
+    """The lateness after a batch: an element weighs 1, and half as much with each `half_life` (us) of event time.
 
-    Of the first batch only the newest is known: there is nothing yet that its elements could be behind.
+    For the first batch only the newest time is known: its elements have no batch before them.
     """
     if not batch:
         return lateness
@@ -43,7 +43,7 @@ def learn(lateness: Lateness, batch: Histogram, half_life: int) -> Lateness:
 
 
 def quantile(lateness: Lateness, share: float) -> int | None:
-    """A lateness (us) that this share of elements do not exceed; None where nothing has been learned.
+    """A lateness (us) that this share of elements do not exceed; None if nothing has been learned.
 
     Never less than the least such lateness, and more by at most 1/32 and the width of a bucket of event times.
     """
@@ -58,13 +58,16 @@ def quantile(lateness: Lateness, share: float) -> int | None:
 
 
 def percentile_watermark(lateness: Lateness, share: float) -> int | None:
-    """The newest event time less that quantile of lateness (us); None where nothing has been learned."""
+    """The newest event time less that quantile of lateness (us); None if nothing has been learned."""
     late = quantile(lateness, share)
     return None if late is None else int(lateness["newest"]) - late
 
 
 def _bucket(behind: int) -> int:
-    """The bucket of a lateness: exact below 64 us, then 32 for each doubling. In integers: alike on all machines."""
+    """The bucket of a lateness: exact below 64 us, then 32 for each doubling.
+
+    Integers give the same on all machines.
+    """
     shift = max(0, behind.bit_length() - _FINE - 1)
     return (shift << _FINE) + (behind >> shift)
 

@@ -1,4 +1,4 @@
-"""Punctuated watermarks: rows of the stream itself that say how far it is complete."""
+"""Punctuated watermarks: rows of the stream itself announce how complete it is."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ _VALUE: Final = "__value"
 
 @runtime_checkable
 class RowExpression(Protocol):
-    """An expression with one value per row, in the terms of whatever library."""
+    """An expression with one value per row, of any library."""
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that it reads."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Its value for each row."""
+        """Returns its value for each row."""
 
 
 @attrs.frozen
 class PolarsExpression:
-    """An expression of polars; two with the same text are the same."""
+    """A polars expression; two with the same text are equal."""
 
     expression: pl.Expr = attrs.field(eq=str)
 
@@ -37,12 +37,12 @@ class PolarsExpression:
         return tuple(dict.fromkeys(self.expression.meta.root_names()))
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Its value for each row."""
+        """Returns its value for each row."""
         return frame.with_columns(self.expression.alias(_VALUE))[_VALUE]
 
 
 def row_expression(value: Any) -> RowExpression | None:
-    """What polars or another library calls an expression; what is none is left for the validator."""
+    """Converts a polars expression; anything else is left for the validator."""
     return PolarsExpression(value) if isinstance(value, pl.Expr) else value
 
 
@@ -54,13 +54,13 @@ def expression(owner: object, attribute: attrs.Attribute[Any], value: object) ->
 
 
 def users(*given: RowExpression | None) -> tuple[str, ...]:
-    """The columns of the user's that these read."""
+    """The user's columns that these expressions read."""
     named = [name for one in given if one is not None for name in one.columns]
     return tuple(dict.fromkeys(name for name in named if not name.startswith(RESERVED_PREFIX)))
 
 
 def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what: str) -> pl.Series:
-    """The times of the rows for which it is true; null for others."""
+    """The times of the rows for which the predicate is true; null for others."""
     marks = predicate.evaluate(frame)
     if marks.dtype != pl.Boolean:
         raise TypeError(f"{what} must be true or false, not {marks.dtype}")
@@ -83,11 +83,9 @@ class Punctuated(NewestTime):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of the user's in both expressions."""
         return users(self.predicate, self.timestamp)
 
     def times(self, frame: pl.DataFrame) -> pl.Series:
-        """The timestamps of markers; other rows do not count."""
         times = frame[EVENT_TIME] if self.timestamp is None else _microseconds(self.timestamp.evaluate(frame))
         return where(self.predicate, frame, times, "Punctuated: predicate")
 

@@ -1,4 +1,4 @@
-"""What the fields of watermark strategies hold: converters and validators, whose errors name class and field."""
+"""Converters and validators for the fields of watermark strategies; their errors name class and field."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from windowing.time import Duration, Microseconds, format_duration, microseconds
 
 @attrs.frozen
 class SourceFile:
-    """Says that each file of a source is a split."""
+    """Marks each file of a source as a split."""
 
     def __str__(self) -> str:
         return "source_file()"
 
 
 def length(value: Duration | None) -> Microseconds | None:
-    """As microseconds; what is no duration is left as it is, for the validator, which can name the field."""
+    """Converts a duration to microseconds; anything else is left for the validator, which can name the field."""
     try:
         return None if value is None else microseconds(value)
     except (TypeError, ValueError):
@@ -28,7 +28,7 @@ def length(value: Duration | None) -> Microseconds | None:
 
 
 def longer_than_nothing(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """A duration, if there is one, is positive."""
+    """Requires a duration, if there is one, to be positive."""
     what = f"{type(owner).__name__}: {attribute.name}"
     try:
         given = None if value is None else microseconds(value)
@@ -39,12 +39,12 @@ def longer_than_nothing(owner: object, attribute: attrs.Attribute[Any], value: A
 
 
 def shown(value: int | None) -> str:
-    """A duration as users write it."""
+    """Shows a duration as users write it."""
     return "None" if value is None else format_duration(value)
 
 
 def column(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """The name of a column; none where that is the default."""
+    """Requires the name of a column, or None if that is the default."""
     what = f"{type(owner).__name__}: {attribute.alias}"
     if value is None and attribute.default is None:
         return
@@ -55,17 +55,17 @@ def column(owner: object, attribute: attrs.Attribute[Any], value: object) -> Non
 
 
 def are_whole_numbers(value: object) -> bool:
-    """Whether it is several of them."""
+    """True for a list or tuple of whole numbers."""
     return isinstance(value, list | tuple) and all(type(number) is int for number in value)
 
 
 def in_order(value: Iterable[int]) -> tuple[int, ...]:
-    """Numbers in order; anything else is left for the validator."""
+    """Sorts whole numbers; anything else is left for the validator."""
     return tuple(sorted(value)) if are_whole_numbers(value) else value  # type: ignore[return-value]
 
 
 def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Whole numbers from 1 to 99, each once."""
+    """Requires whole numbers from 1 to 99, each once."""
     what = f"{type(owner).__name__}: {attribute.name} must be whole numbers from 1 to 99 such as (33, 66)"
     if not are_whole_numbers(value):
         raise TypeError(f"{what}, not {value!r}")
@@ -77,13 +77,13 @@ def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> N
 
 
 def not_negative(owner: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    """A duration of nothing will do."""
+    """Requires a duration of at least 0."""
     if value < 0:
         raise ValueError(f"{type(owner).__name__}: {attribute.name} must not be negative, not {value} us")
 
 
 def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Nothing, for those that look at no element."""
+    """Requires None, in strategies that do not depend on elements."""
     if value is not None:
         reasons = {
             "per_split": "processing time is the same for every split",
@@ -94,20 +94,20 @@ def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) 
 
 
 def split(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """The name of a column, or each file; nothing where that is the default."""
+    """Requires the name of a column or `source_file()`, or None if that is the default."""
     if not isinstance(value, SourceFile):
         column(owner, attribute, value)
 
 
 def names(value: Any) -> Any:
-    """Several values as text, as splits are named; a count is left as it is."""
+    """Converts several values to text, as splits are named; a count is left as it is."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return tuple(map(str, value))
     return value
 
 
 def expected(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Names, or how many, or nothing."""
+    """Requires the names of splits, or their number, or None."""
     what = f"{type(owner).__name__}: expected must be the names of the splits, or how many there are"
     if isinstance(value, bool) or not isinstance(value, tuple | int | None):
         raise TypeError(f"{what}, not {value!r}")
@@ -120,7 +120,7 @@ def expected(owner: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 
 def share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Part of a whole."""
+    """Requires a number above 0, at most 1."""
     what = f"{type(owner).__name__}: {attribute.name} must be more than 0 and at most 1, such as 0.99"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what}, not {value!r}")

@@ -14,7 +14,6 @@ import polars as pl
 import beamlike as bl
 from beamlike.io.sources import SourceStep
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from stages.strategies.announced import announcement
@@ -23,6 +22,7 @@ from tests.cases.case import Case, Outcome, us
 from tests.cases.recorder import Recorder
 from tests.cases.scripts import script_of
 from tests.support.process_script import Script, Windows
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME
 
@@ -102,9 +102,9 @@ class Move:
     watermark: int | None = None
     processing_time: int | None = None
 
-    def clock(self, before: Clock) -> Clock:
+    def clock(self, before: Times) -> Times:
         """Where the clocks stand after it."""
-        return Clock(
+        return Times.of(
             before.watermark if self.watermark is None else self.watermark,
             before.processing_time if self.processing_time is None else self.processing_time,
         )
@@ -163,7 +163,7 @@ class StageRun:
     stage: Stage
     store: DictStore = attrs.field(factory=DictStore)
 
-    def step(self, rows: Iterable[Mapping[str, Any]], clock: Clock) -> Outcome:
+    def step(self, rows: Iterable[Mapping[str, Any]], clock: Times) -> Outcome:
         """What it gives in a step."""
         given = pl.DataFrame(list(rows), SCHEMA, orient="row")
         done = self.stage.step(self.store, {MAIN: given.with_columns(pl.col("at").alias(EVENT_TIME))}, clock)
@@ -179,7 +179,7 @@ def _told(error: Exception) -> str:
 
 def on_stage(case: Case) -> list[Outcome]:
     """Step by step on the stage."""
-    run, clock, outcomes = StageRun(stage_of(script_of(case), ends=case.ends)), Clock(MIN_TIME), []
+    run, clock, outcomes = StageRun(stage_of(script_of(case), ends=case.ends)), Times.of(MIN_TIME), []
     for step in case.steps:
         given = []
         for move in moves(step):

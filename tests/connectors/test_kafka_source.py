@@ -161,7 +161,7 @@ def test_latest_is_where_the_first_run_was_even_if_nothing_came_then(kafka: Clus
 def test_a_topic_that_was_made_anew_is_an_error_or_read_from_its_beginning(
     kafka: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", 0.0)
+    monkeypatch.setattr("beamlike.io.kafka.reader.ASK_EVERY", 0.0)
     topic = kafka.topic(2)
     kafka.send(topic, map(play, range(9)))
     kafka.send(topic, map(play, range(9)), partition=1)
@@ -203,24 +203,24 @@ def test_only_what_was_committed_is_read(kafka: Cluster) -> None:
 def test_a_log_is_read_on_from_where_it_was_and_grows(
     kafka: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", 0.0)
+    monkeypatch.setattr("beamlike.io.kafka.reader.ASK_EVERY", 0.0)
     topic = kafka.topic()
     kafka.send(topic, [play(0), play(1)])
     source = bl.Kafka(kafka.servers, topic, value=PLAYS)
-    intake = source.resume({}, 100)
-    first = intake.new()
+    reader = source.resume({}, 100)
+    first = reader.new()
     assert first is not None
-    assert intake.new() == first, "the same until it is read"
-    assert _at(intake.read(first)) == [0, 1]
-    assert intake.new() is None
+    assert reader.new() == first, "the same until it is read"
+    assert _at(reader.read(first)) == [0, 1]
+    assert reader.new() is None
     kafka.grow(topic, 2)
     kafka.send(topic, [play(5)], partition=1)
     kafka.send(topic, [play(2)])
-    second = intake.new()
+    second = reader.new()
     assert second is not None
     assert second.position == {f"{topic}-0": 3, f"{topic}-1": 1}
-    assert _at(intake.read(second)) == [2, 5]
-    intake.close()
+    assert _at(reader.read(second)) == [2, 5]
+    reader.close()
     again = source.resume(first.position, 100)
     assert _at(again.read(second)) == [2, 5]
     assert again.new() is None
@@ -233,20 +233,20 @@ def test_what_has_come_is_taken_without_asking_the_broker(
 ) -> None:
     topic = kafka.topic()
     kafka.send(topic, [play(0)])
-    intake = bl.Kafka(kafka.servers, topic, value=PLAYS).resume({}, 100)
-    first = intake.new()
+    reader = bl.Kafka(kafka.servers, topic, value=PLAYS).resume({}, 100)
+    first = reader.new()
     assert first is not None
-    assert _at(intake.read(first)) == [0]
-    assert intake.new() is None
-    monkeypatch.setattr("beamlike.io.kafka.intake.ASK_EVERY", inf)
+    assert _at(reader.read(first)) == [0]
+    assert reader.new() is None
+    monkeypatch.setattr("beamlike.io.kafka.reader.ASK_EVERY", inf)
     monkeypatch.setattr("beamlike.io.kafka.contact.Contact.listed", None)
     kafka.send(topic, [play(1), play(2)])
     come: list[int] = []
     while len(come) < 2:
-        if (taken := intake.new()) is not None:
-            come += _at(intake.read(taken))
+        if (taken := reader.new()) is not None:
+            come += _at(reader.read(taken))
     assert come == [1, 2]
-    intake.close()
+    reader.close()
 
 
 def test_a_partition_that_is_far_ahead_waits_for_the_others_and_nothing_is_lost(

@@ -14,7 +14,7 @@ import pytest
 import beamlike as bl
 from beamlike.errors import PlanError, SourceError
 from beamlike.io import Part
-from beamlike.io.sinks import Feed, RowKey
+from beamlike.io.sinks import RowKey, SinkInput
 from beamlike.system.locks import InUse
 from tests.support.databases import execute, mariadb, rows_of
 from tests.support.followed import Followed
@@ -158,7 +158,7 @@ VALUES = pl.DataFrame(
 def test_values_come_back_as_they_were_and_keys_tell_rows_apart(url: str) -> None:
     schema = pl.Schema({**VALUES.schema, "pane_index": pl.Int64()})
     users = tuple(VALUES.columns)
-    sink = bl.Table(url, "t").fitted(Feed("out", schema, users, RowKey(("k",), "pane_index", None)))
+    sink = bl.Table(url, "t").fitted(SinkInput("out", schema, users, RowKey(("k",), "pane_index", None)))
     sink.check()
     for pane in (0, 1):
         for _ in range(2):

@@ -33,6 +33,7 @@ DOCS = (
     "tables.md",
     "bad-input.md",
     "architecture.md",
+    "operators.md",
     "process.md",
     "cookbook.md",
     "connectors.md",

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, SinkInUse
 from beamlike.records.history import History
+from tests.support.examples import share
 
 CUT = ("files", "folders", "memory")
 """The sinks from which rows of later batches are removed."""
@@ -164,7 +165,7 @@ def test_a_copy_that_wrote_where_its_original_had_nothing_to_write_is_seen(tmp_p
         job.run()
 
 
-@settings(max_examples=15, deadline=None)
+@share(2)
 @given(st.lists(st.sampled_from(["give", "give unwanted", "original", "copy"]), min_size=3, max_size=9))
 def test_rows_are_written_once_whichever_of_two_copies_runs(
     tmp_path_factory: pytest.TempPathFactory, moves: list[str]
@@ -214,6 +215,7 @@ def test_an_older_copy_continues_as_a_run_of_another_id(
     assert numbers == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     kinds = ("memory", "table", "delta", "iceberg", "folders", "files")

@@ -57,6 +57,9 @@ def test_without_a_checkpoint_all_windows_are_closed_and_complete(runner: Any) -
     assert "open" not in repr(run)
 
 
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
+)
 def test_with_a_checkpoint_windows_stay_open_which_is_told_and_a_drain_says_of_its_panes(
     runner: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -135,6 +138,9 @@ def written() -> list[int]:
     return sorted(json.loads(line)["at"] for line in lines)
 
 
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
+)
 def test_after_a_drain_that_failed_anything_may_follow(runner: Any) -> None:
     put(0, 30, 100)
     ticks().run(runner(checkpoint="checkpoint"))

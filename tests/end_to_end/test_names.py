@@ -15,7 +15,7 @@ from beamlike.errors import CheckpointError, PlanError
 PAGES = {"cart": 100, "home": 7, "help": 3}
 MORE = 5
 
-RUNNERS = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+RUNNERS = ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])]
 
 
 def clicks(folder: Path, number: int, counts: dict[str, int]) -> None:

@@ -16,12 +16,12 @@ from stages.aggregates.builtin import Count
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.examples import share
 from tests.support.strategies import us
 from windowing import AfterCount, AfterWatermark, FixedWindows, SlidingWindows, WindowFn, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
 from windowing.panes import Accumulation
 from windowing.time import MAX_TIME
@@ -133,7 +133,7 @@ def played(stage: Stage, *bundles: list[tuple[int, bool]]) -> list[list[tuple[in
     store, given = DictStore(), []
     for number, bundle in enumerate([*bundles, []]):
         rows = pl.DataFrame([("a", value, 0, back) for value, back in bundle], ARRIVALS, orient="row")
-        step = stage.step(store, {MAIN: rows}, Clock(MAX_TIME if number == len(bundles) else 0))
+        step = stage.step(store, {MAIN: rows}, Times.of(MAX_TIME if number == len(bundles) else 0))
         given.append(step.panes.select("n", "sum", PANE_RETRACTED).rows())
     return given
 
@@ -178,7 +178,7 @@ def test_elements_that_are_folded_before_they_are_placed_are_counted_as_well() -
     stays = rows.filter(~back).with_columns(pl.lit("here").alias("k"))
     arrivals = grouping.shrunk(pl.concat([rows, stays]))
     assert len(arrivals) < 10
-    step = stage.step(DictStore(), {MAIN: arrivals}, Clock(MAX_TIME))
+    step = stage.step(DictStore(), {MAIN: arrivals}, Times.of(MAX_TIME))
     early = step.panes.filter(pl.col("n") > 0).select("k", WINDOW_START, "n").rows()
     assert set(step.panes["k"]) == {"here"}
     assert set(early) == {("here", 0, 1_000), ("here", 5, 1_000)}
@@ -192,6 +192,6 @@ def test_a_window_that_was_kept_when_nobody_counted_says_what_it_has() -> None:
     store = DictStore()
     for grouping, values in ((before, [(3, False)]), (since, [(4, False), (4, True)])):
         rows = pl.DataFrame([("a", value, 0, back) for value, back in values], ARRIVALS, orient="row")
-        Stage("stage", grouping).step(store, {MAIN: rows}, Clock(0))
-    step = Stage("stage", since).step(store, {MAIN: pl.DataFrame(schema=ARRIVALS)}, Clock(MAX_TIME))
+        Stage("stage", grouping).step(store, {MAIN: rows}, Times.of(0))
+    step = Stage("stage", since).step(store, {MAIN: pl.DataFrame(schema=ARRIVALS)}, Times.of(MAX_TIME))
     assert step.panes["sum"].to_list() == [3]

@@ -85,10 +85,10 @@ class Numbered:
     def opened(self, position: Mapping[str, Any]) -> Opened:
         return Opened(self.path, position.get("greatest", 0))
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         raise AssertionError("a run asks what it has opened")
 
-    def read(self, taken: bl.Taken) -> pl.DataFrame:
+    def read(self, taken: bl.PlannedBatch) -> pl.DataFrame:
         first, end = taken.input
         return frame(map(int, Path(self.path).read_text().split()[first:end]))
 
@@ -99,13 +99,13 @@ class Opened(Numbered):
 
     greatest: int
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         first, lines = position.get("next", 0), Path(self.path).read_text().split()
         if first == len(lines):
             return None
         self.greatest = max(self.greatest, *map(int, lines[first:]))
         after = {"next": len(lines), "greatest": self.greatest}
-        return bl.Taken([first, len(lines)], after, watermark=self.greatest * 1_000_000)
+        return bl.PlannedBatch([first, len(lines)], after, watermark=self.greatest * 1_000_000)
 
 
 def put_lines(times: Sequence[int]) -> None:
@@ -182,7 +182,7 @@ def test_a_source_is_read_anew_on_another_checkpoint(kind: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["opened", "delta"])
+@pytest.mark.parametrize("kind", [pytest.param("opened", marks=pytest.mark.slow), "delta"])
 def test_a_source_is_read_anew_on_another_checkpoint_on_spark(kind: str, spark: Any) -> None:
     def runner(folder: str, **choices: Any) -> Any:
         return bl.SparkRunner(str(Path(folder).absolute()), session=spark, shards=1, **choices)

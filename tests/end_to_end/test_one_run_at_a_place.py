@@ -206,6 +206,7 @@ def test_what_cannot_name_a_run_is_refused(given: Any, error: type[Exception]) -
         bl.LocalRunner(run_id=given)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_run_on_spark_without_a_checkpoint_has_the_name_of_one_in_process(spark: Any) -> None:
     runner = bl.SparkRunner(session=spark, shards=2)

@@ -15,7 +15,6 @@ import beamlike as bl
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.examples import share
@@ -23,6 +22,7 @@ from tests.support.model import Window
 from tests.support.runs import StageRun, advance, play
 from tests.support.strategies import Nested, Stream, streams, us
 from windowing import CustomWindows, SlidingWindows, TimestampCombiner, TimestampOf, WindowFn, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
@@ -79,9 +79,9 @@ def timeline(
     elements = pl.DataFrame([("k", 1, True, 5)], schema={**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
     lines = ["source | stage 1 | stage 2"]
     for watermark in range(5, 11):
-        one = first.step(store, {MAIN: elements}, Clock(watermark))
+        one = first.step(store, {MAIN: elements}, Times.of(watermark))
         panes = one.panes.select("key", "n", EVENT_TIME, *WINDOW_COLUMNS)
-        two = second.step(store, {MAIN: panes}, Clock(one.watermarks.output))
+        two = second.step(store, {MAIN: panes}, Times.of(one.watermarks.output))
         cells = [f"{step.watermarks.output:>2} {_ends(step.panes):4}" for step in (one, two)]
         lines.append(" | ".join([f"{watermark:>6}", *cells]).rstrip())
         elements = elements.clear()

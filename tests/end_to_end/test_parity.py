@@ -141,7 +141,8 @@ def diamond() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     return p, sinks
 
 
-@pytest.mark.parametrize("shards", [pytest.param(1, marks=pytest.mark.slow), 4])
+@pytest.mark.slow
+@pytest.mark.parametrize("shards", [1, 4])
 def test_a_diamond_with_two_sinks_gives_the_same_panes_on_both_runners(
     spark: SparkSession, tmp_path: Path, shards: int
 ) -> None:

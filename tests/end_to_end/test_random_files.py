@@ -20,7 +20,7 @@ import beamlike as bl
 from tests.support.fuzz import as_texts
 from tests.support.strategies import all_windows, fixed_windows, sliding_windows, us, windowings
 from windowing import TimestampOf, WindowFn, Windowing
-from windowing.triggers.base import WATERMARK
+from windowing.clocks import WATERMARK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

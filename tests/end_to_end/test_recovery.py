@@ -60,6 +60,7 @@ def test_a_killed_run_goes_on_where_it_was(spark: SparkSession, plays: Path, tmp
     assert oracle.differences(rows(out), rows(tmp_path / "unbroken")) == []
 
 
+@pytest.mark.slow
 def test_a_run_in_parts_gives_what_a_run_at_once_gives(
     spark: SparkSession, plays: Path, tmp_path: Path
 ) -> None:

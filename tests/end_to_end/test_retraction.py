@@ -16,7 +16,6 @@ from stages.aggregates.builtin import Count, WindowLength
 from stages.aggregates.totals import Mean, Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.examples import share
@@ -42,6 +41,7 @@ from windowing import (
     WindowFn,
     Windowing,
 )
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_END, WINDOW_START
 from windowing.time import MAX_TIME
 
@@ -87,9 +87,9 @@ class Chain:
 
     def step(self, bundle: Bundle) -> None:
         arrivals = pl.DataFrame(list(bundle.elements), schema={**PLAYS, EVENT_TIME: pl.Int64()}, orient="row")
-        one = SESSIONS.step(self.store, {MAIN: arrivals}, Clock(bundle.watermark))
+        one = SESSIONS.step(self.store, {MAIN: arrivals}, Times.of(bundle.watermark))
         panes = one.panes.select("total", "length", EVENT_TIME, PANE_RETRACTED)
-        two = TOTALS.step(self.store, {MAIN: panes}, Clock(one.watermarks.output))
+        two = TOTALS.step(self.store, {MAIN: panes}, Times.of(one.watermarks.output))
         self.sessions.append(one.panes)
         self.totals.append(two.panes)
 
@@ -115,7 +115,7 @@ class Linked:
     stage: Stage
     panes: list[pl.DataFrame] = attrs.field(factory=list)
 
-    def step(self, store: DictStore, arrivals: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, Clock]:
+    def step(self, store: DictStore, arrivals: pl.DataFrame, clock: Times) -> tuple[pl.DataFrame, Times]:
         """One bundle: what it sends on, and the clock of what reads that. Nothing that comes is too late."""
         step = self.stage.step(store, {MAIN: arrivals}, clock)
         self.panes.append(step.panes)
@@ -124,7 +124,7 @@ class Linked:
         total = pl.col("total").alias("value")
         chosen = (pl.col("total") % 2 == 0).alias("chosen")
         sent = step.panes.select("key", total, chosen, EVENT_TIME, PANE_RETRACTED)
-        return sent, Clock(step.watermarks.output, clock.processing_time, step.percentiles)
+        return sent, Times.of(step.watermarks.output, clock.processing_time, step.percentiles)
 
     def totals(self, windows: WindowFn) -> dict[tuple[int, int], int]:
         """The sum of what is in its panes and was not taken back, by windows of their time."""
@@ -161,7 +161,7 @@ def chains(draw: st.DrawFn) -> list[Linked]:
 def test_sums_over_retractions_are_right_in_every_stage(links: list[Linked], stream: Stream) -> None:
     store = DictStore()
     for bundle in (*stream, attrs.evolve(stream[-1], elements=(), watermark=MAX_TIME)):
-        clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
+        clock = Times.of(bundle.watermark, bundle.processing_time, bundle.percentiles)
         sent = arrivals(bundle.elements)
         for link in links:
             sent, clock = link.step(store, sent, clock)
@@ -198,7 +198,7 @@ def test_a_pane_holds_the_watermark_while_its_window_may_take_it_back() -> None:
     links = chained(0, (FixedWindows(us(60)), early), (FixedWindows(us(10)), AfterWatermark()))
     store = DictStore()
     for bundle in (Bundle((("a", 1, 5),), 40), Bundle((("a", 2, 45),), 50), Bundle((), MAX_TIME)):
-        sent, clock = links[0].step(store, arrivals(bundle.elements), Clock(bundle.watermark))
+        sent, clock = links[0].step(store, arrivals(bundle.elements), Times.of(bundle.watermark))
         links[1].step(store, sent, clock)
     assert links[1].results() == {(50, 60): 3}  # not also the 1 of the first pane in [0, 10)
 
@@ -222,6 +222,6 @@ def test_what_is_taken_back_after_the_window_is_over_is_within_the_lateness_of_t
     links = chained(10, (FixedWindows(us(60)), late), (FixedWindows(us(10)), late))
     store = DictStore()
     for bundle in (Bundle((("a", 1, 5),), 65), Bundle((("a", 2, 50),), 65), Bundle((), MAX_TIME)):
-        sent, clock = links[0].step(store, arrivals(bundle.elements), Clock(bundle.watermark))
+        sent, clock = links[0].step(store, arrivals(bundle.elements), Times.of(bundle.watermark))
         links[1].step(store, sent, clock)
     assert links[1].results() == {(50, 60): 3}

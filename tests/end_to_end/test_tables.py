@@ -106,6 +106,7 @@ def test_a_run_that_goes_on_sees_the_side_as_it_was(folder: Path) -> None:
     assert found(folder) == FOUND
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_so_does_one_on_spark(spark: Any, folder: Path) -> None:
     on_spark(folder, spark)

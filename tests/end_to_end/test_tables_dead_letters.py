@@ -45,6 +45,7 @@ def test_they_can_be_a_collection() -> None:
     assert out.frame()["step"].to_list() == ["made", "made"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_on_spark_they_are_counted_too(spark: Any, tmp_path: Path) -> None:
     with_a_bad_row(p := bl.Pipeline("p", max_dead_letters=1))

@@ -123,6 +123,7 @@ def test_a_batch_that_is_done_again_is_at_its_own_time_and_another_one_follows(
     assert written() == [1]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_so_it_is_on_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: Any) -> None:
     monkeypatch.chdir(tmp_path)

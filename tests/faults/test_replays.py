@@ -98,7 +98,7 @@ def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
     ("change", "levels"),
     [
         ("it fails no more", False),
-        ("a filter is new", True),
+        pytest.param("a filter is new", True, marks=pytest.mark.slow),
         pytest.param("it fails no more", True, marks=pytest.mark.slow),
         pytest.param("a filter is new", False, marks=pytest.mark.slow),
     ],

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
-from stages.state.due_soon import NEAR
+from stages.state.due_soon import HOT
 from stages.state.store import DictStore
 from tests.support.hold_back import HoldBack
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -40,7 +40,7 @@ def played(
 ) -> Iterator[StageResult]:
     """Step after step; rows are numbered from `first`."""
     for rows, watermark, processing_time in bundles:
-        yield stage.step(store, {MAIN: arrivals(rows, first)}, Clock(watermark, processing_time))
+        yield stage.step(store, {MAIN: arrivals(rows, first)}, Times.of(watermark, processing_time))
         first += len(rows)
 
 
@@ -143,7 +143,7 @@ def test_arrivals_wait_unread_and_only_what_is_due_is_read() -> None:
     assert step.live == 50_002
     *_, step = played([([], 1_000_000, 3)], store)
     assert numbers(step) == [0]
-    assert set(store.read) == {"index", f"rows/{NEAR}/0"}
+    assert set(store.read) == {"index", f"rows/{HOT}/0"}
 
 
 def test_an_operator_may_have_no_keys() -> None:

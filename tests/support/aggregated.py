@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME
 from tests.support.strategies import us
 from windowing import FixedWindows, Sessions, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_DRAINED
 
 law = share(10)
@@ -49,7 +49,7 @@ def run_rows(
     for bundle in [*bundles, None]:
         rows = [{"k": "a", **row} for row in bundle or ()]
         arrivals = pl.DataFrame(rows, schema={**schema, EVENT_TIME: pl.Int64()})
-        step = stage.step(store, {MAIN: arrivals}, Clock(MAX_TIME if bundle is None else MIN_TIME))
+        step = stage.step(store, {MAIN: arrivals}, Times.of(MAX_TIME if bundle is None else MIN_TIME))
         assert step.panes.drop(PANE_DRAINED).schema == stage.operator.layout.panes
         panes += step.panes.select(list(aggregates)).rows(named=True)
     return panes

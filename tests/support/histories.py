@@ -54,9 +54,9 @@ def stage(
 ) -> StageDescription:
     """A stage with these choices and the usual others."""
     return StageDescription(
-        inputs,
-        1,
-        keys,
+        inputs=inputs,
+        level=1,
+        keys=keys,
         aggregates={"n": "count()"},
         choices={**CHOICES, **choices},
         spacing=spacing,

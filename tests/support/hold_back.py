@@ -10,12 +10,12 @@ import polars as pl
 
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import Route
+from stages.clock import StepClock
 from stages.graph import StageGraph
 from stages.operator import HOLD, MAIN, PENDING, Admitted, Advanced, Input, OneTable, Operator, Table
-from stages.progress.watermarks import Times, Watermarks
 from stages.stage import Stage
+from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
 
 
 @attrs.frozen(slots=False)
@@ -47,9 +47,9 @@ class HoldBack(OneTable):
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
         return {WATERMARK: pl.col("until"), PROCESSING_TIME: pl.col("by")}
 
-    def admit(self, arrivals: Mapping[str, pl.DataFrame], before: Watermarks, arrived: int) -> Admitted:
+    def admit(self, arrivals: Mapping[str, pl.DataFrame], clock: StepClock, arrived: int) -> Admitted:
         """What is late holds nothing."""
-        hold = pl.when(pl.col(EVENT_TIME) >= before.input).then(EVENT_TIME)
+        hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME)
         rows = arrivals[MAIN].with_columns(hold.alias(HOLD), pl.lit(1, pl.Int64).alias(PENDING))
         return Admitted(rows.select(list(self.table.incoming)), len(rows), len(rows))
 
@@ -57,13 +57,11 @@ class HoldBack(OneTable):
         self,
         rows: pl.DataFrame,
         admitted: Admitted,
-        before: Watermarks,
-        then: Times,
-        now: Times,
+        clock: StepClock,
         unmerged: pl.DataFrame | None,
     ) -> Advanced:
         rows = pl.concat([rows, admitted.incoming])
-        come = [deadline <= now.time(clock) for clock, deadline in self.deadlines(now).items()]
+        come = [deadline <= clock.now.time(name) for name, deadline in self.deadlines(clock.now).items()]
         due = pl.any_horizontal(come).fill_null(False)
         given = rows.filter(due).select(list(self.inputs[MAIN].schema))
         return Advanced(rows.filter(~due), given.sort(pl.all()), len(given))
@@ -76,7 +74,15 @@ def with_stage(plan: Plan, operator: Operator, name: str = "held") -> Plan:
     main = operator.inputs[MAIN]
     into = attrs.evolve(route, consumer=name, columns=tuple(main.schema))
     out = (Route(written, (), route.columns),)
-    stage = StagePlan(name, Stage(name, operator), (read,), 1, bool(main.keys), source.schema, out)
+    stage = StagePlan(
+        name=name,
+        stage=Stage(name, operator),
+        inputs=(read,),
+        level=1,
+        keyed=bool(main.keys),
+        schema=source.schema,
+        routes=out,
+    )
     return attrs.evolve(
         plan,
         sources={read: attrs.evolve(source, routes=(into,))},

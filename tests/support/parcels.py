@@ -34,7 +34,7 @@ class Parcels(bl.AnnouncingSource):
         told = Path(self.folder, "committed")
         return told.read_text().split() if told.exists() else []
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         done = position.get("done", 0)
         assert done == len({*self.acknowledged}), "the batch before is committed"
         there = sorted(Path(self.folder).glob("*.json"))[done:]
@@ -42,13 +42,13 @@ class Parcels(bl.AnnouncingSource):
             return None
         complete = json.loads(there[0].read_text())["complete"]
         watermark = None if complete is None else complete * 1_000_000
-        return bl.Taken(there[0].name, {"done": done + 1}, len(there) > 1, watermark)
+        return bl.PlannedBatch(there[0].name, {"done": done + 1}, len(there) > 1, watermark)
 
-    def read(self, taken: bl.Taken) -> pl.DataFrame:
+    def read(self, taken: bl.PlannedBatch) -> pl.DataFrame:
         rows = json.loads(Path(self.folder, taken.input).read_text())["rows"]
         return pl.DataFrame(rows, schema=self.schema(), orient="row")
 
-    def committed(self, taken: bl.Taken) -> None:
+    def committed(self, taken: bl.PlannedBatch) -> None:
         with Path(self.folder, "committed").open("a") as told:
             told.write(f"{taken.input}\n")
 
@@ -65,7 +65,7 @@ class Crates:
     def schema(self) -> pl.Schema:
         return self.parcels.schema()
 
-    def plan(self, position: Mapping[str, Any], rows: int) -> bl.Taken | None:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
         """Two parcels together are as complete as the second one."""
         first = self.parcels.plan(position, rows)
         if first is None:
@@ -74,13 +74,13 @@ class Crates:
         taken = names[position.get("done", 0) :][:2]
         complete = json.loads(Path(self.parcels.folder, taken[-1]).read_text())["complete"]
         done = position.get("done", 0) + len(taken)
-        return bl.Taken(
+        return bl.PlannedBatch(
             taken, {"done": done}, done < len(names), None if complete is None else complete * 1_000_000
         )
 
     def read_part(self, part: str, rows: int) -> Iterator[pl.DataFrame]:
-        yield self.parcels.read(bl.Taken(part, {}))
+        yield self.parcels.read(bl.PlannedBatch(part, {}))
 
-    def committed(self, taken: bl.Taken) -> None:
+    def committed(self, taken: bl.PlannedBatch) -> None:
         for name in taken.input:
-            self.parcels.committed(bl.Taken(name, {}))
+            self.parcels.committed(bl.PlannedBatch(name, {}))

@@ -9,12 +9,12 @@ from typing import Any
 
 import attrs
 
-from stages.progress.watermarks import Clock
 from tests.cases.case import Outcome, us
 from tests.cases.process import StageRun, row_of, stage_of
 from tests.support.model_calls import Row
 from tests.support.process_script import Script
 from tests.support.process_strategies import Bundle
+from windowing.clocks import Times
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 
@@ -24,11 +24,11 @@ class Shards:
     def __init__(self, script: Script, count: int = 1) -> None:
         stage = stage_of(script)
         self.runs = [StageRun(stage) for _ in range(count)]
-        self.clock = Clock(MIN_TIME)
+        self.clock = Times.of(MIN_TIME)
 
     def step(self, bundle: Bundle) -> Outcome:
         """What all shards give."""
-        self.clock = Clock(
+        self.clock = Times.of(
             self.clock.watermark if bundle.watermark is None else us(bundle.watermark),
             self.clock.processing_time if bundle.processing_time is None else us(bundle.processing_time),
         )

@@ -14,13 +14,13 @@ from stages.aggregates.combine_fn import CombineFn
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN, Refused
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from stages.strategies.histogram import Histogram
 from tests.support.model import MIN_TIME, Dropped, Element, Model, Pane, Step, chosen
 from tests.support.strategies import Bundle, Stream
 from windowing import Windowing
+from windowing.clocks import Times
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -74,7 +74,7 @@ class StageRun:
     ) -> Step:
         """One bundle, then the clock; the columns `values`, EVENT_TIME, WINDOW_* and PANE_* become panes."""
         step = self.stage.step(
-            self.store, {MAIN: arrivals(elements)}, Clock(watermark, processing_time, percentiles or {})
+            self.store, {MAIN: arrivals(elements)}, Times.of(watermark, processing_time, percentiles or {})
         )
         self.frame, self.refused, self.input_watermark = step.panes, step.refused, step.watermarks.input
         return Step(

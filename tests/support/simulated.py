@@ -29,13 +29,12 @@ def described(inputs: Iterable[str], level: int = 1, minutes: int | None = None)
     choices = {"windows": windows, "trigger": "DefaultTrigger()", "timestamp": "end_of_window"}
     keys = ["user"] if minutes is None else []
     return StageDescription(
-        inputs,
-        level,
-        keys,
+        inputs=inputs,
+        level=level,
+        keys=keys,
         aggregates={"n": "count()"},
         choices=choices,
         spacing=spacing,
-        allowed_lateness=0,
         clocks=["watermark"],
     )
 

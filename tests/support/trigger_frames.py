@@ -23,15 +23,16 @@ from windowing import (
     Repeatedly,
     Trigger,
 )
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 from windowing.columns import WINDOW_END
-from windowing.triggers.base import ALL, PROCESSING_TIME, ROOT, WATERMARK, Env, Moment
+from windowing.triggers.base import ALL, ROOT, Env, TriggerContext
 
 END = 10
 """Where windows end that are not given another end."""
 
 
-def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentiles: int) -> Moment:
-    return Moment({WATERMARK: watermark, PROCESSING_TIME: now, **percentiles}, merging)
+def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentiles: int) -> TriggerContext:
+    return TriggerContext({WATERMARK: watermark, PROCESSING_TIME: now, **percentiles}, merging)
 
 
 @attrs.define
@@ -51,7 +52,7 @@ class Frame:
     def env(self) -> Env:
         return {name: pl.col(name) for name in self.trigger.cells()}
 
-    def add(self, counts: int | list[int], at: Moment) -> Frame:
+    def add(self, counts: int | list[int], at: TriggerContext) -> Frame:
         """This many elements come to each window."""
         each = counts if isinstance(counts, list) else [counts] * len(self.rows)
         rows = self.rows.with_columns(pl.Series("count", each))
@@ -59,17 +60,17 @@ class Frame:
         self.rows = rows.with_columns(**{name: env[name] for name in self.env}).drop("count")
         return self
 
-    def ready(self, at: Moment) -> list[bool]:
+    def ready(self, at: TriggerContext) -> list[bool]:
         return self._values(self.trigger.ready(self.env, ROOT, at))
 
-    def fire(self, at: Moment) -> list[bool]:
+    def fire(self, at: TriggerContext) -> list[bool]:
         """Windows that are ready emit: which ones they are. One that has finished is closed."""
         ready = pl.Series(self.ready(at)) & ~pl.Series(self.finished())
         env = self.trigger.on_fire(self.env, ROOT, pl.lit(ready), at)
         self.rows = self.rows.with_columns(**{name: env[name] for name in self.env})
         return ready.to_list()
 
-    def merge(self, at: Moment, end: int = END) -> Frame:
+    def merge(self, at: TriggerContext, end: int = END) -> Frame:
         """All windows become one, which ends there."""
         folds = {name: getattr(pl.col(name), cell.fold)() for name, cell in self.trigger.cells().items()}
         bits = [name for name, cell in self.trigger.cells().items() if cell.fold == "any"]
@@ -86,18 +87,18 @@ class Frame:
     def finished(self) -> list[bool]:
         return self._values(self.trigger.finished(self.env, ROOT))
 
-    def deadline(self, at: Moment, clock: str) -> list[int | None]:
+    def deadline(self, at: TriggerContext, clock: str) -> list[int | None]:
         return self._values(self.trigger.deadline(self.env, ROOT, at, clock))
 
-    def due(self, before: Moment, now: Moment) -> bool:
+    def due(self, before: TriggerContext, now: TriggerContext) -> bool:
         """Whether the only window asked, `before`, for a look at the time that it is `now`."""
         return self._asked(self.trigger.clocks(), before, now)
 
-    def wakes(self, before: Moment, now: Moment) -> bool:
+    def wakes(self, before: TriggerContext, now: TriggerContext) -> bool:
         """The same for the clocks other than the watermark."""
         return self._asked(self.trigger.clocks() - {WATERMARK}, before, now)
 
-    def _asked(self, clocks: Iterable[str], before: Moment, now: Moment) -> bool:
+    def _asked(self, clocks: Iterable[str], before: TriggerContext, now: TriggerContext) -> bool:
         deadlines = {clock: self.deadline(before, clock)[0] for clock in clocks}
         return any(at is not None and at <= now.time(clock) for clock, at in deadlines.items())
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stages.grouping.grouping import Grouping
 from stages.state.buckets import BUCKET
-from stages.state.due_soon import STALE, DueSoon
+from stages.state.due_soon import MAYBE_OVERLAPS, DueSoonBuffer
 from tests.support.strategies import us
 from windowing import Sessions, Windowing
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
@@ -55,9 +55,11 @@ def overlap(one: Row, other: Row) -> bool:
 @given(disjoint(), overlapping())
 def test_arrivals_reach_the_rows_whose_windows_they_overlap(arrivals: list[Row], rows: list[Row]) -> None:
     sessions = Grouping(KEYS, Windowing(SESSIONS), {}, frame([]).schema)
-    near = DueSoon(frame(rows).with_columns(pl.lit(False).alias(STALE), pl.lit(0).alias(BUCKET)), sessions)
+    hot = DueSoonBuffer(
+        frame(rows).with_columns(pl.lit(False).alias(MAYBE_OVERLAPS), pl.lit(0).alias(BUCKET)), sessions
+    )
     expected = [any(overlap(arrival, row) for row in rows) for arrival in arrivals]
-    reached = near.reached(frame(arrivals))
+    reached = hot.matches(frame(arrivals))
     assert ([False] * len(arrivals) if reached is None else reached.to_list()) == expected
 
 

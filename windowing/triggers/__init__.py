@@ -1,1 +1,1 @@
-"""Triggers: when a window emits. May import what `windowing` may."""
+"""Triggers: the rules that say when a window emits. May import what `windowing` may."""

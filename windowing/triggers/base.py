@@ -1,10 +1,10 @@
-"""Triggers: when a window emits. A trigger keeps no state: it rewrites an environment `{cell: expression}`.
+"""The base of triggers, which say when a window emits.
 
-A cell is a column of the state of a window. `on_elements`, `on_fire` and `on_merge` return a new environment,
-`ready`, `finished` and `deadline` are expressions over it, so a composite is the combination of its children's
-expressions, and one `with_columns` evaluates any trigger over all windows at once. The machines are those of Beam's
-runners. `OrFinally` is here, as every trigger makes one, and `Repeatedly`, which goes on as one does; others are in
-`basic`, `composites` and `processing_time`.
+A trigger has no state: it rewrites an `{cell: expression}` dict. A cell is a column of the state of a window.
+`on_elements`, `on_fire` and `on_merge` return a new environment, `ready`, `finished` and `deadline` are expressions
+over it, so a composite is the combination of its children's expressions, and one `with_columns` evaluates any trigger
+over all windows at once. The state machines are those of Beam's runners. `OrFinally` and `Repeatedly` are here, as
+every trigger can make them; others are in `basic`, `composites` and `processing_time`.
 """
 
 from __future__ import annotations
@@ -17,33 +17,31 @@ from typing import Any, Final, Literal
 import attrs
 import polars as pl
 
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import WINDOW_END
 from windowing.identity import Declared
-from windowing.time import MIN_TIME
 
 Env = Mapping[str, pl.Expr]
 ROOT: Final = "__trigger"
-"""Where the trigger of a windowing keeps its cells."""
+"""The prefix of the cells of a windowing's trigger."""
 
 ALL: Final = "|all"
 """In the environment of `on_merge`, `cell` is true if it was in any part, `cell|all` if it was in all."""
 
-WATERMARK: Final = "watermark"
-PROCESSING_TIME: Final = "processing_time"
 BARE: Final = "bare"
-"""Metadata of an attribute that has a default, but is written without its name."""
+"""Metadata of an attribute with a default that is shown without its name."""
 
 NO_DEADLINE: Final = pl.lit(None, pl.Int64)
 
 EVERYWHERE: Final = pl.lit(True)
-"""The mask of children between which their parent chooses: its own would come again at each level below."""
+"""The mask of children whose parent selects by a mask of its own, which would be repeated at each level below."""
 
 
 @attrs.frozen
 class Cell:
-    """A column of trigger state: its type, its value in a new window, and how merging windows fold it.
+    """A column of trigger state: its type, its value in a new window, and the aggregation of merging windows.
 
-    One that folds with "any" is a finished bit: it outlives `Trigger.clear`, and `on_merge` gets its `cell|all`.
+    A cell of "any" is a finished bit: it survives `Trigger.clear`, and `on_merge` has its `cell|all`.
     """
 
     dtype: pl.DataType
@@ -54,51 +52,30 @@ class Cell:
         return pl.lit(self.default, self.dtype)
 
 
-def percentile_clock(percentile: int) -> str:
-    """The name of the clock that this share of the sources' event times has passed."""
-    return f"percentile_{percentile}"
-
-
-def clock_percentile(clock: str) -> int | None:
-    """The share of such a clock by its name; None of another clock."""
-    share = clock.removeprefix("percentile_")
-    return int(share) if share != clock else None
-
-
 @attrs.frozen
-class Moment:
-    """What a trigger may look at besides its cells: the clocks, in microseconds, and the kind of windows."""
+class TriggerContext(Times):
+    """The clocks that a trigger may read besides its cells, and whether windows of a key merge."""
 
-    times: Mapping[str, int]
-    merging: bool
-
-    def time(self, clock: str) -> int:
-        """Where the clock stands; one that has not been told stands at the beginning of time."""
-        return self.times.get(clock, MIN_TIME)
-
-    @property
-    def watermark(self) -> int:
-        return self.time(WATERMARK)
-
-    @property
-    def processing_time(self) -> int:
-        return self.time(PROCESSING_TIME)
+    merging: bool = False
 
     def window_is_over(self) -> pl.Expr:
+        """True for windows whose end the watermark has passed."""
         return pl.col(WINDOW_END) <= self.watermark
 
 
 @attrs.frozen(repr=False)
 class Trigger(Declared):
-    """When a window emits a pane. `at` names the place of a trigger in the whole, so that its cells are its own.
+    """The rule that says when a window emits a pane.
 
-    Laws: more elements never make a ready trigger unready. If without further elements a look with later clocks
-    would find it ready, and its firing would change a cell or owe a pane, then one of these clocks has come to
-    its `deadline`.
+    `at` is the position of a trigger in the whole, the prefix of its cells.
+
+    Laws: more elements never make a ready trigger unready. If, without further elements, it would be ready at later
+    times of its clocks, and its firing would change a cell or owe a pane, then one of these clocks has reached its
+    `deadline`.
     """
 
     def __repr__(self) -> str:
-        """As a user writes it, without what is left to the default."""
+        """The trigger as a user writes it, without attributes at their default."""
         fields = [(field, getattr(self, field.name)) for field in attrs.fields(type(self)) if field.repr]
         given = [_argument(field, value) for field, value in fields if value != field.default]
         return f"{type(self).__name__}({', '.join(given)})"
@@ -110,77 +87,77 @@ class Trigger(Declared):
         return {}
 
     def cells(self, at: str = ROOT) -> dict[str, Cell]:
-        """All columns of state that this trigger and those below it need."""
+        """All columns of state that this trigger and its children need."""
         cells = {f"{at}.{name}": cell for name, cell in self.own_cells().items()}
         for index, child in enumerate(self.children()):
             cells |= child.cells(f"{at}.{index}")
         return cells
 
     def reset(self, env: Env, at: str, mask: pl.Expr) -> Env:
-        """As new, at and below `at`, where the mask holds."""
+        """Resets all cells at and below `at` where the mask holds."""
         return _emptied(env, self.cells(at), mask)
 
     def clear(self, env: Env, at: str, mask: pl.Expr) -> Env:
-        """As new but for the finished bits, at and below `at`, where the mask holds."""
+        """Resets all cells but the finished bits, at and below `at`, where the mask holds."""
         kept = {name: cell for name, cell in self.cells(at).items() if cell.fold != "any"}
         return _emptied(env, kept, mask)
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
-        """After `count` elements came to each window under the mask."""
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
+        """The environment after `count` elements arrived in each window under the mask."""
         for index, child in enumerate(self.children()):
-            env = child.on_elements(env, f"{at}.{index}", mask, count, moment)
+            env = child.on_elements(env, f"{at}.{index}", mask, count, context)
         return env
 
     def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
-        """With its own finished bit, if it has one, set so where the mask holds."""
+        """Sets its own finished bit, if it has one, where the mask holds."""
         return env
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        """Whether the window should emit now."""
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        """True for windows that must emit now."""
         raise NotImplementedError
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        """After the windows under the mask, which were ready, have emitted."""
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        """The environment after the windows under the mask, which were ready, have emitted."""
         return env
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        """After windows became one, where the mask holds; `env` has the cells folded over the parts."""
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        """The environment after windows have merged, where the mask holds; `env` has cells folded over the parts."""
         for index, child in enumerate(self.children()):
-            env = child.on_merge(env, f"{at}.{index}", mask, moment)
+            env = child.on_merge(env, f"{at}.{index}", mask, context)
         return env
 
     def finished(self, env: Env, at: str) -> pl.Expr:
-        """Whether it is done; a window whose whole trigger is finished is closed."""
+        """True if it never emits again; a window whose whole trigger is finished is closed."""
         return pl.lit(False)
 
     def clocks(self) -> frozenset[str]:
-        """The clocks that this trigger and those below it look at."""
+        """The clocks that this trigger and its children depend on."""
         return frozenset().union(*(child.clocks() for child in self.children()))
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        """The time of this clock, in microseconds, at which the window needs a look; null for never."""
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
+        """The time of this clock, in microseconds, at which the window is due; null for never."""
         due = [
-            child.deadline(env, f"{at}.{index}", moment, clock)
+            child.deadline(env, f"{at}.{index}", context, clock)
             for index, child in enumerate(self.children())
             if clock in child.clocks()
         ]
         return pl.min_horizontal(*due) if due else NO_DEADLINE
 
     def may_finish(self) -> bool:
-        """Whether it can finish, so that elements which come later would be dropped."""
+        """True if it can finish, so that elements which arrive later would be dropped."""
         return False
 
     @property
     def waits_for_end(self) -> bool:
-        """Whether it looks at a window when that is over, and nothing that comes before matters to it."""
+        """True if it never emits before the end of the window, and no element before that matters to it."""
         return False
 
     def continuation(self) -> Trigger:
-        """The trigger of a grouping whose input this trigger has paced already."""
+        """The trigger of a grouping whose input has been emitted by this trigger already."""
         return self
 
     def or_finally(self, until: Trigger) -> OrFinally:
-        """This trigger until `until` is ready, which then emits for the last time."""
+        """Returns this trigger until `until` is ready, which then emits for the last time."""
         return OrFinally(self, until)
 
 
@@ -195,17 +172,17 @@ def _emptied(env: Env, cells: Mapping[str, Cell], mask: pl.Expr) -> Env:
 
 
 def where(mask: pl.Expr, new: pl.Expr, old: pl.Expr) -> pl.Expr:
-    """The new value where the mask holds."""
+    """The new value where the mask holds, else the old one."""
     return pl.when(mask).then(new).otherwise(old)
 
 
-def end_of_window(moment: Moment, clock: str = WATERMARK) -> pl.Expr:
-    """The deadline of what waits for the end of the window; where that is over, null."""
-    return pl.when(pl.col(WINDOW_END) > moment.time(clock)).then(pl.col(WINDOW_END))
+def end_of_window(context: TriggerContext, clock: str = WATERMARK) -> pl.Expr:
+    """The deadline at the end of the window; null if that is over."""
+    return pl.when(pl.col(WINDOW_END) > context.time(clock)).then(pl.col(WINDOW_END))
 
 
 def check_trigger(owner: str, name: str, value: object) -> None:
-    """Raises `TypeError` for what is no trigger, with a hint at what may have been meant."""
+    """Raises `TypeError` for anything but a trigger, with a hint at what may have been meant."""
     if isinstance(value, Trigger):
         return
     hint = ""
@@ -219,15 +196,15 @@ def check_trigger(owner: str, name: str, value: object) -> None:
 
 
 def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """A validator of attributes."""
+    """Validates an attribute that must be a trigger."""
     check_trigger(type(owner).__name__, attribute.name, value)
 
 
 @attrs.frozen(repr=False)
 class Finishing(Trigger):
-    """A trigger with a finished bit of its own, that firing sets.
+    """A trigger with a finished bit of its own, which firing sets.
 
-    One that stands alone forgets what it has gathered when it fires, or when it merges with one that had fired.
+    When it fires, or merges with one that had fired, it is cleared.
     """
 
     def own_cells(self) -> dict[str, Cell]:
@@ -237,10 +214,10 @@ class Finishing(Trigger):
         done = f"{at}.done"
         return {**env, done: where(mask, pl.lit(finished), env[done])}
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         return self.mark(self.clear(env, at, mask), at, mask, True)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         # Finished in any part is finished: the fold of the bit. Otherwise the folds of the other cells hold.
         return self.clear(env, at, mask & env[f"{at}.done"])
 
@@ -253,7 +230,10 @@ class Finishing(Trigger):
 
 @attrs.frozen(repr=False)
 class Repeatedly(Trigger):
-    """Begins its trigger anew each time that it has finished, so a window is never closed before its time.
+    """Restarts its trigger each time that it has finished, so a window is never closed before its time.
+
+    Args:
+        trigger: The trigger to repeat.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(1)))
@@ -266,11 +246,11 @@ class Repeatedly(Trigger):
     def children(self) -> tuple[Trigger, ...]:
         return (self.trigger,)
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return self.trigger.ready(env, f"{at}.0", moment)
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return self.trigger.ready(env, f"{at}.0", context)
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = self.trigger.on_fire(env, f"{at}.0", mask, moment)
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = self.trigger.on_fire(env, f"{at}.0", mask, context)
         return self.trigger.reset(env, f"{at}.0", mask & self.trigger.finished(env, f"{at}.0"))
 
     def continuation(self) -> Trigger:
@@ -282,8 +262,8 @@ class Repeatedly(Trigger):
 class OrFinally(Finishing):
     """Emits as `actual` does until `until` is ready, emits then for the last time, and finishes.
 
-    It finishes with `actual`, too: write `Repeatedly(...).or_finally(...)` for more than one pane before. Every
-    trigger has `or_finally(until)`, which makes it.
+    It finishes with `actual` as well: write `Repeatedly(...).or_finally(...)` for more than one pane before. The method
+    `or_finally(until)` of a trigger makes it.
 
     Example:
         >>> bl.Repeatedly(bl.AfterCount(100)).or_finally(bl.AfterProcessingTime("1h"))
@@ -299,14 +279,14 @@ class OrFinally(Finishing):
     def children(self) -> tuple[Trigger, ...]:
         return (self.actual, self.until)
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        actual, until = each_ready(self, env, at, moment)
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        actual, until = each_ready(self, env, at, context)
         return (actual | until) & ~env[f"{at}.done"]
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        last = self.until.ready(env, f"{at}.1", moment)
-        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, moment)
-        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, moment)
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        last = self.until.ready(env, f"{at}.1", context)
+        actual = self.actual.on_fire(env, f"{at}.0", EVERYWHERE, context)
+        until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, context)
         cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
         finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
         # `until` is not cleared by what `actual` emits: it counts all elements.
@@ -317,8 +297,8 @@ class OrFinally(Finishing):
         }
         return all_where(mask, after, env)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = Trigger.on_merge(self, env, at, mask, moment)
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = Trigger.on_merge(self, env, at, mask, context)
         return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
@@ -328,27 +308,27 @@ class OrFinally(Finishing):
         return Repeatedly(OrFinally(self.actual.continuation(), self.until.continuation()))
 
 
-def each_ready(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
-    """Of each child, whether it is ready."""
-    return [child.ready(env, f"{at}.{index}", moment) for index, child in enumerate(trigger.children())]
+def each_ready(trigger: Trigger, env: Env, at: str, context: TriggerContext) -> list[pl.Expr]:
+    """The `ready` expression of each child."""
+    return [child.ready(env, f"{at}.{index}", context) for index, child in enumerate(trigger.children())]
 
 
 def each_finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:
-    """Of each child, whether it has finished."""
+    """The `finished` expression of each child."""
     return [child.finished(env, f"{at}.{index}") for index, child in enumerate(trigger.children())]
 
 
 def either(cells: Iterable[str], condition: pl.Expr, new: Env, old: Env) -> dict[str, pl.Expr]:
-    """These cells, new where the condition holds."""
+    """Selects the new value of these cells where the condition holds, else the old one."""
     return {name: where(condition, new[name], old[name]) for name in cells}
 
 
 def all_where(mask: pl.Expr, after: Env, env: Env) -> Env:
-    """With all that is new where the mask holds."""
+    """The environment with all changes of `after` where the mask holds."""
     return {**env, **either(after, mask, after, env)}
 
 
 def finish(env: Env, at: str, mask: pl.Expr, finished: pl.Expr) -> Env:
-    """With the finished bit set to this where the mask holds."""
+    """The environment with the finished bit set to this where the mask holds."""
     done = f"{at}.done"
     return {**env, done: where(mask, finished, env[done])}

@@ -1,4 +1,4 @@
-"""Triggers that ask for one thing: the end of the window, a number of elements, anything at all, or nothing ever."""
+"""Triggers with a single condition: the end of the window, a number of elements, any element, or none."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from typing import Any
 import attrs
 import polars as pl
 
+from windowing.clocks import WATERMARK, percentile_clock
 from windowing.columns import WINDOW_END
 from windowing.triggers.base import (
     ALL,
     NO_DEADLINE,
-    WATERMARK,
     Cell,
     Env,
     Finishing,
-    Moment,
     Trigger,
+    TriggerContext,
     end_of_window,
     is_trigger,
-    percentile_clock,
     where,
 )
 
@@ -34,14 +33,14 @@ class DefaultTrigger(Trigger):
         [(2, 'on_time'), (1, 'on_time')]
     """
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return moment.window_is_over()
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return context.window_is_over()
 
     def clocks(self) -> frozenset[str]:
         return frozenset({WATERMARK})
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        return end_of_window(moment) if clock == WATERMARK else NO_DEADLINE
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
+        return end_of_window(context) if clock == WATERMARK else NO_DEADLINE
 
     @property
     def waits_for_end(self) -> bool:
@@ -58,19 +57,19 @@ class Always(Trigger):
         [(1, 'early'), (1, 'early'), (1, 'early')]
     """
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
         return pl.lit(True)
 
     def clocks(self) -> frozenset[str]:
         return frozenset({WATERMARK})
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
-        return end_of_window(moment) if clock == WATERMARK else NO_DEADLINE
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
+        return end_of_window(context) if clock == WATERMARK else NO_DEADLINE
 
 
 @attrs.frozen(repr=False)
 class Never(Trigger):
-    """Never emits: what has come is in the last pane, when the window is collected.
+    """Never emits: all elements are in the last pane, when the window is collected.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Never())
@@ -78,7 +77,7 @@ class Never(Trigger):
         [3]
     """
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
         return pl.lit(False)
 
 
@@ -89,10 +88,13 @@ def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object)
 
 @attrs.frozen(repr=False)
 class AfterCount(Finishing):
-    """Emits once, when at least `count` elements have come since the last pane; more may, as bundles are whole.
+    """Emits once, when at least `count` elements have arrived since the last pane; more may, as bundles are whole.
 
-    `count` is a whole number of at least 1. It finishes with its pane: put it into `Repeatedly`, or into
-    `AfterWatermark`, so that later elements are not dropped.
+    It finishes with its pane: put it into `Repeatedly`, or into `AfterWatermark`, so that later elements are not
+    dropped.
+
+    Args:
+        count: A whole number of at least 1.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Repeatedly(bl.AfterCount(2)))
@@ -105,11 +107,11 @@ class AfterCount(Finishing):
     def own_cells(self) -> dict[str, Cell]:
         return {"count": Cell(pl.Int64(), 0, "sum"), **super().own_cells()}
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         seen = f"{at}.count"
         return {**env, seen: where(mask, env[seen] + count, env[seen])}
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
         return (env[f"{at}.count"] >= self.count) & ~env[f"{at}.done"]
 
     def continuation(self) -> Trigger:
@@ -135,11 +137,14 @@ def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: o
 
 @attrs.frozen(repr=False)
 class AfterWatermark(Trigger):
-    """Emits when the watermark passes the end of the window; before that as `early`, after it as `late` say.
+    """Emits when the watermark passes the end of the window; before that as `early` does, after it as `late` does.
 
-    Both are triggers, and repeated. Without `late` it finishes at the end of the window. With `percentile=66`, a
-    whole number from 1 to 99, it looks at the watermark of that share of the input instead, which passes the end of
-    the window sooner; the strategy of every source must have it in its `percentiles`.
+    Args:
+        early: A trigger for panes before the end of the window, which is repeated; by default there are none.
+        late: A trigger for panes after the end of the window, which is repeated. Without one, the trigger finishes at
+            the end of the window.
+        percentile: A whole number from 1 to 99, to use the watermark of that share of the input, which passes the end
+            of the window sooner; the strategy of every source must have it in its `percentiles`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> trigger = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
@@ -162,22 +167,22 @@ class AfterWatermark(Trigger):
     def _clock(self) -> str:
         return WATERMARK if self.percentile is None else percentile_clock(self.percentile)
 
-    def _over(self, moment: Moment) -> pl.Expr:
-        return pl.col(WINDOW_END) <= moment.time(self._clock)
+    def _over(self, context: TriggerContext) -> pl.Expr:
+        return pl.col(WINDOW_END) <= context.time(self._clock)
 
     def _places(self, at: str) -> tuple[str, str, str]:
         late = 0 if self.early is None else 1
         return f"{at}.past", f"{at}.0", f"{at}.{late}"
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         past, early, late = self._places(at)
         # A merge may take a session back to its early phase, so there both count all elements.
-        anyway = pl.lit(moment.merging)
+        anyway = pl.lit(context.merging)
         was_past = env[past]
         if self.early is not None:
-            env = self.early.on_elements(env, early, mask & (anyway | ~was_past), count, moment)
+            env = self.early.on_elements(env, early, mask & (anyway | ~was_past), count, context)
         if self.late is not None:
-            env = self.late.on_elements(env, late, mask & (anyway | was_past), count, moment)
+            env = self.late.on_elements(env, late, mask & (anyway | was_past), count, context)
         return env
 
     def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
@@ -185,18 +190,18 @@ class AfterWatermark(Trigger):
         past = f"{at}.past"
         return env if self.children() else {**env, past: where(mask, pl.lit(finished), env[past])}
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
         past, early, late = self._places(at)
-        before = self._over(moment)
+        before = self._over(context)
         if self.early is not None:
-            before = before | self.early.ready(env, early, moment)
-        after = pl.lit(False) if self.late is None else self.late.ready(env, late, moment)
+            before = before | self.early.ready(env, early, context)
+        after = pl.lit(False) if self.late is None else self.late.ready(env, late, context)
         return pl.when(env[past]).then(after).otherwise(before)
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         past, early, late = self._places(at)
         was_past = env[past]
-        passes = mask & ~was_past & self._over(moment)
+        passes = mask & ~was_past & self._over(context)
         # Both are repeated, whether they finish or not: after each pane they are as new.
         if self.early is not None:
             env = self.early.reset(env, early, mask & ~was_past)
@@ -205,10 +210,10 @@ class AfterWatermark(Trigger):
             env = self.late.reset(env, late, passes | (mask & was_past))
         return {**env, past: was_past | passes}
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         past, early, late = self._places(at)
-        stays_past = env[past + ALL] & self._over(moment)
-        env = super().on_merge(env, at, mask, moment)
+        stays_past = env[past + ALL] & self._over(context)
+        env = super().on_merge(env, at, mask, context)
         if self.early is not None:
             env = self.early.reset(env, early, mask & stays_past)
             env = self.early.mark(env, early, mask & stays_past, True)
@@ -223,13 +228,13 @@ class AfterWatermark(Trigger):
     def finished(self, env: Env, at: str) -> pl.Expr:
         return env[f"{at}.past"] if self.late is None else pl.lit(False)
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         past, early, late = self._places(at)
         # Even one that looks at a percentile may owe the pane at the end of the window.
-        before = end_of_window(moment, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
+        before = end_of_window(context, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
         if self.early is not None and clock in self.early.clocks():
-            before = pl.min_horizontal(before, self.early.deadline(env, early, moment, clock))
-        after = NO_DEADLINE if self.late is None else self.late.deadline(env, late, moment, clock)
+            before = pl.min_horizontal(before, self.early.deadline(env, early, context, clock))
+        after = NO_DEADLINE if self.late is None else self.late.deadline(env, late, context, clock)
         return pl.when(env[past]).then(after).otherwise(before)
 
     def may_finish(self) -> bool:

@@ -1,4 +1,4 @@
-"""Triggers that are made of any number of others, side by side."""
+"""Triggers that consist of any number of others."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from windowing.triggers.base import (
     NO_DEADLINE,
     Env,
     Finishing,
-    Moment,
     Repeatedly,
     Trigger,
+    TriggerContext,
     all_where,
     check_trigger,
     each_finished,
@@ -48,7 +48,7 @@ def _listed(triggers: tuple[Trigger, ...]) -> str:
 
 @attrs.frozen(repr=False, init=False)
 class _OfMany(Finishing):
-    """Of any number of triggers, side by side."""
+    """The base of triggers of any number of others."""
 
     triggers: tuple[Trigger, ...] = attrs.field(validator=_are_triggers, repr=_listed)
 
@@ -73,19 +73,19 @@ class AfterAny(_OfMany):
         [2, 1]
     """
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return reduce(or_, _ready_or_finished(self, env, at, moment)) & ~env[f"{at}.done"]
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return reduce(or_, _ready_or_finished(self, env, at, context)) & ~env[f"{at}.done"]
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         after = {f"{at}.done": EVERYWHERE}
-        for index, ready in enumerate(each_ready(self, env, at, moment)):
+        for index, ready in enumerate(each_ready(self, env, at, context)):
             child, place = self.triggers[index], f"{at}.{index}"
-            fired = child.on_fire(env, place, EVERYWHERE, moment)
+            fired = child.on_fire(env, place, EVERYWHERE, context)
             after |= either(child.cells(place), ready, fired, child.clear(env, place, EVERYWHERE))
         return all_where(mask, after, env)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = Trigger.on_merge(self, env, at, mask, moment)
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = Trigger.on_merge(self, env, at, mask, context)
         return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
@@ -107,21 +107,21 @@ class AfterAll(_OfMany):
         [3]
     """
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         for index, done in enumerate(each_finished(self, env, at)):
-            env = self.triggers[index].on_elements(env, f"{at}.{index}", mask & ~done, count, moment)
+            env = self.triggers[index].on_elements(env, f"{at}.{index}", mask & ~done, count, context)
         return env
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return reduce(and_, _ready_or_finished(self, env, at, moment)) & ~env[f"{at}.done"]
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return reduce(and_, _ready_or_finished(self, env, at, context)) & ~env[f"{at}.done"]
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         for index, child in enumerate(self.triggers):
-            env = child.on_fire(env, f"{at}.{index}", mask, moment)
+            env = child.on_fire(env, f"{at}.{index}", mask, context)
         return self.mark(env, at, mask, True)
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
-        env = Trigger.on_merge(self, env, at, mask, moment)
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
+        env = Trigger.on_merge(self, env, at, mask, context)
         return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
@@ -143,40 +143,40 @@ class AfterEach(_OfMany):
         [2, 1]
     """
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         for index, current in enumerate(self._current(env, at)):
             # A merge may make an earlier trigger unfinished, so in sessions all count all elements.
-            takes = mask if moment.merging else mask & current
-            env = self.triggers[index].on_elements(env, f"{at}.{index}", takes, count, moment)
+            takes = mask if context.merging else mask & current
+            env = self.triggers[index].on_elements(env, f"{at}.{index}", takes, count, context)
         return env
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        both = zip(self._current(env, at), each_ready(self, env, at, moment), strict=True)
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        both = zip(self._current(env, at), each_ready(self, env, at, context), strict=True)
         return reduce(or_, [current & ready for current, ready in both])
 
-    def on_fire(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         for index, current in enumerate(self._current(env, at)):
             child, place = self.triggers[index], f"{at}.{index}"
-            env = child.on_fire(env, place, mask & current, moment)
-            if moment.merging:
+            env = child.on_fire(env, place, mask & current, context)
+            if context.merging:
                 env = child.clear(env, place, mask)
         return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
-    def on_merge(self, env: Env, at: str, mask: pl.Expr, moment: Moment) -> Env:
+    def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
         after: dict[str, pl.Expr] = {}
         prior = EVERYWHERE
         for index, child in enumerate(self.triggers):
             place = f"{at}.{index}"
-            merged = child.on_merge(env, place, EVERYWHERE, moment)
+            merged = child.on_merge(env, place, EVERYWHERE, context)
             after |= either(child.cells(place), prior, merged, child.reset(env, place, EVERYWHERE))
             prior = prior & child.finished(merged, place)
         return all_where(mask, {**after, f"{at}.done": prior}, env)
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         due = NO_DEADLINE
         for index, current in enumerate(self._current(env, at)):
             child, place = self.triggers[index], f"{at}.{index}"
-            due = where(current, child.deadline(env, place, moment, clock), due)
+            due = where(current, child.deadline(env, place, context, clock), due)
         return due
 
     def may_finish(self) -> bool:
@@ -186,7 +186,7 @@ class AfterEach(_OfMany):
         return Repeatedly(AfterAny(*self._of_continuations()))
 
     def _current(self, env: Env, at: str) -> list[pl.Expr]:
-        """Of each trigger, whether it is the first that has not finished."""
+        """True, for each trigger, if it is the first that has not finished."""
         current, prior = [], EVERYWHERE
         for done in each_finished(self, env, at):
             current.append(prior & ~done)
@@ -194,6 +194,6 @@ class AfterEach(_OfMany):
         return current
 
 
-def _ready_or_finished(trigger: Trigger, env: Env, at: str, moment: Moment) -> list[pl.Expr]:
-    both = zip(each_ready(trigger, env, at, moment), each_finished(trigger, env, at), strict=True)
+def _ready_or_finished(trigger: Trigger, env: Env, at: str, context: TriggerContext) -> list[pl.Expr]:
+    both = zip(each_ready(trigger, env, at, context), each_finished(trigger, env, at), strict=True)
     return [ready | finished for ready, finished in both]

@@ -1,4 +1,4 @@
-"""Triggers that wait for processing time: when it passes a target that the first element has set."""
+"""Triggers that wait for processing time to pass a target that the first element sets."""
 
 from __future__ import annotations
 
@@ -7,18 +7,9 @@ from typing import Any
 import attrs
 import polars as pl
 
+from windowing.clocks import PROCESSING_TIME
 from windowing.time import Microseconds, format_duration, microseconds
-from windowing.triggers.base import (
-    BARE,
-    NO_DEADLINE,
-    PROCESSING_TIME,
-    Cell,
-    Env,
-    Finishing,
-    Moment,
-    Trigger,
-    where,
-)
+from windowing.triggers.base import BARE, NO_DEADLINE, Cell, Env, Finishing, Trigger, TriggerContext, where
 
 
 @attrs.frozen(repr=False)
@@ -29,25 +20,25 @@ class _AtTarget(Finishing):
         return {"target": Cell(pl.Int64(), None, "min"), **super().own_cells()}
 
     def target(self, now: int) -> int:
-        """The processing time that must be passed if the first element comes now, in microseconds."""
+        """The processing time (us) that must be passed if the first element arrives at `now`."""
         raise NotImplementedError
 
-    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, moment: Moment) -> Env:
+    def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         target = env[f"{at}.target"]
-        new = pl.lit(self.target(moment.processing_time), pl.Int64)
+        new = pl.lit(self.target(context.processing_time), pl.Int64)
         return {**env, f"{at}.target": where(mask & target.is_null(), new, target)}
 
-    def ready(self, env: Env, at: str, moment: Moment) -> pl.Expr:
-        return (env[f"{at}.target"] < moment.processing_time).fill_null(False) & ~env[f"{at}.done"]
+    def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
+        return (env[f"{at}.target"] < context.processing_time).fill_null(False) & ~env[f"{at}.done"]
 
     def clocks(self) -> frozenset[str]:
         return frozenset({PROCESSING_TIME})
 
-    def deadline(self, env: Env, at: str, moment: Moment, clock: str) -> pl.Expr:
+    def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         if clock != PROCESSING_TIME:
             return NO_DEADLINE
         target = env[f"{at}.target"]
-        return pl.when((target >= moment.processing_time) & ~env[f"{at}.done"]).then(target + 1)
+        return pl.when((target >= context.processing_time) & ~env[f"{at}.done"]).then(target + 1)
 
     def continuation(self) -> Trigger:
         return AfterSynchronizedProcessingTime()
@@ -55,10 +46,10 @@ class _AtTarget(Finishing):
 
 @attrs.frozen(repr=False)
 class AfterSynchronizedProcessingTime(_AtTarget):
-    """Emits once, when processing time has moved on after the first element since the last pane.
+    """Emits once, when processing time has advanced after the first element since the last pane.
 
-    It follows a grouping that `AfterProcessingTime` has paced, so it is seldom given by hand. All shards of this
-    engine see the same processing time.
+    It follows a grouping with `AfterProcessingTime`, so it is seldom written by hand. All shards of this engine have
+    the same processing time.
 
     Example, with the `plays` of `bl.Collection`:
         >>> paced = bl.Repeatedly(bl.AfterProcessingTime("1m"))
@@ -98,8 +89,10 @@ def _quoted(us: int) -> str:
 class AfterProcessingTime(_AtTarget):
     """Emits once, when `delay` of processing time has passed since the first element after the last pane.
 
-    With `align_to` it then waits for the next multiple of that length, counted from `offset` after midnight UTC. All
-    three are durations, such as "30s" or a timedelta.
+    Args:
+        delay: A duration, such as "30s" or a timedelta; by default 0.
+        align_to: A duration: the pane then waits for the next multiple of it, counted from `offset` after midnight UTC.
+        offset: A duration by which the multiples of `align_to` are moved.
 
     Example:
         >>> stream = bl.TestStream({"at": int}).add_elements([{"at": 1}]).advance_processing_time("61s")

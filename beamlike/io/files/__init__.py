@@ -1,4 +1,4 @@
-"""Files as sources and sinks: finding, ordering, reading and writing them in each format.
+"""Files as sources and sinks: listing, ordering, reading and writing them in each format.
 
 May import what `io` may.
 """

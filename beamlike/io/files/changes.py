@@ -1,4 +1,4 @@
-"""Files that were changed after a run has listed them: their path is known, so what is new in them is not read."""
+"""Detects files that were changed after a run listed them. Their path is known, so new content is not read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal, Self, get_args
 import attrs
 
 from beamlike.errors import SourceError
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 
 OnChange = Literal["ignore", "error"]
 """Whether a file that was changed after it was read only warns, or fails the run."""
@@ -20,41 +20,42 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.frozen
 class Stamp:
-    """The state of a file when it was listed: when it was modified, in milliseconds since 1970, and its bytes."""
+    """The state of a file in a listing: its modification time (milliseconds since 1970) and its size in bytes."""
 
     modified: int
     size: int
 
     @classmethod
-    def of(cls, file: Found) -> Self:
-        """The stamp that a listing shows."""
+    def of(cls, file: FoundFile) -> Self:
+        """Returns the stamp of a listed file."""
         return cls(file.modified, file.size)
 
     @classmethod
     def noted(cls, modified: int | None, size: int | None) -> Self | None:
-        """The stamp that a checkpoint has of a file; None for files that were listed before it kept stamps."""
+        """Returns the stamp of a file in a checkpoint; None for files listed by versions without stamps."""
         return None if modified is None or size is None else cls(modified, size)
 
 
 @attrs.define
 class Changes:
-    """Compares listings of a source with the stamps of files that were listed before."""
+    """Compares listings of a source with the stamps of files listed before."""
 
     on_change: OnChange
     stamps: dict[str, Stamp] = attrs.field(factory=dict)
+    _unreported: dict[str, str] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
-        """Those of a source, and of the files that its run knows."""
+        """Returns the comparison for a source and the stamps that its run knows."""
         known = {file: stamp for file, stamp in stamps.items() if stamp is not None}
         return cls(getattr(source, "on_change", "ignore"), known)
 
-    def look(self, found: Iterable[Found]) -> None:
-        """Compares a listing, and takes its stamps for those of the files from now on.
+    def look(self, found: Iterable[FoundFile]) -> None:
+        """Compares a listing with the stamps, and then stores its stamps.
 
         Logs each change once. Raises `SourceError` with `on_change="error"`.
         """
-        changed = list[tuple[Found, Stamp]]()
+        changed = list[tuple[FoundFile, Stamp]]()
         for file in found:
             stamp = Stamp.of(file)
             before = self.stamps.setdefault(file.path, stamp)
@@ -68,24 +69,33 @@ class Changes:
             )
         _LOG.warning("%s. Write new rows to new files; on_change='error' fails the run here", _told(changed))
         self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
+        self._unreported |= {file.path: _change(file, before) for file, before in changed}
+
+    def report(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, each with its size and time before and now."""
+        reported, self._unreported = self._unreported, {}
+        return reported
 
 
 def check_on_change(owner: object, attribute: attrs.Attribute[OnChange], value: object) -> None:
-    """Raises `ValueError` for another word."""
+    """Raises `ValueError` for an invalid value of `on_change`."""
     if value not in get_args(OnChange):
         raise ValueError(
             f"{type(owner).__name__}: on_change must be 'ignore' (a changed file only warns) or 'error', not {value!r}"
         )
 
 
-def _told(changed: list[tuple[Found, Stamp]]) -> str:
+def _told(changed: list[tuple[FoundFile, Stamp]]) -> str:
     file, before = changed[0]
     others = f", and {len(changed) - 1:,} more" if len(changed) > 1 else ""
     return (
-        f"file {file.path!r} was changed after it was listed ({before.size:,} bytes of {_time(before.modified)}, now "
-        f"{file.size:,} bytes of {_time(file.modified)}){others}: a path is read once, so what was written to it "
-        "since is not read"
+        f"file {file.path!r} was changed after it was listed ({_change(file, before)}){others}: a path is read once, "
+        "so what was written to it since is not read"
     )
+
+
+def _change(file: FoundFile, before: Stamp) -> str:
+    return f"{before.size:,} bytes of {_time(before.modified)}, now {file.size:,} bytes of {_time(file.modified)}"
 
 
 def _time(milliseconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Pieces of files put together to batches of about as many rows as one is to have."""
+"""Combines pieces of files to batches of about a number of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from beamlike.io.files.faults import joined
 
 
 def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterator[list[FromFile]]:
-    """The pieces, as many together as stay within `rows` rows."""
+    """Yields groups of pieces, each with as many pieces as fit into `rows` rows."""
     held: list[FromFile] = []
     count = 0
     for piece, height in pieces:
@@ -25,7 +25,7 @@ def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterato
 
 
 def together(parts: Sequence[FromFile]) -> Pieces:
-    """The pieces as one batch, joined to at most two: what is faulty, and the rows."""
+    """Joins pieces to one batch of at most two: dead letters and rows."""
     bad = [(part.rows, part.file) for part in parts if isinstance(part.rows, Faulty)]
     good = [(part.rows, part.file) for part in parts if not isinstance(part.rows, Faulty)]
     pieces = list[FromFile]()

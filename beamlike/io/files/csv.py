@@ -1,4 +1,7 @@
-"""CSV in blocks: a record that has too many fields, a stray quote or an unfit value costs only itself."""
+"""Reads CSV files in blocks; an invalid record becomes one dead letter.
+
+Each block is parsed as a whole. Only if that fails, its records are examined one by one.
+"""
 
 from __future__ import annotations
 
@@ -44,9 +47,9 @@ _LOG = logging.getLogger("beamlike")
 def blocks(
     file: str, size: int = BLOCK, dialect: Dialect = _USUAL, header: bytes = b""
 ) -> Iterator[tuple[bytes, bytes]]:
-    """The header, and it with some `size` bytes of what follows, cut at a line end that is not within quotes.
+    """Yields the header, and the header with about `size` bytes of what follows, cut at a line end outside of quotes.
 
-    `header` is that of a file that has none. After the last bytes that can be read, `Damaged` if there should be more.
+    `header`: the header of a file without one. Raises `Damaged` after the last readable bytes if the file is damaged.
     """
     with open_text(file, dialect.encoding) as handle:
         first = b""
@@ -79,7 +82,7 @@ def blocks(
 
 
 def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """The type that polars reads for a column, and the expression for the declared one.
+    """Returns the type in which polars reads a column, and the expression for the declared type.
 
     Raises `TypeError` for a type without text form.
     """
@@ -99,23 +102,23 @@ def frames(
     size: int = BLOCK,
     see: Callable[[Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `Parser.parse` has it; then `Damaged` if there should be more.
+    """Yields the result of `Parser.parse` for each block. Raises `Damaged` at the end if the file is damaged.
 
-    `see` gets the columns of the header.
+    `see` is called with the columns of the header.
     """
     parser = None
     given = b"" if dialect.header else dialect.delimiter.join(map(str, range(len(raw)))).encode() + b"\n"
     for header, block in blocks(file, size, dialect, given):
         if parser is None:
             parser = Parser(file, header, raw, typed, dialect)
-            parser.tell_missing()
+            parser.warn_missing()
             if see is not None and not dialect.no_text(header):
                 see(names_of(header, dialect))
         yield parser.parse(block)
 
 
 def infer(file: str, dialect: Dialect) -> pl.Schema:
-    """The columns of the header, with types that fit the first records as far as they can be read."""
+    """Infers the columns from the header and the first records, as far as they can be read."""
     header, block = next(blocks(file, dialect=dialect), (b"", b""))
     if why := dialect.no_text(header):
         raise Damaged(f"its header is {why}")
@@ -133,7 +136,10 @@ def infer(file: str, dialect: Dialect) -> pl.Schema:
 
 
 def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
-    """Where in `read`, which follows the bytes held, the last line ends that ends outside of quotes; 0 if none does."""
+    """Returns the end in `read` of the last line that ends outside of quotes; 0 if there is none.
+
+    `held` are the bytes before `read`.
+    """
     inside = sum(dialect.is_open(view.tobytes()) for view in held) % 2
     end = read.rfind(b"\n") + 1
     if dialect.is_open(read, 0, end) == inside:
@@ -146,7 +152,7 @@ def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
 
 
 def header_of(block: bytes, dialect: Dialect) -> bytes:
-    """The first line that is not blank, with its end. `Damaged` if it is many."""
+    """Returns the first line that is not blank, with its end. Raises `Damaged` if its lines end with CR alone."""
     start = len(block) - len(block.lstrip(b"\r\n"))
     end = start
     while (end := block.find(b"\n", end) + 1) and dialect.is_open(block, start, end):
@@ -158,7 +164,7 @@ def header_of(block: bytes, dialect: Dialect) -> bytes:
 
 
 def names_of(header: bytes, dialect: Dialect) -> list[str]:
-    """The columns of a header; of those with one name, only the first has it."""
+    """Returns the columns of a header. If a name is repeated, only the first column has it."""
     if not header.strip():
         return []
     scan = pl.scan_csv(
@@ -173,17 +179,17 @@ def names_of(header: bytes, dialect: Dialect) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _tell_missing(folder: str, columns: tuple[str, ...]) -> None:
-    """Once for all files of a folder."""
+def _warn_missing(folder: str, columns: tuple[str, ...]) -> None:
+    """Logs missing columns once for all files of a folder."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Parser:
     """Parses blocks of one file.
 
-    `raw` are the declared columns in the types that polars reads, `typed` makes them those declared.
+    `raw` are the declared columns in the types that polars reads; `typed` converts them to the declared types.
     """
 
     file: str
@@ -203,11 +209,13 @@ class Parser:
         object.__setattr__(self, "_columns", pl.Schema(columns))
 
     def parse(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
-        """A row for each record below the header: null for columns that the file, or the record, does not have.
+        """Returns a row for each record below the header, and dead letters for invalid records.
 
-        A record with too many fields, quotes that do not pair, bytes that are no text, or a value that is not of its
-        type is a letter, and so is every line of a file that has none of the columns, or whose header is no text.
-        Blank lines are none, unless the file has one column.
+        Columns that the file or the record lacks are null. A record is a dead letter if it has too many fields, quotes
+        that do
+        not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that has none
+        of the
+        columns, or whose header is not text. Blank lines are skipped, unless the file has one column.
         """
         if why := self._foreign():
             return self._nothing(), of_lines(self.file, why, self._lines(block))
@@ -220,14 +228,14 @@ class Parser:
         is_whole = fit(found, frame) and not (_has_empty(read) or _has_infinite(found))
         return (frame, None) if is_whole else self._sorted_out(block)
 
-    def tell_missing(self) -> None:
-        """Logs which declared columns the file does not have."""
+    def warn_missing(self) -> None:
+        """Logs the declared columns that the file does not have."""
         missing = tuple(name for name in self.raw if name not in self._columns)
         if missing and len(missing) < len(self.raw) and self._columns:
-            _tell_missing(os.path.dirname(self.file), missing)
+            _warn_missing(os.path.dirname(self.file), missing)
 
     def _foreign(self) -> str | None:
-        """Why the columns of the file are none of those declared."""
+        """Returns the reason why no declared column is in the file; None if one is."""
         if why := self.dialect.no_text(self.header):
             return f"the header is {why}"
         if not self._columns or not self.raw.keys().isdisjoint(self._columns):
@@ -259,14 +267,14 @@ class Parser:
         return frame
 
     def _declared(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """With exactly the declared columns."""
+        """Returns the frame with exactly the declared columns."""
         return frame.select(
             pl.col(name) if name in frame.columns else pl.lit(None, dtype).alias(name)
             for name, dtype in self.raw.items()
         )
 
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
-        """The same, record by record where that is needed."""
+        """Parses a block like `parse`, record by record where that is needed."""
         faults = list[Faulty]()
         if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
             good, faults = self._records(block.removeprefix(self.header))
@@ -282,7 +290,7 @@ class Parser:
         return frame.filter(~bad), joined(faults)
 
     def _records(self, content: bytes) -> tuple[list[bytes], list[Faulty]]:
-        """Those that can be read, and letters for the others."""
+        """Returns the records that can be read, and dead letters for the others."""
         width, no_texts = len(self._columns), list[tuple[str, bytes]]()
         found, ragged, unpaired = self.dialect.sort_out(content, width)
         good = list[bytes]()
@@ -301,19 +309,19 @@ class Parser:
         ]
 
     def _as_text(self, block: bytes) -> pl.DataFrame:
-        """The declared columns as they are written. Nothing between quotes is no value, unless it is text."""
+        """Returns the declared columns as they are written. An empty quoted value is null, except in a text column."""
         text = self._declared(self._read(block, as_text(self._columns)))
         blank = [name for name in text.columns if self.raw[name] != pl.String]
         return text.cast(pl.String).with_columns(pl.col(blank).replace("", None))
 
 
 def _has_infinite(frame: pl.DataFrame) -> bool:
-    """True if a float is infinite: as its text says, or since it is out of range."""
+    """True if a float is infinite, either as written or because it is out of range."""
     return any(column.is_infinite().any() for column in frame.iter_columns() if column.dtype.is_float())
 
 
 def _has_empty(frame: pl.DataFrame) -> bool:
-    """Whether a row of several columns has no value: it may be of a blank line."""
+    """True if a row of several columns has no value, which may be a blank line."""
     if frame.width < 2 or not all(column.null_count() for column in frame.iter_columns()):
         return False
     return bool(frame.select(pl.all_horizontal(pl.all().is_null()).any()).item())

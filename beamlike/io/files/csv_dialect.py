@@ -1,4 +1,7 @@
-"""How a CSV file is written: delimiter, quotes, header, encoding; and the records of bytes that polars cannot read."""
+"""The dialect of a CSV file: delimiter, quotes, header, encoding and nulls.
+
+Also splits bytes that polars cannot read into records.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ _SHOWN: Final = 100  # characters of a header in an error
 class Dialect:
     """Delimiter and quote are single ASCII characters; with `quote=None` no character is special in values.
 
-    Values that are one of `nulls`, as the file has them, are null.
+    Values that are written as one of `nulls` are null.
     """
 
     delimiter: str = ","
@@ -49,24 +52,25 @@ class Dialect:
         return (self.quote or "").encode()
 
     def no_text(self, line: bytes) -> str | None:
-        """What is wrong with a line whose bytes are none of the encoding, and which encoding it may be in."""
+        """Returns the reason why a line is invalid in the encoding, with the likely encoding; None for valid text."""
         why = no_text(line, self.encoding)
         near = looks_like(line) if why and is_utf8(self.encoding) else None
         return f"{why}; is it {near} (encoding={near!r})?" if near else why
 
     def is_open(self, data: bytes, start: int = 0, end: int | None = None) -> bool:
-        """Whether a quote that begins in the bytes is not closed in them."""
+        """True if a quote that begins in the bytes is not closed in them."""
         return bool(self._mark) and data.count(self._mark, start, end) % 2 == 1
 
     def without_quoted(self, data: bytes) -> bytes:
-        """What of it stands outside of quotes."""
+        """Returns the bytes without their quoted values."""
         return re.sub(_quoted(self._mark), b"", data) if self._mark and self._mark in data else data
 
     def sort_out(self, block: bytes, width: int) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """The records of at most `width` fields; the lines of those with more; the lines whose quotes do not pair.
+        """Returns records of at most `width` fields, lines with more fields, and lines whose quotes do not pair.
 
-        A line whose quote is not closed is taken together with those that follow, if that gives a record. Blank lines
-        are left out, but in files of one column, where they are a null.
+        A line whose quote is not closed is joined with the lines after it if that makes a record. Blank lines are
+        skipped, or
+        are a null in a file of one column.
         """
         good: list[bytes] = []
         ragged: list[bytes] = []
@@ -109,7 +113,7 @@ class Dialect:
         return re.fullmatch(rb"%b(?:%b%b)*+\r?\n" % (field, delimiter, field), text) is not None
 
     def hint(self, names: Sequence[str], wanted: Collection[str]) -> str:
-        """What is perhaps wrong where a header gives these names, and none of those that are wanted."""
+        """Returns the likely cause if a header has these names and none of the `wanted` ones."""
         shown = ", ".join(map(repr, names))
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
         others = [one for one in _DELIMITERS if len(names) == 1 and one in names[0]]
@@ -126,7 +130,7 @@ def _plainly(name: str) -> str:
 
 
 def is_blank(line: bytes) -> bool:
-    """Whether there is nothing but its end."""
+    """True if the line has no character before its end."""
     return line in (b"\n", b"\r\n")
 
 

@@ -1,4 +1,4 @@
-"""Text of files in other encodings than UTF-8, and the bytes that are no text."""
+"""Text in other encodings than UTF-8, and bytes that are not text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # of Latin-1, where others have 
 
 
 def require_encoding(name: object, whose: str) -> None:
-    """Raises `ValueError` for what is no encoding of text."""
+    """Raises `ValueError` if the name is not a text encoding."""
     try:
         known = isinstance(name, str) and _ASCII.encode(name).decode(name) == _ASCII
     except (LookupError, ValueError):
@@ -33,18 +33,18 @@ def require_encoding(name: object, whose: str) -> None:
 
 @functools.cache
 def is_utf8(encoding: str) -> bool:
-    """Whether files in the encoding can be read as they are."""
+    """True if files in the encoding can be read without conversion."""
     return codecs.lookup(encoding).name == UTF8
 
 
 def open_text(file: str, encoding: str) -> BinaryIO:
-    """The file's text as bytes of UTF-8; those that are none of the encoding are none of UTF-8 either."""
+    """Opens a file as UTF-8 bytes. Bytes that are invalid in `encoding` become invalid UTF-8."""
     handle = open_file(file)
     return handle if is_utf8(encoding) else _Recoded(handle, encoding)  # type: ignore[return-value]
 
 
 def no_text(line: bytes, encoding: str = UTF8) -> str | None:
-    """What is wrong with a line of `open_text`; None if it is text."""
+    """Returns the reason why a line of `open_text` is not text; None if it is."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -54,7 +54,7 @@ def no_text(line: bytes, encoding: str = UTF8) -> str | None:
 
 
 def looks_like(line: bytes) -> str | None:
-    """The encoding that a line which is not UTF-8 seems to be in; None if it is UTF-8 in which some bytes are wrong."""
+    """Returns the likely encoding of a line that is not UTF-8; None for UTF-8 with some invalid bytes."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if not line.decode(errors="ignore").isascii():
@@ -63,7 +63,10 @@ def looks_like(line: bytes) -> str | None:
 
 
 def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
-    """The text of UTF-8, which is that of the values, in another encoding; `ValueError` for what it does not have."""
+    """Converts UTF-8 text, written from `values`, to another encoding.
+
+    Raises `ValueError` if that lacks a character.
+    """
     try:
         return content.decode().encode(encoding)
     except UnicodeEncodeError as error:
@@ -77,7 +80,7 @@ def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
 
 
 class _Recoded:
-    """Reads the bytes of a file as those of the same text in UTF-8."""
+    """Reads the bytes of a file as UTF-8 bytes of the same text."""
 
     def __init__(self, handle: BinaryIO, encoding: str) -> None:
         self._handle = handle
@@ -90,7 +93,7 @@ class _Recoded:
         self._handle.close()
 
     def read(self, size: int) -> bytes:
-        """The text of about that many bytes; nothing at the end."""
+        """Returns the text of about `size` bytes; empty at the end."""
         text, data = "", b"-"
         while data and not text:
             data = self._handle.read(size)
@@ -99,7 +102,10 @@ class _Recoded:
 
 
 def _kept(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that are no characters, as `surrogateescape` has them; those of ASCII, too, which it does not take."""
+    """Maps invalid bytes to surrogates, as `surrogateescape` does.
+
+    Also maps bytes of ASCII, which `surrogateescape` refuses.
+    """
     assert isinstance(error, UnicodeDecodeError)
     wrong = error.object[error.start : error.end]
     return "".join(chr(0xDC80 | byte) for byte in wrong), error.end

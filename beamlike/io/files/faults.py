@@ -1,4 +1,4 @@
-"""What readers find that is no row of the declared columns, as dead letters that say where it was and why."""
+"""Dead letters for input that is not a row of the declared columns, with its place and the reason."""
 
 from __future__ import annotations
 
@@ -20,54 +20,54 @@ _SHOWN: Final = 80  # characters of a value in an error
 
 
 def of_file(file: str, reason: str) -> Faulty:
-    """The letter for a file, or a part of it, of which nothing can be read."""
+    """Returns the dead letter for a file, or a part of it, that cannot be read at all."""
     return _faulty([f"file {file!r}: {reason}"], [json.dumps({"file": file})])
 
 
 def of_lines(file: str, reason: str, lines: Sequence[bytes]) -> Faulty:
-    """A letter for each line; the line is its row."""
+    """Returns a dead letter for each line, all for one reason."""
     return _faulty([f"file {file!r}: {reason}"] * len(lines), list(map(decoded, lines)))
 
 
 def of_each(file: str, lines: Sequence[tuple[str, bytes]]) -> Faulty:
-    """The same where each line comes with a reason of its own."""
+    """Returns a dead letter for each (reason, line)."""
     return _faulty([f"file {file!r}: {reason}" for reason, _ in lines], [decoded(line) for _, line in lines])
 
 
 def of_rows(file: str, reason: str, rows: pl.Series) -> Faulty:
-    """A letter for each row, given as JSON, that all have the same fault."""
+    """Returns a dead letter for each row, given as JSON, all for one reason."""
     return _faulty([f"file {file!r}: {reason}"] * len(rows), rows.to_list())
 
 
 def joined(faults: Iterable[Faulty]) -> Faulty | None:
-    """All of them as one; None if there are no letters."""
-    frames = [fault.letters for fault in faults if len(fault.letters)]
+    """Joins dead letters to one frame; None if there are none."""
+    frames = [fault.dead_letters for fault in faults if len(fault.dead_letters)]
     return Faulty(pl.concat(frames)) if frames else None
 
 
 def first_line(error: BaseException) -> str:
-    """What polars says, without its advice."""
+    """Returns the error message of polars without its advice."""
     return str(error).partition("\n")[0]
 
 
 def decoded(line: bytes) -> str:
-    """The line as text, without its end; bytes that are none as `\\xe9`."""
+    r"""Returns the line as text, without its end; invalid bytes as `\\xe9`."""
     return line.rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
 
 
 def fit(raw: pl.DataFrame, typed: pl.DataFrame) -> bool:
-    """Whether every value that was there is still there in its declared type."""
+    """True if every value of `raw` is still present in its declared type."""
     return all(typed[name].null_count() == raw[name].null_count() for name in raw.columns)
 
 
 def unfit(raw: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """Which rows have a value in `raw` that is null in `typed`: it is not of the declared type."""
+    """Returns a mask of the rows with a value in `raw` that is null in `typed`, as it is not of the declared type."""
     lost = [raw[name].is_not_null() & typed[name].is_null() for name in raw.columns if name in typed]
     return pl.select(pl.any_horizontal(lost)).to_series() if lost else pl.Series([False] * typed.height)
 
 
 def without_lost(raw: pl.DataFrame, typed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The columns with nulls for values that are not those of `raw` any more, and the rows in which one is."""
+    """Replaces values that differ from those of `raw` by nulls. Returns the columns, and a mask of such rows."""
     masks = {name: lost(raw[name], typed[name]) for name in raw.columns}
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     if not masks:
@@ -78,13 +78,16 @@ def without_lost(raw: pl.DataFrame, typed: pl.DataFrame) -> tuple[pl.DataFrame, 
 
 
 def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Series) -> Faulty:
-    """Letters for rows that are `unfit`, of which `values` has the columns as text; `rows` has each of them whole."""
+    """Returns dead letters for `unfit` rows.
+
+    `values` has the columns as text, `typed` the converted columns, and `rows` each row as JSON.
+    """
     errors = f"file {file!r}: " + why_unfit(values, typed)
     return Faulty(pl.DataFrame({"error": errors, "row": rows}))
 
 
 def why_unfit(values: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """Why rows are `unfit`, of which `values` has the columns as text."""
+    """Returns the reasons why rows are `unfit`; `values` has the columns as text."""
     both = values.hstack([typed[name].alias(f"__{name}") for name in values.columns])
     whys = [_why(name, typed.schema[name]) for name in values.columns]
     return both.select(pl.concat_str(whys, separator="; ", ignore_nulls=True)).to_series()
@@ -99,7 +102,7 @@ def _why(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def shown(frame: pl.DataFrame) -> pl.DataFrame:
-    """The values as text, text in quotes."""
+    """Returns the values as text, with quotes around text."""
     return frame.select(_shown(pl.col(name), dtype).alias(name) for name, dtype in frame.schema.items())
 
 
@@ -112,7 +115,7 @@ def _shown(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def broken(lines: Sequence[bytes], parses: Callable[[bytes], object], start: int = 0) -> Iterator[int]:
-    """The indexes of the lines with which `parses` raises, found by halving."""
+    """Yields the indexes of the lines for which `parses` raises, found by bisection."""
     if not lines or not raises(lambda: parses(b"".join(lines))):
         return
     if len(lines) == 1:
@@ -124,7 +127,7 @@ def broken(lines: Sequence[bytes], parses: Callable[[bytes], object], start: int
 
 
 def raises(reads: Callable[[], object]) -> bool:
-    """Whether polars cannot do it with these bytes."""
+    """True if polars cannot read the bytes."""
     try:
         reads()
     except ERRORS:
@@ -133,7 +136,7 @@ def raises(reads: Callable[[], object]) -> bool:
 
 
 def as_text(schema: Mapping[str, pl.DataType]) -> pl.Schema:
-    """The same columns as text."""
+    """Returns the schema with all columns as text."""
     return pl.Schema(dict.fromkeys(schema, pl.String()))
 
 

@@ -1,4 +1,4 @@
-"""Files as sources and as sinks, whatever their format."""
+"""The base class of files as sources and sinks, for all formats."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line
 from beamlike.io.files.hive import Piece
-from beamlike.io.files.intake import FileIntake
 from beamlike.io.files.new_columns import forget
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.paths import (
@@ -32,9 +31,10 @@ from beamlike.io.files.paths import (
     require_something,
     root_of,
 )
+from beamlike.io.files.reader import FileReader
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
-from beamlike.io.sinks import ANY, Feed, Place
-from beamlike.io.sources import Found, Position
+from beamlike.io.sinks import ANY, Place, SinkInput
+from beamlike.io.sources import FoundFile, Position
 from beamlike.system.fields import text, whole_number
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
@@ -44,25 +44,33 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.frozen(slots=False)
 class Files:
-    """Files of one format below a path: a file, a directory, a glob, or a list of them; to write, a directory.
+    """Files of one format below a path.
 
-    A run raises `MissingFiles` at its start where nothing is there; a directory may be empty.
+    Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if a
+    batch does not have all files: the watermark follows the rows that were read, so a file that is read after newer
+    events
+    is late, which the log reports. A copy may change modification times or make them equal; names are then often the
+    better order.
 
-    `schema` names the columns and their types; without it they are read from the first file. With
-    `max_files_per_trigger`, a batch is exactly that many files.
+    A file is read once, by its path, and must not change. If a later listing has another size or time for it, the log
+    has a
+    warning.
 
-    Folders that are named as Hive's are, such as `date=2026-01-01`, give the files below them a column: of the type
-    that is declared, else text. The columns of `partition_by` are written so, and left out of the files.
+    Folders with Hive names, such as `date=2026-01-01`, add a column to the files below them, of the declared type, else
+    text.
 
-    Files are read in order of modification time, those of one time in order of path; with `order="path"`, by path
-    alone. Paths are in natural order: `part-2` comes before `part-10`. It matters where a batch does not take all
-    files: the watermark follows what was read, so a file that comes after newer events is late, which is told in the
-    log. A copy may give files other times, or all the same; then the order of names is often the better one.
+    Args:
+        path: A file, a directory, a glob, or a list of them. To write, a directory.
+        schema: Column names and types. By default they are read from the first file.
+        max_files_per_trigger: The exact number of files in a batch. By default a batch in process has about a number of
+            rows, and on Spark all new files.
+        partition_by: Columns that are written as Hive folders, and left out of the files.
+        order: "modified" for modification time, then path; or "path".
+        on_change: "ignore" to log files that were changed after they were listed, or "error" to fail the run.
+        include_file_paths: The name of an additional column with the path of the row's file.
 
-    A file is read once, by its path, and must not change. One that has another size or time in a later listing is told
-    in the log; with `on_change="error"` it fails the run.
-
-    `include_file_paths="file"` adds a column of that name with the path of the file that a row is from.
+    Raises:
+        MissingFiles: The path does not exist when a run begins. A directory may be empty.
     """
 
     path: str | tuple[str, ...] = attrs.field(converter=path_texts)
@@ -104,7 +112,7 @@ class Files:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Those that are read."""
+        """The paths that are read."""
         return (self.path,) if isinstance(self.path, str) else self.path
 
     @property
@@ -116,13 +124,12 @@ class Files:
 
     @property
     def order_advice(self) -> str:
-        """In which order files are read, and how else they could be."""
         return ADVICE[self.order]
 
     def require_there(self, *, globs: bool) -> None:
         """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches.
 
-        Without that, the log is told of a glob in a folder that is not there.
+        Without `globs`, logs a glob in a folder that does not exist.
         """
         for path in self.paths:
             if globs or not is_pattern(path):
@@ -132,12 +139,12 @@ class Files:
             elif not os.path.isdir(root_of(path) or os.curdir):
                 _LOG.warning("files may come later, but now %s", nothing_at(path))
 
-    def found(self, *, later: bool = False) -> list[Found]:
-        """The files that are there, each once, in the order in which they are read; hidden ones are left out.
+    def found(self, *, later: bool = False) -> list[FoundFile]:
+        """Returns the existing files, each once, in reading order, without hidden ones.
 
-        Raises `FileNotFoundError` for a path that names nothing; for a glob not if files may come `later`.
+        Raises `FileNotFoundError` for a path that names nothing; not for a glob if files may arrive `later`.
         """
-        found = dict[str, Found]()
+        found = dict[str, FoundFile]()
         for path in self.paths:
             try:
                 found |= {absolute(file.path): file for file in list_files(path)}
@@ -147,11 +154,11 @@ class Files:
         return in_order(found.values(), self.order)
 
     def files(self) -> list[str]:
-        """Their paths."""
+        """Returns the paths of the existing files."""
         return [file.path for file in self.found()]
 
     def schema(self) -> pl.Schema:
-        """The columns: those declared, else those of the first file; and the path of the file, if it is included.
+        """Returns the declared columns, else those of the first file, and the column for the path if there is one.
 
         Raises `FileNotFoundError` if there is no file to read them from.
         """
@@ -164,20 +171,20 @@ class Files:
         return pl.Schema({**columns, path: pl.String()})
 
     def _content(self) -> pl.Schema:
-        """The columns that are read from the files."""
+        """Returns the columns that are read from the files."""
         if self._schema is not None:
             return pl.Schema(self._schema)
         return self._found() if self._seen is None else self._seen
 
     def looked_up(self) -> Self:
-        """Gives the source with the columns of its first file, unless they are declared.
+        """Returns the source with the columns of its first file, unless they are declared.
 
-        So they are the same for all runs of a pipeline, and workers need not look.
+        All runs of a pipeline then have the same columns, and workers need not read the file.
         """
         return self if self._schema is not None else attrs.evolve(self, seen=self._found())
 
     def _found(self) -> pl.Schema:
-        """The columns of the first file. Raises `FileNotFoundError` if there is none."""
+        """Returns the columns of the first file. Raises `FileNotFoundError` if there is none."""
         forget(repr(self.path))
         advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
@@ -195,17 +202,15 @@ class Files:
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
-        """The same source, where the text formats leave this column as text unless its type is declared."""
         return attrs.evolve(self, event_time=column)
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
-        """The files in their order, in pieces of about `rows` rows, or `max_files_per_trigger` files."""
         return (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
 
     def batches(self, rows: int) -> Iterator[Pieces]:
-        """What each batch in process takes: `max_files_per_trigger` files, whatever is in them, or about `rows` rows.
+        """Yields `max_files_per_trigger` files for each batch, else about `rows` rows.
 
-        Bad rows are in the batch of the others, and an empty file counts, as on Spark.
+        A batch has its dead letters, and counts empty files, as on Spark.
         """
         files = self.files()
         if count := self.max_files_per_trigger:
@@ -215,7 +220,6 @@ class Files:
             yield from map(together, limited(self._pieces(files, rows), rows))
 
     def batches_apart(self, rows: int) -> Iterator[Pieces]:
-        """The same, file by file."""
         files = list(map(absolute, self.files()))
         count = self.max_files_per_trigger or len(files) or 1
         limit = None if self.max_files_per_trigger else rows
@@ -225,12 +229,15 @@ class Files:
                 yield Pieces(pieces, known)
                 known = ()
 
-    def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileIntake:
-        """Reads on from there: what is left of a file that was cut, then the files that have come since."""
-        return FileIntake.of(self.from_anywhere(), position, rows, apart=apart)
+    def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileReader:
+        """Returns a reader of the rest of a file that was read in part, and then of files that are new."""
+        return FileReader.of(self.from_anywhere(), position, rows, apart=apart)
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
-        """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""
+        """Yields pieces of at most `rows` rows with their row counts.
+
+        The last piece of each file is marked as `over`.
+        """
         for file in files:
             last, height = FromFile(Faulty.none(), file), 0
             for piece in self._pieces([file], rows):
@@ -240,10 +247,6 @@ class Files:
             yield attrs.evolve(last, over=True), height
 
     def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
-        """One file with the columns of `schema()`, in order, in pieces of at most `rows` rows.
-
-        Of a file of a format that `splits`, it can be one of several parts.
-        """
         for piece, _ in self._with_path(file, rows, part, parts):
             yield piece
 
@@ -260,7 +263,7 @@ class Files:
                 yield FromFile(piece, file), height
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        """The pieces, none of them empty, and how many rows each is."""
+        """Yields the pieces, none of them empty, with their row counts."""
         schema = self._content()
         folders = {name: text for name, text in hive.values_of(file).items() if name in schema}
         own = pl.Schema({name: dtype for name, dtype in schema.items() if name not in folders})
@@ -272,45 +275,42 @@ class Files:
         yield from hive.added(pieces, file, schema, folders) if folders else pieces
 
     def from_anywhere(self) -> Self:
-        """The same with paths as this process means them: others have working directories of their own."""
         path = self.path
         return attrs.evolve(self, path=absolute(path) if isinstance(path, str) else [*map(absolute, path)])
 
-    def fitted(self, rows: Feed) -> Self:
-        """The same. Raises `PlanError` for columns of `partition_by` that the rows do not have."""
+    def fitted(self, rows: SinkInput) -> Self:
+        """Raises `PlanError` for columns of `partition_by` that the rows do not have."""
         if self.partition_by:
             hive.require_columns(self.partition_by, rows.schema, rows.step)
         return self
 
     def place(self) -> Place:
-        """The directory, and how the files in it are named."""
         below = (f"{column}={ANY}" for column in self.partition_by)
         return Place("folder", self.folder, path=self.folder, names=(*below, f"part-{ANY}.{self.extension}"))
 
     def check(self) -> None:
-        """Raises `FileNotFoundError` for a bucket that is not there."""
+        """Raises `FileNotFoundError` for a bucket that does not exist."""
         if is_remote(self.folder):
             require_bucket(self.folder)
 
     def beside(self, run: str) -> Self:
-        """The same sink, but what it writes is seen only when `publish` has put it in place of what was there."""
         return attrs.evolve(self, beside=run)
 
     def hold(self, run: str) -> Lock:
-        """Makes the directory; no other run of this name writes to it until this is released. Raises `InUse`."""
+        """Makes the directory, and locks it for a run of this name. Raises `InUse`."""
         part_files.require_folder(self.folder)
         return Lock.take(part_files.lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
-    def tell_of_others(self, run: str) -> None:
-        """Logs that there are files of other runs."""
+    def warn_of_others(self, run: str) -> None:
+        """Logs that the directory has files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
             told = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(told, self.folder, others)
 
     def start(self, run: str) -> None:
-        """Makes the directory; removes what an earlier run of this name left.
+        """Makes the directory, and removes what an earlier run of this name left.
 
-        If it writes beside, that is only what is there.
+        A sink that writes beside existing files removes only what was written beside.
         """
         part_files.require_folder(self.folder)
         if self._beside is None:
@@ -318,33 +318,28 @@ class Files:
         part_files.forget_killed(self.folder, run, self.extension)
 
     def latest_batch(self, run: str) -> int | None:
-        """The last batch of this run of which there are files."""
         if not read_by_polars(self.folder):
             return None  # no part can have been written
         return part_files.latest_batch(self.folder, run, self.extension)
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes the files of later batches of this run, so none stay."""
         if read_by_polars(self.folder):  # else no part can have been written
             part_files.remove_after(self.folder, run, self.extension, batch)
         return ""
 
     def publish(self, run: str) -> None:
-        """Puts what was written beside in place of the files that an earlier run of this name left."""
         part_files.publish(self.folder, run, self.extension)
 
     def has_beside(self, run: str) -> bool:
-        """Whether something was written beside."""
         return os.path.isdir(part_files.folder_beside(self.folder, run, self.extension))
 
     def forget(self, run: str) -> None:
-        """Removes what was written beside."""
         part_files.forget_beside(self.folder, run, self.extension)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes `part-<query>-<batch>-<task>`, or replaces it; nothing if there are no rows.
+        """Writes or replaces `part-<query>-<batch>-<task>`; writes nothing if there are no rows.
 
-        In folders by columns (`partition_by`), what was written before stays where there are no rows now.
+        With `partition_by`, a file in a folder for which there are no rows now stays.
         """
         parts = self.prepare(frame, part)
         part_files.show(self._target(), parts)
@@ -352,10 +347,7 @@ class Files:
             part_files.discard(self._target(), [part_files.part_name(part, self.extension)])
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
-        """Writes the part where nobody sees it before `settle`: which files, and the names that they are to have.
-
-        Both by path below the folder. In an object store they are seen at once.
-        """
+        """Writes files under hidden names; in an object store, which cannot rename, under their final names."""
         name = part_files.part_name(part, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
         saves = {
@@ -366,10 +358,7 @@ class Files:
         return part_files.prepare(self._target(), saves)
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
-        """Shows the parts of a batch, of all its tasks, as `prepare` gave them.
-
-        With `again`, what other attempts at the batch left is removed before; for that the folder is listed.
-        """
+        """Publishes the files of a batch. With `again`, first lists the folder and removes files of other attempts."""
         if not (parts or read_by_polars(self.folder)):
             return  # no part can have been written
         folder = self._target()
@@ -378,22 +367,23 @@ class Files:
         part_files.show(folder, parts)
 
     def shown_early(self) -> str | None:
-        """The folder, if it is in an object store, which shows files at once."""
+        """Returns the folder if it is in an object store, where files are visible at once."""
         return self.folder if is_remote(self.folder) else None
 
     def _target(self) -> str:
-        """Where parts are written now."""
+        """Returns the folder that parts are written to now."""
         if self._beside is None:
             return self.folder
         return part_files.folder_beside(self.folder, self._beside, self.extension)
 
     def _infer(self, file: str) -> pl.Schema:
-        """The columns of a file; none if it is empty."""
+        """Returns the columns of a file; none if it is empty."""
         raise NotImplementedError
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        """The pieces with these columns, none of them empty, and how many rows each is."""
+        """Yields pieces with these columns, none of them empty, with their row counts."""
         raise NotImplementedError
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
+        """Writes the rows to a file."""
         raise NotImplementedError

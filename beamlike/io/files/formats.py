@@ -1,4 +1,4 @@
-"""The formats of files: Parquet, CSV, JSON lines."""
+"""The file formats Parquet, CSV and JSON lines."""
 
 from __future__ import annotations
 
@@ -20,25 +20,33 @@ from beamlike.io.files.encodings import UTF8, is_utf8, recoded
 from beamlike.io.files.faults import ERRORS, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
-from beamlike.io.files.new_columns import tell_new
+from beamlike.io.files.new_columns import warn_new
 from beamlike.io.files.paths import Damaged, write_file
-from beamlike.io.sinks import Feed
-from beamlike.rows.nonfinite import tell_nonfinite
+from beamlike.io.sinks import SinkInput
+from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.rows.values import csv_columns, json_columns
 
 
 @attrs.frozen(slots=False)
 class Parquet(Files):
-    """Parquet files. Columns go by name; what nobody needs is not read.
+    """Parquet files, as a source or as a sink. Columns are matched by name, and unused columns are not read.
 
-    In dead letters end: a file that is damaged, or a piece of it, as one; the rows of a file that lacks a declared
-    column, or has it in a type that cannot stand for the declared one; a value that does not fit.
+    Dead letters: a damaged file, or a damaged piece of one, as one dead letter; the rows of a file that lacks a
+    declared
+    column, or has it in an incompatible type; a row with a value that does not fit.
 
-    `path` is a file, a directory, a glob or a list of them; to write, a directory. A run raises `MissingFiles` at its
-    start where nothing is there. `schema` names the columns and their types; without it they are read from the first
-    file. With `max_files_per_trigger`, a batch is exactly that many files. `order` is "modified" (by modification
-    time, then path) or "path". Columns in `partition_by` become folders when files are written. `include_file_paths`
-    names a column for the path of the file.
+    Args:
+        path: A file, a directory, a glob, or a list of them. To write, a directory.
+        schema: Column names and types. By default they are read from the first file.
+        max_files_per_trigger: The exact number of files in a batch. By default a batch in process has about a number of
+            rows, and on Spark all new files.
+        partition_by: Columns that are written as Hive folders such as `user=ada`, and left out of the files.
+        order: The order in which files are read: "modified" for modification time, then path; or "path".
+        on_change: "ignore" to log files that were changed after they were listed, or "error" to fail the run.
+        include_file_paths: The name of an additional column with the path of the row's file.
+
+    Raises:
+        MissingFiles: The path does not exist when a run begins. A directory may be empty.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("files", bl.Parquet("out", partition_by="user"))
@@ -57,7 +65,7 @@ class Parquet(Files):
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         if self._schema is None and part == 0:
             with suppress(*ERRORS):  # a file that cannot be read is a letter
-                tell_new(repr(self.path), self._content(), self._infer(file), file)
+                warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
@@ -66,10 +74,10 @@ class Parquet(Files):
 
 @attrs.frozen(slots=False)
 class _Text(Files):
-    """Formats without types of their own."""
+    """The base class of formats without types of their own."""
 
     def _content(self) -> pl.Schema:
-        """With the event time as text."""
+        """Returns the columns, with the event time as text unless its type is declared."""
         schema = super()._content()
         time = self._event_time
         if self._schema is None and time is not None and time in schema:
@@ -80,7 +88,7 @@ class _Text(Files):
         try:
             for frame, faulty in self._frames(file, schema):
                 if faulty is not None:
-                    yield faulty, len(faulty.letters)
+                    yield faulty, len(faulty.dead_letters)
                 for piece in frame.iter_slices(rows):
                     if piece.height:
                         yield piece.lazy(), piece.height
@@ -88,15 +96,15 @@ class _Text(Files):
             yield of_file(file, str(error)), 1
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        """The file, some megabytes at a time: its rows, and what is none; `Damaged` if there should be more.
+        """Yields the rows and dead letters of some megabytes at a time. Raises `Damaged` at the end of a damaged file.
 
-        `TypeError` for types without text form.
+        Raises `TypeError` for types without text form.
         """
         raise NotImplementedError
 
 
 def _texts(given: object) -> tuple[str, ...]:
-    """One text, or several."""
+    """Returns one text or several as a tuple. Raises `TypeError` for anything else."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise TypeError(
@@ -107,18 +115,30 @@ def _texts(given: object) -> tuple[str, ...]:
 
 @attrs.frozen(slots=False)
 class CSV(_Text):
-    r"""CSV files. Columns go by name; those that a file, or a line, does not have are null.
+    r"""CSV files, as a source or as a sink. Columns are matched by name; those that a file or a line lacks are null.
 
-    `path`, `schema` and what else all files take is told by `Parquet`. `delimiter` and `quote` are one ASCII
-    character each; with `quote=None` there are no quotes. With `header=False` the files have no header: their columns
-    are those of `schema`, in this order. `encoding` is one that Python knows, such as "latin-1" or "utf-16". Files
-    are written likewise. `null_values` are texts that are read as null in all columns, such as `["NA", "-"]`; empty
-    text is null anyway, unless it is in quotes.
+    Dead letters: a line with more fields than the header, with a quote that is not closed, or with bytes that are
+    invalid
+    in the encoding; a row with a value that is not of its type; all lines of a file whose header has no declared
+    column.
+    Blank lines are skipped; in a file of one column they are a null. A quoted value may have line ends, and about 24
+    MB.
 
-    In dead letters end: a line with more fields than the header, with a quote that is not closed, or with bytes that
-    are none of the encoding; a value that is not of its type; all lines of a file whose header has none of the
-    declared columns. Blank lines are passed over (in a file of one column they are a null). A quoted value may have
-    line ends, and some 24 MB.
+    Args:
+        path: A file, a directory, a glob, or a list of them. To write, a directory.
+        schema: Column names and types. By default they are inferred from the first file.
+        max_files_per_trigger: The exact number of files in a batch, as for `Parquet`.
+        partition_by: Columns that are written as Hive folders, as for `Parquet`.
+        order: The order in which files are read, as for `Parquet`.
+        on_change: What happens if a file was changed, as for `Parquet`.
+        include_file_paths: A column for the path of the row's file, as for `Parquet`.
+        delimiter: One ASCII character.
+        header: True if the first line names the columns. Otherwise the columns are those of `schema`, in this order.
+        quote: One ASCII character, or None for files without quotes.
+        encoding: An encoding that Python knows, such as "latin-1" or "utf-16".
+        null_values: Texts that are read as null in all columns, such as `["NA", "-"]`. Empty text without quotes is
+            always
+            null.
 
     Example:
         >>> from pathlib import Path
@@ -144,7 +164,7 @@ class CSV(_Text):
     def _dialect(self) -> Dialect:
         return Dialect(self.delimiter, self.quote, self.header, self.encoding, self.null_values)
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         if self.null_values:
             raise PlanError(
                 "CSV: null_values= is for sources; nulls are written as empty text", step=rows.step
@@ -162,11 +182,11 @@ class CSV(_Text):
         columns = {name: csv.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
-        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
+        see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return csv.frames(file, raw, typed, self._dialect(), see=see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
-        tell_nonfinite(frame.select(cs.nested()), f"CSV {self.path!r}")
+        warn_nonfinite(frame.select(cs.nested()), f"CSV {self.path!r}")
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
@@ -182,7 +202,7 @@ class CSV(_Text):
             write_file(target, recoded(buffer.getvalue(), self.encoding, text))
 
     def _require_plain(self, frame: pl.DataFrame) -> None:
-        """Without quotes a value must not have what ends it."""
+        """Raises `ValueError` for a value that cannot be written without quotes."""
         for column in frame.cast(pl.String).iter_columns():
             special = column.filter(column.str.contains(rf"[\r\n\x{ord(self.delimiter):02x}]"))
             if len(special):
@@ -192,10 +212,18 @@ class CSV(_Text):
 
 @attrs.frozen(slots=False)
 class JSONLines(_Text):
-    r"""Files with a JSON object per line; what a line does not have is null.
+    r"""Files with a JSON object per line, as a source or as a sink. A column that a line lacks is null.
 
-    `path`, `schema` and what else all files take is told by `Parquet`. In dead letters end: a line that is no JSON
-    object; a value that is not of its type.
+    Dead letters: a line that is not a JSON object; a row with a value that is not of its type.
+
+    Args:
+        path: A file, a directory, a glob, or a list of them. To write, a directory.
+        schema: Column names and types. By default they are inferred from the first file.
+        max_files_per_trigger: The exact number of files in a batch, as for `Parquet`.
+        partition_by: Columns that are written as Hive folders, as for `Parquet`.
+        order: The order in which files are read, as for `Parquet`.
+        on_change: What happens if a file was changed, as for `Parquet`.
+        include_file_paths: A column for the path of the row's file, as for `Parquet`.
 
     Example:
         >>> from pathlib import Path
@@ -218,9 +246,9 @@ class JSONLines(_Text):
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        see = partial(tell_new, repr(self.path), self._content(), file=file) if self._schema is None else None
+        see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
         return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
-        tell_nonfinite(frame, f"JSONLines {self.path!r}")
+        warn_nonfinite(frame, f"JSONLines {self.path!r}")
         frame.lazy().select(json_columns(frame.schema)).sink_ndjson(target)

@@ -1,4 +1,4 @@
-"""Hive's folders: `date=2026-01-01/country=de/part.parquet` has columns whose values are in the names of folders."""
+"""Hive folders: `date=2026-01-01/country=de/part.parquet` has columns whose values are in the names of folders."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ Piece = tuple[pl.LazyFrame | Faulty, int]
 
 
 def column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
-    """The names of partition columns, of which one may be given as text."""
+    """Returns the names of partition columns, given as one text or several."""
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def values_of(file: str) -> dict[str, str | None]:
-    """The columns that the folders of a path name, each with its value as text; the last one of a name counts.
+    """Returns the columns in the folder names of a path, each with its value as text; the last folder of a name counts.
 
-    A value that the name has only a part of is in the file.
+    Shortened values are skipped, as the file has their column.
     """
     folders = [folder for folder in file.split("/")[:-1] if not _is_shortened(folder)]
     pairs = [folder.split("=", 1) for folder in folders if folder.find("=") > 0]
@@ -56,9 +56,9 @@ def values_of(file: str) -> dict[str, str | None]:
 def added(
     pieces: Iterator[Piece], file: str, schema: pl.Schema, values: Mapping[str, str | None]
 ) -> Iterator[Piece]:
-    """The pieces of a file with these columns, and all in the order of the schema.
+    """Adds the columns of folders to the pieces of a file, in the order of the schema.
 
-    Where a value is not of the type of its column, all rows are letters.
+    If a value is not of the type of its column, all rows are dead letters.
     """
     columns, wrong = list[pl.Series](), list[str]()
     for name, text in values.items():
@@ -90,7 +90,7 @@ def _typed(text: str | None, dtype: pl.DataType) -> pl.Series:
 
 
 def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> None:
-    """Raises `PlanError` where rows of this schema cannot be put in folders by these columns."""
+    """Raises `PlanError` if rows of this schema cannot be written to folders by these columns."""
     for at, name in enumerate(columns):
         if name not in schema:
             raise unknown_column(name, schema, step)
@@ -110,10 +110,11 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
 
 
 def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """The rows by folder, without the columns that its name has.
+    """Yields the rows by folder, without the columns in its name.
 
-    Empty text, and the name of the folder of nulls, are a null there, as in Hive. A value that is too long for the name
-    of a folder is shortened there, and its column stays in the file.
+    Empty text and the folder name of nulls become null, as in Hive. A value that is too long for a folder name is
+    shortened
+    in the name, and its column stays in the file.
     """
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)
@@ -125,13 +126,13 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
         names = [_shortened(one) if _is_too_long(one) else one for one in whole]
         named = [name for name, one, short in zip(columns, whole, names, strict=True) if one == short]
         if len(named) < len(columns):
-            _tell_long(tuple(name for name in columns if name not in named))
+            _warn_long(tuple(name for name in columns if name not in named))
         yield "/".join(names), rows.drop(named)
 
 
 @functools.cache
-def _tell_long(columns: tuple[str, ...]) -> None:
-    """Logs once for a process that names of folders do not have the whole values of these columns."""
+def _warn_long(columns: tuple[str, ...]) -> None:
+    """Logs once in a process that folder names have shortened values of these columns."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning(
         "partition_by: %s has values that are too long for the name of a folder. They are shortened there, with a "
@@ -141,7 +142,7 @@ def _tell_long(columns: tuple[str, ...]) -> None:
 
 
 def folder(name: str, value: object) -> str:
-    """The whole name of the folder for a value of a column, which may be null."""
+    """Returns the full folder name for a value of a column; the value may be null."""
     return f"{_escaped(name)}={_escaped(str(value)) if value is not None else _NULL}"
 
 
@@ -156,7 +157,7 @@ def _is_shortened(whole: str) -> bool:
 
 
 def _shortened(whole: str) -> str:
-    """The beginning of the name and a digest of all of it, so that different values stay different."""
+    """Returns the beginning of the name with a digest of all of it, so that different values stay different."""
     digest = hashlib.sha256(whole.encode()).hexdigest()[: _DIGEST - 1]
     start = whole.encode()[: LONGEST_NAME - _DIGEST].decode(errors="ignore")
     return f"{_CUT_ESCAPE.sub('', start)}~{digest}"

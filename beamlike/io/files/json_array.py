@@ -1,4 +1,4 @@
-"""JSON arrays, which are not JSON lines: how to recognize one, and what to do about it."""
+"""Recognizes JSON arrays in place of JSON lines, with advice for the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADVICE: Final = (
 
 
 def has_part(line: bytes) -> bool:
-    """True for a bracket alone, and for an object with the comma after it or the bracket before or behind it."""
+    """True for a bracket alone, and for an object with a comma after it or a bracket beside it."""
     if line.strip() in (b"[", b"]"):
         return True
     inner = line.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
@@ -25,5 +25,5 @@ def has_part(line: bytes) -> bool:
 
 
 def begins(block: bytes) -> bool:
-    """True if the text begins as that of a JSON array."""
+    """True if the text begins like a JSON array."""
     return block.lstrip().startswith(b"[")

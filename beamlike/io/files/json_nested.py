@@ -1,4 +1,4 @@
-"""Numbers within nested JSON values, read from the text of the line: polars makes floats of them."""
+"""Reads numbers within nested JSON values from the text of the line, since polars makes floats of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MARK: Final = "\uffff"
 
 
 def has(dtype: pl.DataType, kinds: Callable[[pl.DataType], bool]) -> bool:
-    """True if the type, or one within it, is one of the kinds."""
+    """True if the type, or a type within it, is one of the kinds."""
     return kinds(dtype) or any(has(inner, kinds) for inner in _inner(dtype))
 
 
@@ -26,19 +26,19 @@ def loses_digits(dtype: pl.DataType) -> bool:
 
 
 def plain(dtype: pl.DataType) -> pl.DataType:
-    """The nested type that polars can read, which shows where a value is no such list or object."""
+    """Returns a nested type that polars can read; it shows which values are no such list or object."""
     return _replaced(
         dtype, lambda leaf: pl.String() if leaf.is_decimal() else pl.Float64() if leaf.is_float() else leaf
     )
 
 
 def quoted(dtype: pl.DataType) -> pl.DataType:
-    """The nested type of a line in which all numbers are text."""
+    """Returns the nested type of a line in which all numbers are text."""
     return _replaced(dtype, lambda leaf: pl.String() if leaf.is_numeric() else leaf)
 
 
 def typed(given: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """The values of a column of type `quoted(dtype)`; null as a whole where one within does not fit."""
+    """Converts a column of type `quoted(dtype)`. A value is null as a whole if something within it does not fit."""
     read = (
         given.to_frame().select(_typed(pl.col(given.name), dtype).alias(given.name)).to_series().cast(dtype)
     )

@@ -1,4 +1,7 @@
-"""JSON lines in blocks: a line that is no JSON object, or does not fit the columns, costs only itself."""
+"""Reads JSON lines in blocks; an invalid line becomes one dead letter.
+
+Each block is parsed as a whole. Only if that fails, its lines are examined one by one.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,9 @@ _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
-    """The file in pieces of some `size` bytes, cut at line ends. JSON has no line end within a value.
+    """Yields the file in blocks of about `size` bytes, cut at line ends. JSON has no line end within a value.
 
-    After the last bytes that can be read, `Damaged` if there should be more.
+    Raises `Damaged` after the last readable bytes if the file is damaged.
     """
     with open_file(file) as handle:
         rest: list[bytes] = []
@@ -79,7 +82,7 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """The type that polars reads for a column, and from there the declared one; `TypeError` if JSON has no such."""
+    """Returns the type that polars reads for a column, and the expression for the declared one; else `TypeError`."""
     value = pl.col(name)
     if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars panics
         return pl.Int64(), value.cast(dtype, strict=False)
@@ -93,7 +96,7 @@ def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
 
 
 def _require_readable(dtype: pl.DataType) -> None:
-    """Within nested types polars reads less."""
+    """Raises `TypeError` for a type that polars cannot read within nested values."""
     if isinstance(dtype, pl.Struct):
         inner = [field.dtype for field in dtype.fields]
     elif isinstance(dtype, pl.List) or (
@@ -114,9 +117,9 @@ def frames(
     typed: Sequence[pl.Expr],
     see: Callable[[Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """The file block by block, as `parse` has it; then `Damaged` if there should be more.
+    """Yields the result of `parse` for each block. Raises `Damaged` at the end if the file is damaged.
 
-    `see` gets the columns of each block that may have others than `raw`.
+    `see` is called with the columns of each block that may have others than `raw`.
     """
     known = {name.encode() for name in raw}
     for block in blocks(file):
@@ -129,9 +132,9 @@ def frames(
 def parse(
     file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
 ) -> tuple[pl.DataFrame, Faulty | None]:
-    """A row for each line that is not blank; null where it has no value. `raw` are the types that polars reads.
+    """Returns a row for each line that is not blank, with nulls for missing values, and dead letters for invalid lines.
 
-    A line that is no object, or has a value that is not of its type, is a letter instead.
+    `raw` has the types that polars reads. A line is invalid if it is no object, or has a value that is not of its type.
     """
     frame = _parse_whole(block, raw, typed, lambda: _lines(block))
     if frame is not None:
@@ -143,7 +146,7 @@ def parse(
 
 @attrs.frozen(eq=False)
 class Parsed:
-    """Lines that were parsed: the rows of those with the indexes `kept`, and of each other one what is wrong."""
+    """Parsed lines: the rows, the index of each row's line (`kept`), and (index, reason) of invalid lines."""
 
     frame: pl.DataFrame
     kept: pl.Series
@@ -151,7 +154,7 @@ class Parsed:
 
 
 def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
-    """The same of lines that each end with a line end. None is passed over, and each row says which line it is of."""
+    """Parses lines that each end with a line end. Blank lines are invalid."""
     frame = _parse_whole(b"".join(lines), raw, typed, lambda: lines)
     if frame is None or len(frame) != len(lines):
         return _sort_out(lines, raw, typed)
@@ -161,7 +164,7 @@ def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]
 def _parse_whole(
     block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr], lines: Callable[[], Sequence[bytes]]
 ) -> pl.DataFrame | None:
-    """All of it at once; None where something is wrong, and it has to be sorted out line by line."""
+    """Parses a block as a whole; None if a line is invalid."""
     try:
         found = _read(block, raw)
         frame = _as_written_in(block, found, raw).select(typed)
@@ -175,9 +178,9 @@ def _parse_whole(
 
 
 def infer(block: bytes) -> pl.Schema:
-    """The columns of the lines, broken ones left aside; a column with nothing but nulls is String.
+    """Infers the columns from the lines. Broken lines are skipped, and a column with nulls only is String.
 
-    Lines that are nested deeper than some `_DEEPEST` are left aside, too: with such types polars comes to its end.
+    Lines nested deeper than `_DEEPEST` are skipped, too, as polars fails on such types.
     """
     lines = _lines(block)
     good = b"".join(lines[index] for index in _objects(lines)[0] if not _is_deep(lines[index]))
@@ -193,7 +196,7 @@ def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = Fa
 
 
 def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.DataFrame:
-    """The rows of a block with the numbers in text and decimals as the block has them: polars makes floats of them."""
+    """Returns the rows with numbers in text, and decimals, as the block has them: polars makes floats of them."""
     texts = {name: dtype for name, dtype in raw.items() if dtype == pl.String}
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
     exact = {
@@ -213,7 +216,7 @@ def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.Data
 
 
 def _nested(block: bytes, columns: Mapping[str, pl.DataType]) -> list[pl.Series]:
-    """Nested columns of a block in their types, read of the text of their numbers; null where one does not fit."""
+    """Returns nested columns of a block, read from the text of their numbers; null where a value does not fit."""
     kinds = {name: json_nested.quoted(dtype) for name, dtype in columns.items()}
     quoted = _read(_with_numbers_quoted(block, json_nested.MARK), kinds, lenient=True)
     return [json_nested.typed(quoted[name], dtype) for name, dtype in columns.items()]
@@ -224,7 +227,7 @@ def _is_text(dtype: pl.DataType) -> bool:
 
 
 def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
-    """The block with all its numbers as text. Each of its lines must be an object."""
+    """Returns the block with all numbers as text. Each of its lines must be an object."""
     lines = pl.Series(block.split(b"\n"), dtype=pl.Binary).cast(pl.String)
     # Each match takes what is before a number with it, so that none begins within a text; the last one is taken off.
     quoted = (lines + "0").str.replace_all(_NUMBER, f'${{1}}"{mark}${{2}}"').str.head(-3 - len(mark))
@@ -232,14 +235,14 @@ def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
 
 
 def _lines(block: bytes) -> list[bytes]:
-    """Those that are not blank."""
+    """Returns the lines that are not blank."""
     return [line + b"\n" for line in block.split(b"\n") if line.strip()]
 
 
 def _no_texts(
     found: pl.DataFrame, typed: pl.Schema, lines: Callable[[], Sequence[bytes]]
 ) -> Iterator[tuple[str, pl.Series]]:
-    """Text columns, and the rows in which polars made the text of a list, an object or a boolean of the line."""
+    """Yields text columns with the rows in which polars made text of a list, an object or a boolean."""
     texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
     # Where a time or a number is read from it, such a text does not fit anyway.
     texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
@@ -260,7 +263,7 @@ def _looks_like_no_text(name: str) -> pl.Expr:
 
 
 def _half(text: bytes) -> str | None:
-    """An escape that is half a character."""
+    """Returns an escape that is half a character; None if there is none."""
     if _HALF.search(text) is None:
         return None
     found = _HALF.search(text.replace(rb"\\", b"  "))  # a backslash is escaped there, and no surrogate
@@ -268,7 +271,7 @@ def _half(text: bytes) -> str | None:
 
 
 def _is_deep(line: bytes) -> bool:
-    """Brackets within texts count, too."""
+    """True if a line is nested too deep. Brackets within text count, too."""
     if line.count(b"[") + line.count(b"{") <= _DEEPEST:
         return False
     steps = (1 if bracket in b"[{" else -1 for bracket in re.findall(rb"[\[\]{}]", line))
@@ -276,7 +279,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
-    """The indexes of the lines that are objects, and of the others, each with what is wrong there."""
+    """Returns the indexes of the lines that are objects, and (index, reason) of the others."""
     block = b"".join(lines)
     if not lines or not (_half(block) or raises(lambda: _require_rows(block, len(lines)))):
         return [*range(len(lines))], []
@@ -294,13 +297,13 @@ def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
 
 
 def _require_rows(block: bytes, count: int) -> None:
-    """Raises where the lines are not so many objects: polars passes over blank ones, and reads two of one line."""
+    """Raises if there are not `count` objects: polars skips blank lines, and reads two objects of a line."""
     if (found := _read(block, _NOTHING).height) != count:
         raise pl.exceptions.ComputeError(f"{found} objects in {count} lines")
 
 
 def _fault(line: bytes) -> str | None:
-    """Why the line is no JSON object, as far as Python can tell; `NaN` and `Infinity`, which it reads, are no JSON."""
+    """Returns the reason why Python finds no JSON object; None if it does. `NaN` and `Infinity` are not JSON."""
     if why := no_text(line):
         near = looks_like(line)
         return f"{why}, and JSON is UTF-8{f'; is it {near}?' if near else ''}"
@@ -320,7 +323,7 @@ def _fault(line: bytes) -> str | None:
 
 
 def _unread(line: bytes) -> str:
-    """Why polars cannot read a line, as when it is nested too deep."""
+    """Returns the reason why polars cannot read a line, for example deep nesting."""
     try:
         _read(line, _NOTHING)
     except ERRORS as error:
@@ -333,7 +336,7 @@ def _no_json(constant: str) -> NoReturn:
 
 
 def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
-    """Each line, which ends with a line end, is a row, or something is wrong with it."""
+    """Parses lines, which end with a line end, one by one where that is needed."""
     places, wrong = _objects(lines)
     good = [lines[index] for index in places]
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
@@ -362,13 +365,13 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
 
 
 def _why_misfits(lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """What is wrong with lines of these values, as text, that do not fit the columns of `typed`."""
+    """Returns the reasons why lines, with these values as text, do not fit the columns of `typed`."""
     written = map(_as_written, lines, texts.iter_rows(named=True))
     return why_unfit(pl.DataFrame(list(written), schema=texts.schema), typed)
 
 
 def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | None]:
-    """The values as the line has them, text in quotes; as polars has them where Python cannot read so deep a line."""
+    """Returns the values as the line has them, text in quotes; those of polars for a line too deep for Python."""
     try:
         values = json.loads(line)
     except RecursionError:
@@ -377,13 +380,13 @@ def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | No
 
 
 def _shown(value: object, text: str | None) -> str | None:
-    """The value as JSON; Python would round a number, of which polars has the text."""
+    """Returns the value as JSON. A number is returned as polars' `text`, as Python would round it."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return text if value is None or is_number else json.dumps(value)
 
 
 def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:
-    """What is wrong within the first nested column that cannot be read of the line."""
+    """Returns the reason why the first invalid nested column of a line cannot be read."""
     for name, dtype in nested.items():
         try:
             _read(line, {name: dtype})

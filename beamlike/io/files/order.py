@@ -1,4 +1,4 @@
-"""In which order the files of a source are read: by modification time, or by path with numbers as numbers."""
+"""The order in which files are read: by modification time, or by path with numbers compared as numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal
 
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 
 Order = Literal["modified", "path"]
 """By modification time, then path; or by path alone."""
@@ -23,17 +23,17 @@ _NUMBER: Final = re.compile(r"([0-9]+)")
 PathKey = tuple[list[list[str | int]], str]
 
 
-def in_order(files: Iterable[Found], order: Order) -> list[Found]:
-    """The files in the order in which they are read, which is a total one, whatever order they came in."""
+def in_order(files: Iterable[FoundFile], order: Order) -> list[FoundFile]:
+    """Sorts files in reading order, which is total."""
     if order == "path":
         return sorted(files, key=lambda file: path_key(file.path))
     return sorted(files, key=lambda file: (file.modified, path_key(file.path)))
 
 
 def path_key(path: str) -> PathKey:
-    """Sorts paths as people do: folder by folder, and `part-2` before `part-10`.
+    """Returns the sort key of a path: folder by folder, with `part-2` before `part-10`.
 
-    As on Spark, where all paths are absolute, it does not matter how they are spelled.
+    Paths are compared as absolute ones, as on Spark, so their spelling does not matter.
     """
     path = os.path.abspath(path)
     parts = [_NUMBER.split(part) for part in path.split("/")]

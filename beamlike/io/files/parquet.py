@@ -1,4 +1,4 @@
-"""One Parquet file as pieces of rows of the declared columns; what is damaged or does not fit is letters."""
+"""Reads a Parquet file in pieces. Damaged pieces and rows that do not fit the declared columns are dead letters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _INT96: Final = "INT96"
 
 
 def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
-    """The file as it is; where only pyarrow knows the storage, it is read whole.
+    """Scans a file without conversion. A file in a storage that only pyarrow knows is read as a whole.
 
-    `schema` names the types of all columns of the file where these are not to be those that polars finds.
+    `schema` replaces the types that polars finds, for all columns of the file.
     """
     source = file if read_by_polars(file) else BytesIO(open_file(file).read())
     return pl.scan_parquet(source, schema=schema, glob=False, hive_partitioning=False)
@@ -43,10 +43,11 @@ def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
 def pieces(
     file: str, schema: pl.Schema, rows: int, part: int, parts: int
 ) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
-    """Part `part` of `parts` of the rows, in order, in pieces of at most `rows`, and how long they are.
+    """Yields part `part` of `parts` of the rows, in order, in pieces of at most `rows` rows, with their row counts.
 
-    Only what is collected of a piece is read; that may raise `Unreadable`. Rows of a file that lacks a column, or
-    has it in a type that the declared one cannot stand for, are letters, and so are values that do not fit.
+    A piece is read when it is collected, which may raise `Unreadable`. Dead letters are rows of a file that lacks a
+    column
+    or has it in an incompatible type, and rows with a value that does not fit.
     """
     try:
         lf = scan(file)
@@ -60,15 +61,15 @@ def pieces(
         if part == 0:
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
-    reader = _Reader(file, lf, found, schema, old)
+    reader = _SliceReader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
         yield from reader.piece(offset, min(size, last - offset))
 
 
-@attrs.frozen
-class _Reader:
+@attrs.frozen(eq=False)
+class _SliceReader:
     """Reads slices of a file with the columns `found` as rows of `schema`."""
 
     file: str
@@ -92,7 +93,7 @@ class _Reader:
         object.__setattr__(self, "_checked", tuple(checked))
 
     def piece(self, offset: int, length: int) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
-        """The rows of one slice, and those of it that do not fit."""
+        """Yields the rows of a slice, and dead letters for rows that do not fit."""
         if not self._checked and self._wrong is None:
             yield self._lazy(offset, length), length
             return
@@ -126,7 +127,7 @@ class _Reader:
         return of_file(self.file, f"{lost}, as they cannot be read: {first_line(error)}")
 
     def _lazy(self, offset: int, length: int) -> pl.LazyFrame:
-        """The slice, read when it is collected."""
+        """Returns the slice as a lazy frame."""
         lf = self.lf.slice(offset, length).select(
             pl.col(name).cast(dtype) for name, dtype in self.schema.items()
         )
@@ -161,7 +162,7 @@ def _json(frame: pl.DataFrame) -> pl.Series:
 
 
 def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
-    """The declared columns of a file in which times are in INT96; polars reads them as nanoseconds."""
+    """Returns the declared columns of a file with INT96 times, which polars reads as nanoseconds."""
     suspects = [name for name, dtype in found.items() if name in schema and _has_ns(dtype)]
     if not suspects:
         return []
@@ -178,12 +179,12 @@ def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
 
 
 def _has_ns(dtype: pl.DataType) -> bool:
-    """True if a time in nanoseconds is in the type, at any depth."""
+    """True if the type has a time in nanoseconds, at any depth."""
     return _in_microseconds(dtype) != dtype
 
 
 def _in_microseconds(dtype: pl.DataType) -> pl.DataType:
-    """The type with microseconds for nanoseconds, at any depth."""
+    """Returns the type with microseconds in place of nanoseconds, at any depth."""
     if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns":
         return pl.Datetime("us", dtype.time_zone)
     if isinstance(dtype, pl.Struct):

@@ -1,4 +1,10 @@
-"""Output files: one per part, under its own name, seen whole or not at all."""
+"""Output files: one for each part, under its own name, published as a whole.
+
+folder/part-RUN-000007-000.parquet                a published part: run, batch and task
+folder/.part-RUN-000007-000.parquet.HEX.tmp       an attempt at a part, not published yet
+folder/.part-RUN.parquet.tmp/                     the parts of a run that are published together at its end
+folder/.part-RUN.parquet.lock                     the lock of the run
+"""
 
 from __future__ import annotations
 
@@ -24,28 +30,28 @@ _TRIES: Final = 9
 
 
 def part_name(part: Part, extension: str) -> str:
-    """`part-<query>-<batch>-<task>.<extension>`: whose it is, and which."""
+    """Returns `part-<query>-<batch>-<task>.<extension>`."""
     return f"part-{file_name(part.query)}-{part.batch:06d}-{part.task:03d}.{extension}"
 
 
 def folder_beside(folder: str, run: str, extension: str) -> str:
-    """The hidden folder, in a sink's own, that has the parts of a run of this name until it is over."""
+    """Returns the hidden folder, within a sink's folder, with the parts of a run until the run ends."""
     return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.tmp"
 
 
 def lock_of(folder: str, run: str, extension: str) -> str:
-    """The hidden file, beside that folder, that a run of this name locks while it writes to the sink's."""
+    """Returns the hidden file, beside that folder, that a run of this name locks while it writes."""
     return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.lock"
 
 
 def require_folder(folder: str) -> None:
-    """Makes the directory. Raises `ValueError` and `NotADirectoryError` where there can be none."""
+    """Makes the directory. Raises `ValueError` or `NotADirectoryError` if that is impossible."""
     if not is_remote(folder):
         _make(folder)
 
 
 def of_others(folder: str, run: str, extension: str) -> int:
-    """How many parts the directory has of runs of other names."""
+    """Returns the number of parts of runs of other names in the directory."""
     require_folder(folder)
     parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
     ours = _ours(run, extension)
@@ -54,7 +60,7 @@ def of_others(folder: str, run: str, extension: str) -> int:
 
 
 def clear(folder: str, run: str, extension: str) -> None:
-    """Removes the parts, and pieces of parts, that a run of this name left there, and folders that are empty then."""
+    """Removes the parts, and attempts at parts, of a run of this name, and folders that are then empty."""
     ours = _ours(run, extension)
     names = [name for name in _files(folder) if ours.fullmatch(os.path.basename(name))]
     _remove(folder, names)
@@ -66,9 +72,9 @@ def clear(folder: str, run: str, extension: str) -> None:
 
 
 def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapping[str, str]) -> None:
-    """Removes the parts of a batch but for these, and the pieces that other writers of this run left.
+    """Removes the parts of a batch except these, and attempts that other writers of this run left.
 
-    `parts` are as `prepare` gives them. All of the folder is listed.
+    `parts` is the result of `prepare`. Lists the whole folder.
     """
     if not is_remote(folder) and not os.path.isdir(folder):
         return
@@ -81,19 +87,19 @@ def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapp
 
 
 def latest_batch(folder: str, run: str, extension: str) -> int | None:
-    """The last batch of the run of which the folder shows a part; None if there is none."""
+    """Returns the last batch of the run with a published part; None if there is none."""
     numbers = [number for number, name in _numbered(folder, run, extension) if not _is_hidden(name)]
     return max(numbers, default=None)
 
 
 def remove_after(folder: str, run: str, extension: str, batch: int) -> None:
-    """Removes the parts, and pieces of parts, of all later batches of the run."""
+    """Removes the parts, and attempts at parts, of all later batches of the run."""
     later = [name for number, name in _numbered(folder, run, extension) if number > batch]
     _remove(folder, later)
 
 
 def _numbered(folder: str, run: str, extension: str) -> Iterator[tuple[int, str]]:
-    """The parts of the run, by path below the folder, with the number of the batch of each."""
+    """Yields (batch, path below the folder) of the parts of the run."""
     if not is_remote(folder) and not os.path.isdir(folder):
         return
     ours = _ours(run, extension)
@@ -107,7 +113,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def forget_beside(folder: str, run: str, extension: str) -> None:
-    """Removes the folder beside, with whatever is in it."""
+    """Removes the folder beside, with its content."""
     beside = folder_beside(folder, run, extension)
     if not is_remote(folder):
         shutil.rmtree(beside, ignore_errors=True)
@@ -118,10 +124,11 @@ def forget_beside(folder: str, run: str, extension: str) -> None:
 
 
 def forget_killed(folder: str, run: str, extension: str, before: str = "") -> None:
-    """Removes what an earlier run of this name has left beside, and those of others that were killed.
+    """Removes the folder beside of earlier runs of this name, and those of other runs that were killed.
 
-    `before`: how the paths of their locks begin, where these do not lie in the folder. What is theirs becomes a part
-    of this run's own folder at once, so that whoever begins a run of such a name need not wait.
+    `before`: the path prefix of their locks, if these are outside of the folder. The folders of other runs are moved
+    into
+    this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
     """
     if is_remote(folder):
         forget_beside(folder, run, extension)
@@ -137,9 +144,9 @@ def forget_killed(folder: str, run: str, extension: str, before: str = "") -> No
 
 
 def publish(folder: str, run: str, extension: str) -> None:
-    """Puts the parts from beside in place of those that an earlier run of this name left.
+    """Replaces the parts of an earlier run of this name by those that were written beside.
 
-    Those go first, so that nobody ever reads some of both.
+    The old parts are removed first, so that a reader never sees parts of both.
     """
     beside = folder_beside(folder, run, extension)
     names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
@@ -151,7 +158,7 @@ def publish(folder: str, run: str, extension: str) -> None:
 
 
 def _move(source: str, target: str, names: Mapping[str, str]) -> None:
-    """Renames files that are synced, and syncs the folders that they come to. Names are paths below the folders."""
+    """Renames synced files, and syncs the target folders. Names are paths below the folders."""
     rename = _rename_remote if is_remote(target) else _rename
     for name, other in names.items():
         rename(f"{source.rstrip('/')}/{name}", f"{target.rstrip('/')}/{other}")
@@ -174,7 +181,7 @@ def _rename(source: str, target: str) -> None:
 
 
 def _beside_others(write: Callable[[], None]) -> None:
-    """Does it once more where the folder has gone meanwhile: other runs remove those in which nothing is."""
+    """Calls `write` again if the folder no longer exists: other runs remove empty folders."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return write()
@@ -186,7 +193,7 @@ def _ours(run: str, extension: str) -> re.Pattern[str]:
 
 
 def _files(folder: str) -> list[str]:
-    """What is in the folder, and in those of it that are named as Hive's are (`date=2026-01-01`), by path below it."""
+    """Returns the files in the folder and in its Hive folders (`date=2026-01-01`), as paths below it."""
     if is_remote(folder):
         return _remote_files(folder)
     found = []
@@ -196,7 +203,7 @@ def _files(folder: str) -> list[str]:
 
 
 def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """The folders of the columns' values, by path below the folder, and what is in each; first it itself."""
+    """Yields the folder and its Hive folders, as paths below it, with their entries."""
     try:
         with os.scandir(os.path.join(folder, below)) as listing:
             entries = list(listing)
@@ -220,11 +227,13 @@ def _remote_files(folder: str) -> list[str]:
 
 
 def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[str, str]:
-    """Has files written, by path below the folder, that nobody sees before `show`: where each is meanwhile.
+    """Writes files that are not visible before `show`. Returns the name of each now -> its path below the folder.
 
-    Each is under a hidden name of its own, so attempts at one part do each other no harm, and they are synced. What an
-    attempt leaves that is not shown, `remove_others` and `clear` remove. An object store, which renames nothing, shows
-    an object when it is complete, so there they are written at once, under the names that they are to have.
+    Each has a hidden name of its own, so attempts at one part do not disturb each other, and is synced. Attempts that
+    are
+    not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object once it
+    is
+    complete, so files there are written under their final names.
     """
     if is_remote(folder):
         for name, save in saves.items():
@@ -249,21 +258,24 @@ def _save(folder: str, name: str, save: Callable[[str], object]) -> None:
 
 
 def show(folder: str, parts: Mapping[str, str]) -> None:
-    """Gives prepared files the names that they are to have; when this returns, they are there after a power cut, too.
+    """Renames prepared files to their final names, and replaces existing ones.
 
-    Readers see each whole or not at all; what has its name is replaced.
+    A reader sees each file as a whole or not at all. When this returns, the files survive a power cut.
     """
     _move(folder, folder, {hidden: name for hidden, name in parts.items() if hidden != name})
 
 
 def discard(folder: str, names: Iterable[str]) -> None:
-    """Removes the files of these names that are there. An object store is not asked for them."""
+    """Removes the existing files of these names; does nothing in an object store."""
     if not is_remote(folder):
         _remove(folder, names)
 
 
 def _remove(folder: str, names: Iterable[str]) -> None:
-    """Files by path below the folder, which a power cut does not bring back; one that is gone is no matter."""
+    """Removes files by path below the folder, so that they stay removed after a power cut.
+
+    Missing files are ignored.
+    """
     delete, bare = os.unlink, folder
     if is_remote(folder):
         system, bare = file_system(folder)

@@ -1,4 +1,4 @@
-"""Finds and opens files: local ones, and those of object stores by way of pyarrow's file systems."""
+"""Lists and opens files, local ones and, through pyarrow's file systems, those of object stores."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any, BinaryIO, Final
 
 from beamlike.errors import nearest
 from beamlike.io.files.order import in_order
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
 from beamlike.system.path_names import is_remote
 
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
-_SPECIAL: Final = re.compile(r"[*?\[\]{}\\]")  # of Hadoop's globs
 _DEEP: Final = re.compile(r"(?:^|(?<=/))\*\*(?:/|$)")
 _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
@@ -31,7 +30,7 @@ _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
 def path_text(path: object) -> str:
-    """The path of a declaration as text; `file:` paths as local ones."""
+    """Returns the path of a declaration as text, `file:` paths as local ones."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise TypeError(f"a path is text or a pathlib.Path, not {path!r}")
@@ -41,7 +40,7 @@ def path_text(path: object) -> str:
 
 
 def path_texts(path: object) -> str | tuple[str, ...]:
-    """A path, or a list of some, as text. Raises `ValueError` for an empty list."""
+    """Returns a path, or a list of paths, as text. Raises `ValueError` for an empty list."""
     if not isinstance(path, list | tuple):
         return path_text(path)
     if not path:
@@ -50,48 +49,45 @@ def path_texts(path: object) -> str | tuple[str, ...]:
 
 
 def absolute(path: str) -> str:
-    """The path as it is meant here, for processes with another working directory; with a scheme, as it is."""
+    """Returns the absolute path, for processes with another working directory; with a scheme, the path itself."""
     return path if is_remote(path) else os.path.abspath(path)
 
 
 def real(path: str) -> str:
-    """The one spelling of all paths that lead to the same place on this machine."""
+    """Returns the one spelling of all paths to the same place on this machine."""
     return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
 
 
 def read_by_polars(path: str) -> bool:
-    """Whether polars reads the storage itself; of others, such as HDFS, pyarrow knows some."""
+    """True if polars reads the storage itself; pyarrow reads some others, such as HDFS."""
     return not is_remote(path) or path.partition("://")[0].lower() in _POLARS
 
 
 def uri(path: str) -> str:
-    """The path for Hadoop, whose default file system need not be this machine's."""
+    """Returns the path for Hadoop, whose default file system may be remote."""
     path = path_text(path)
     return path if is_remote(path) else f"file:{os.path.abspath(path)}"
 
 
-def glob_uri(path: str) -> str:
-    """The path where Hadoop expects a glob: what is there under just this name is meant by it."""
-    return _SPECIAL.sub(r"\\\g<0>", uri(path)) if os.path.lexists(path) else uri(path)
-
-
 def is_pattern(path: str) -> bool:
-    """Whether the path has wildcards, and is not itself the name of a file."""
+    """True if the path has wildcards, and no file has this name."""
     return _WILDCARD.search(path) is not None and (is_remote(path) or not os.path.lexists(path))
 
 
 def root_of(pattern: str) -> str:
-    """The folder before the first wildcard of a glob, as it begins there; empty for the current one."""
+    """Returns the folder before the first wildcard of a glob; empty for the current folder."""
     wildcard = _WILDCARD.search(pattern)
     return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
 
 
-def list_files(path: str) -> list[Found]:
-    """The files that a path, directory or glob names, in order of modification time.
+def list_files(path: str) -> list[FoundFile]:
+    """Returns the files that a path, directory or glob names, in order of modification time.
 
-    Directories are searched in depth, but for a link to one that it lies in. Below the path, files and directories
-    whose name begins with `_` or `.` are left out, and files whose name says that they are still being copied. Raises
-    `FileNotFoundError`, which says what `nothing_at` does, if it names nothing at all.
+    Directories are searched recursively, except links to one of their parents. Below the path, files and directories
+    whose
+    name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
+    `FileNotFoundError`,
+    with the message of `nothing_at`, if nothing has the name.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
@@ -101,7 +97,7 @@ def list_files(path: str) -> list[Found]:
 
 
 def require_something(path: str) -> None:
-    """Raises `FileNotFoundError`, as `list_files` does, if the path or glob names nothing."""
+    """Raises `FileNotFoundError`, like `list_files`, if the path or glob names nothing."""
     if is_remote(path):
         list_files(path)
     elif not _named(path):
@@ -109,7 +105,7 @@ def require_something(path: str) -> None:
 
 
 def require_bucket(path: str) -> None:
-    """Raises `FileNotFoundError` for a path in a bucket of an object store that is not there, whatever comes later."""
+    """Raises `FileNotFoundError` for a path in a bucket of an object store that does not exist."""
     from pyarrow import fs
 
     if path.partition("://")[0].lower() in _IN_BUCKETS:
@@ -123,14 +119,14 @@ def require_bucket(path: str) -> None:
             raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
 
 
-def _local(path: str) -> Iterator[Found]:
+def _local(path: str) -> Iterator[FoundFile]:
     require_something(path)
     for match in _named(path):
         yield from _under(match)
 
 
 def _named(path: str) -> list[str]:
-    """What a path or glob names on this machine."""
+    """Returns the local paths that a path or glob names."""
     if not is_pattern(path):
         with suppress(FileNotFoundError, NotADirectoryError):  # not what may not be looked at
             os.stat(path)
@@ -142,7 +138,10 @@ def _named(path: str) -> list[str]:
 
 
 def _matching(pattern: str, given: int) -> Iterator[str]:
-    """What a glob names, of which so many characters are no wildcards. No link is followed back to where it lies."""
+    """Yields the matches of a glob, of which `given` characters have no wildcards.
+
+    Links back to a parent are skipped.
+    """
     deep = _DEEP.search(pattern) if pattern != "**" else None  # what is here, to any depth
     if deep is None:
         yield from (match for match in glob.glob(pattern) if not _goes_round(match, given))
@@ -158,13 +157,13 @@ def _matching(pattern: str, given: int) -> Iterator[str]:
 
 
 def _goes_round(match: str, given: int) -> bool:
-    """Whether some folder of the path, beyond what was given of it, is a link back."""
+    """True if a folder of the path, beyond the given part, is a link back to a parent."""
     ends = (end for end in range(max(given, 1), len(match) + 1) if match[end : end + 1] in ("/", ""))
     return any(leads_back(match[:end]) for end in ends)
 
 
 def leads_back(folder: str) -> bool:
-    """Whether it is a link to a folder that it lies in, by whatever links."""
+    """True if the folder is a link to one of its parents, through any number of links."""
     if not os.path.islink(folder):
         return False
     target, above = os.path.realpath(folder), os.path.abspath(folder)
@@ -175,7 +174,7 @@ def leads_back(folder: str) -> bool:
 
 
 def nothing_at(path: str) -> str:
-    """The error for a path or glob that names nothing: on this machine with how far it leads, and what is near."""
+    """Returns the message for a path or glob that names nothing; for a local one, with the deepest existing folder."""
     what = f"nothing matches {path!r}" if is_pattern(path) else f"there is no file or directory {path!r}"
     if is_remote(path):
         return what
@@ -188,7 +187,7 @@ def nothing_at(path: str) -> str:
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
 
-def _under(root: str) -> Iterator[Found]:
+def _under(root: str) -> Iterator[FoundFile]:
     if not os.path.isdir(root):
         yield from _found(root)
     for folder, names in _walk(root):
@@ -197,7 +196,7 @@ def _under(root: str) -> Iterator[Found]:
 
 
 def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
-    """The folders below, first it itself, and the names of their files; without hidden ones, and links back."""
+    """Yields the folder and those below it with the names of their files, without hidden ones and links back."""
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [
             name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
@@ -205,29 +204,29 @@ def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
         yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))]
 
 
-def _found(path: str) -> Iterator[Found]:
-    """The file, unless somebody has removed it since its folder was listed."""
+def _found(path: str) -> Iterator[FoundFile]:
+    """Yields the file, unless it was removed since its folder was listed."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         if os.path.lexists(path):  # a link that leads nowhere
             raise
         return
-    yield Found(path, status.st_mtime_ns // 1_000_000, status.st_size)
+    yield FoundFile(path, status.st_mtime_ns // 1_000_000, status.st_size)
 
 
 def is_hidden(path: str) -> bool:
-    """True for a name that readers pass over."""
+    """True for a name that readers skip."""
     return os.path.basename(path.rstrip("/")).startswith(("_", "."))
 
 
 def is_copied(path: str) -> bool:
-    """True for a name that Hadoop, and programs that rename what is complete, give to a file that is not."""
+    """True for a name that Hadoop, and programs that rename complete files, give to an incomplete file."""
     return path.endswith(("._COPYING_", ".tmp"))
 
 
-def _remote(path: str) -> Iterator[Found]:
-    """As `_local`, from one recursive listing of the directory before the first wildcard."""
+def _remote(path: str) -> Iterator[FoundFile]:
+    """Lists like `_local`, with one recursive listing of the directory before the first wildcard."""
     from pyarrow import fs
 
     root = root_of(path)
@@ -237,18 +236,18 @@ def _remote(path: str) -> Iterator[Found]:
         require_bucket(path)
         raise FileNotFoundError(nothing_at(path))
     if here.type == fs.FileType.File:
-        yield Found(path, (here.mtime_ns or 0) // 1_000_000, here.size)
+        yield FoundFile(path, (here.mtime_ns or 0) // 1_000_000, here.size)
         return
     for info in system.get_file_info(fs.FileSelector(base, recursive=True, allow_not_found=True)):
         below = info.path[len(base) :].strip("/")
         name = f"{root.rstrip('/')}/{below}"
         hidden = is_copied(below) or any(is_hidden(part) for part in below.split("/"))
         if info.type == fs.FileType.File and not hidden and (root == path or _matches(path, name)):
-            yield Found(name, (info.mtime_ns or 0) // 1_000_000, info.size)
+            yield FoundFile(name, (info.mtime_ns or 0) // 1_000_000, info.size)
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Whether the glob names the file or a directory above it; `*` stays within a name."""
+    """True if the glob matches the file or a directory above it; `*` matches within a name only."""
     parts, end = [], 0
     for token in _GLOB.finditer(pattern):
         deep, star, one, choice = token.groups()
@@ -259,7 +258,7 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """pyarrow's file system for a path with a scheme, and the path in it; `ValueError` if it knows none."""
+    """Returns pyarrow's file system for a path with a scheme, and the path in it. Raises `ValueError` if unknown."""
     from pyarrow import ArrowInvalid, fs
 
     try:
@@ -271,18 +270,18 @@ def file_system(path: str) -> tuple[Any, str]:
 
 
 class Damaged(Exception):
-    """A compressed file cannot be unpacked beyond some byte; what comes before it was read."""
+    """The error for a compressed file that cannot be decompressed beyond some byte; the bytes before it were read."""
 
 
 def open_file(path: str) -> BinaryIO:
-    """The file's bytes, unpacked if its name ends as those of compressed files do; reading may raise `Damaged`."""
+    """Opens a file for reading, decompressed according to its name. Reading may raise `Damaged`."""
     if path.endswith(_COMPRESSED):
         return _Unpacked(path)  # type: ignore[return-value]
     return _open(path)
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Makes the file."""
+    """Writes the file."""
     if is_remote(path):
         system, bare = file_system(path)
         with system.open_output_stream(bare) as file:
@@ -304,7 +303,7 @@ def _open(path: str, compression: str | None = None) -> BinaryIO:
 
 
 class _Unpacked:
-    """Reads a compressed file up to where it is damaged, to some kilobytes."""
+    """Reads a compressed file up to its damaged part, to within some kilobytes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -319,11 +318,13 @@ class _Unpacked:
         self.close()
 
     def close(self) -> None:
-        """As of any file."""
         self._stream.close()
 
     def read(self, size: int) -> bytes:
-        """About that many bytes, none at the end; first those that can be unpacked, then `Damaged`."""
+        """Reads about `size` bytes; empty at the end of the file.
+
+        Raises `Damaged` after the last bytes that can be decompressed.
+        """
         parts: list[bytes] = []
         while size > 0 and self._damaged is None:
             try:
@@ -342,7 +343,7 @@ class _Unpacked:
         return b"".join(parts)
 
     def _require_readable(self) -> None:
-        """If it is not the packing but the storage that fails, so does this."""
+        """Raises the error of the storage if the packed bytes cannot be read."""
         with _open(self._path) as packed:
             while packed.read(_STEP):
                 pass

@@ -1,1 +1,1 @@
-"""Topics of Kafka as a source and as a sink. May import what `io` may."""
+"""Kafka topics as a source and as a sink. May import what `io` may."""

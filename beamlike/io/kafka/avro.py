@@ -1,4 +1,4 @@
-"""Messages that are Avro records of one schema."""
+"""Message format: Avro records of one schema."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _fastavro() -> ModuleType:
 
 @attrs.frozen
 class Avro:
-    """An Avro record; its fields are columns."""
+    """An Avro record, whose fields are columns."""
 
     schema: str
 
@@ -57,7 +57,10 @@ class Avro:
         self.columns("")
 
     def columns(self, name: str) -> pl.Schema:
-        """The fields. Raises `ValueError` for a schema that is no record, and `TypeError` for a type without column."""
+        """Returns the fields as columns.
+
+        Raises `ValueError` for a schema that is not a record, and `TypeError` for a type that no column can hold.
+        """
         try:
             record = json.loads(self.schema)
         except ValueError as error:
@@ -70,7 +73,7 @@ class Avro:
         return pl.Schema({field["name"]: _dtype(field["type"], field["name"]) for field in record["fields"]})
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """What is no record of the schema, or has bytes behind it, is wrong."""
+        """Decodes records. Bytes that are no record of the schema, or continue after the record, are invalid."""
         reader = _fastavro().schemaless_reader
         schema = _fastavro().parse_schema(json.loads(self.schema, object_hook=_with_every_digit))
         rows, kept, wrong = list[Any](), list[int](), list[tuple[int, str]]()
@@ -89,7 +92,7 @@ class Avro:
         return _fitted(rows, self.columns(name), pl.Series(kept, dtype=pl.UInt32), wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """The columns of the schema as its records. Raises `ValueError` for a float that the schema cannot hold."""
+        """Encodes the columns of the schema. Raises `ValueError` for a float that the schema cannot hold."""
         writer, schema = _fastavro().schemaless_writer, _fastavro().parse_schema(json.loads(self.schema))
         found = []
         _require_range(frame, self.columns(""))
@@ -101,12 +104,12 @@ class Avro:
 
 
 def _with_every_digit(given: dict[str, Any]) -> dict[str, Any]:
-    """A part of a schema in which decimals may have more digits: fastavro would round them to the precision."""
+    """Returns a part of a schema with the precision of decimals at its maximum, as fastavro rounds to the precision."""
     return {**given, "precision": _DIGITS} if given.get("logicalType") == "decimal" else given
 
 
 def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tuple[int, str]]) -> Decoded:
-    """The rows that fit; a writer may give a decimal more digits than the schema says."""
+    """Returns the rows that fit. A writer may give a decimal more digits than the schema allows."""
     wide = pl.DataFrame(rows, schema={name: _widened(dtype) for name, dtype in columns.items()})
     frame, bad = without_lost(wide, wide.cast(columns, strict=False))
     if not bad.any():
@@ -116,7 +119,7 @@ def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tu
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
-    """The type with room for as many digits as polars can hold, at any depth."""
+    """Returns the type with the greatest precision of polars for decimals, at any depth."""
     if isinstance(dtype, pl.Decimal):
         return pl.Decimal(_DIGITS, dtype.scale)
     if isinstance(dtype, pl.List):
@@ -127,7 +130,7 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
 
 
 def _require_range(frame: pl.DataFrame, columns: pl.Schema) -> None:
-    """Raises `ValueError` for a number that is infinite as a float of 32 bits."""
+    """Raises `ValueError` for a number that is infinite as a 32-bit float."""
     for name, dtype in columns.items():
         given = frame[name]
         if dtype == pl.Float32 and (bad := given.filter(lost(given, given.cast(dtype, strict=False)))).len():
@@ -137,7 +140,7 @@ def _require_range(frame: pl.DataFrame, columns: pl.Schema) -> None:
 
 
 def _is_field(given: Any) -> bool:
-    """Whether it has a name, and something that may be a type."""
+    """True if `given` has a name, and a value that may be a type."""
     return isinstance(given, dict) and "name" in given and isinstance(given.get("type"), str | list | dict)
 
 
@@ -165,11 +168,18 @@ def _dtype(given: Any, field: str) -> pl.DataType:
 
 
 def avro(schema: str | Mapping[str, Any]) -> Avro:
-    """The format of messages that are Avro records of this schema, a dict or its JSON; their fields are the columns.
+    """Returns the format of messages that are Avro records; their fields are the columns.
 
-    All messages are of the same schema, and have nothing before the record: those of a schema registry, which begin
-    with the number of their schema, are not of this format. Raises `ValueError` for a schema that is no record, and
-    `TypeError` for a field that no column can hold.
+    All messages have the same schema, without a header before the record: messages of a schema registry, which begin
+    with
+    the number of their schema, are not supported.
+
+    Args:
+        schema: The schema of the record, as a dict or as JSON.
+
+    Raises:
+        ValueError: The schema is not a record.
+        TypeError: No column can hold a field.
 
     Example:
         >>> fields = [{"name": "user", "type": "string"}, {"name": "points", "type": ["null", "int"]}]

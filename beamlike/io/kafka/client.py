@@ -1,4 +1,4 @@
-"""How a cluster is reached: settings for confluent-kafka in this process, and the same for Spark's own reader."""
+"""Settings of a connection to a cluster, for confluent-kafka in process and for Spark's own reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_NAME: Final = "none"  # for which Java has an empty text
 
 
 def confluent_kafka() -> ModuleType:
-    """The client. Raises `ModuleNotFoundError` that says what to install."""
+    """Imports the client. Raises `ModuleNotFoundError` with the package to install."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
@@ -39,10 +39,11 @@ def confluent_kafka() -> ModuleType:
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """Settings as confluent-kafka has them -> as the Java client has them, for those that differ.
+    """Converts settings of confluent-kafka to those of the Java client, where these differ.
 
-    Certificates and keys are read here, so that Spark's executors need no files of them. Raises `OSError` where they
-    cannot be.
+    Certificates and keys are read from their files here, so that Spark executors need no such files. Raises `OSError`
+    if
+    that fails.
     """
     left = {**COMMON, **options}
     found: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What is in a message: how its bytes become columns, and columns its bytes."""
+"""Formats of messages: conversion from bytes to columns and back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NO_TEXT: Final = "not UTF-8"
 
 @attrs.frozen(eq=False)
 class Decoded:
-    """The rows of those bytes that could be read, which had the indexes `kept`, and what is wrong with each other."""
+    """Decoded bytes: the rows, their indexes in the input (`kept`), and (index, reason) of bytes that are invalid."""
 
     frame: pl.DataFrame
     kept: pl.Series
@@ -30,27 +30,25 @@ class Codec(Protocol):
     """A format of keys or values."""
 
     def columns(self, name: str) -> pl.Schema:
-        """The columns that it gives; `name` is that of a column for all of it."""
+        """Returns the columns of the format; `name` is the name of a column for the whole value."""
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """Bytes, none of them null -> rows with these columns."""
+        """Decodes bytes without nulls to rows with these columns."""
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """Rows of these columns -> bytes."""
+        """Encodes rows with these columns to bytes."""
 
 
 @attrs.frozen
 class Plain:
-    """Bytes as they are, or as text: one column."""
+    """A single column with bytes as they are, or as text."""
 
     dtype: pl.DataType
 
     def columns(self, name: str) -> pl.Schema:
-        """One."""
         return pl.Schema({name: self.dtype})
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """What is no text is wrong, if it should be."""
         try:
             read = values.cast(self.dtype)
         except pl.exceptions.ComputeError:
@@ -60,7 +58,6 @@ class Plain:
         return Decoded(read.filter(kept).to_frame(), kept.arg_true(), wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """The only column."""
         return frame.to_series().cast(pl.Binary)
 
 
@@ -73,23 +70,26 @@ def _text(value: bytes) -> str | None:
 
 @attrs.frozen
 class Json:
-    """A JSON object; a column that it does not have is null."""
+    """A JSON object; columns that it lacks are null."""
 
     _schema: Declared | None = attrs.field(converter=declared)
 
     @property
     def is_open(self) -> bool:
-        """Whether the columns are those of whatever rows there are."""
+        """True if the columns are not declared, as a sink may leave them to its rows."""
         return self._schema is None
 
     def columns(self, name: str) -> pl.Schema:
-        """Those declared. Raises `ValueError` where none are: only a sink learns them from its rows."""
+        """Returns the declared columns.
+
+        Raises `ValueError` if there are none, as only a sink learns them from its rows.
+        """
         if self._schema is None:
             raise ValueError("bl.json() of a source needs the columns: bl.json({'user': str, 'points': int})")
         return pl.Schema(self._schema)
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """What is no object, or has a value that is not of its type, is wrong."""
+        """Decodes objects. A value that is not an object, or has a value of another type, is invalid."""
         columns = {name: jsonl.column(name, dtype) for name, dtype in self.columns(name).items()}
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
@@ -103,17 +103,22 @@ class Json:
         return Decoded(found.frame, found.kept, wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """An object for each row, without line ends."""
+        """Encodes an object for each row, without line ends."""
         schema = frame.schema if self._schema is None else self.columns("")
         objects = frame.select(json_columns(schema)).select(pl.struct(pl.all()).struct.json_encode())
         return objects.to_series().cast(pl.Binary)
 
 
 def json(columns: SchemaLike | None = None) -> Json:
-    """The format of messages that are JSON objects, with these columns; a sink may leave them to its rows.
+    """Returns the format of messages that are JSON objects.
 
-    A column that an object does not have is null, and what is none of the columns is passed over. Raises `TypeError`
-    for what is no type.
+    A column that an object lacks is null; other entries of the object are ignored.
+
+    Args:
+        columns: Column names and types. A source needs them; by default a sink has those of its rows.
+
+    Raises:
+        TypeError: A column type is invalid.
 
     Example:
         >>> plays = bl.Kafka("localhost:9092", "plays", value=bl.json({"user": str, "points": int}))
@@ -124,7 +129,7 @@ def json(columns: SchemaLike | None = None) -> Json:
 
 
 def codec(given: Any) -> Codec:
-    """What `value=` or `key=` means: a format, or `bytes`, or `str`. Raises `TypeError` for anything else."""
+    """Returns the format for `value=` or `key=`: a format, `bytes` or `str`. Raises `TypeError` for anything else."""
     if given in (bytes, str):
         return Plain(pl.Binary() if given is bytes else pl.String())
     if isinstance(given, type) or not isinstance(given, Codec):

@@ -1,4 +1,4 @@
-"""What the servers of a cluster are asked: which topics there are, and which offsets. What they refuse, in words."""
+"""Requests to the servers of a cluster: topics and offsets. Errors of the servers become messages for users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.define
 class Contact:
-    """A connection to servers, and the newest complaint of each kind that its clients have had."""
+    """A connection to servers, with the latest error of each kind that its clients reported."""
 
     servers: str
     common: Mapping[str, Any]
@@ -35,7 +35,7 @@ class Contact:
 
     @classmethod
     def to(cls, servers: str, options: Mapping[str, str]) -> Self:
-        """Nobody is asked yet. Raises `PlanError` for options that the client does not take."""
+        """Creates the clients without any request. Raises `PlanError` for options that the client refuses."""
         complaints = dict[int, Any]()
         common = {
             "bootstrap.servers": servers,
@@ -48,12 +48,15 @@ class Contact:
         return cls(servers, common, complaints, admin)
 
     def consumer(self, settings: Mapping[str, Any]) -> Any:
-        """A client that reads."""
+        """Returns a client that reads."""
         with _accepted():
             return confluent_kafka().Consumer({**settings, **self.common})
 
     def topics(self) -> Any:
-        """Those that there are, once the servers answer; they are given less time if they never have."""
+        """Returns the topics, once the servers answer.
+
+        Waits `PATIENCE` seconds, or `_FIRST` seconds if the servers have never answered.
+        """
         since, patience = time.monotonic(), PATIENCE if self._has_answered else _FIRST
         told = False
         while True:
@@ -76,7 +79,7 @@ class Contact:
         return confluent_kafka().KafkaError._AUTHENTICATION in self._complaints
 
     def listed(self, names: Iterable[str], spec: Any) -> dict[str, int]:
-        """By partition, the offset for this."""
+        """Returns the offset for `spec` of each partition."""
         client = confluent_kafka()
         asked = {client.TopicPartition(*split_of(name)): spec for name in names}
         committed = client.IsolationLevel.READ_COMMITTED
@@ -88,7 +91,7 @@ class Contact:
 
     @contextmanager
     def failing(self, what: str) -> Iterator[None]:
-        """What the client raises meanwhile is a `SourceError`."""
+        """Converts errors of the client to `SourceError`."""
         try:
             yield
         except confluent_kafka().KafkaException as error:

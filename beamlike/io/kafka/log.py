@@ -1,4 +1,4 @@
-"""Topics as a log: where it begins and ends now, and any range of it, read by this process."""
+"""Topics as a log: its first and last offsets now, and any range of messages, read by this process."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import attrs
 import polars as pl
 
 from beamlike.errors import DataLoss, SourceError, nearest
+from beamlike.io.kafka.buffer import MessageBuffer
 from beamlike.io.kafka.client import COMMON, confluent_kafka
 from beamlike.io.kafka.contact import PATIENCE, Contact
-from beamlike.io.kafka.held import Held
-from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, split_name, split_of
+from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, split_name, split_of
 from beamlike.system.collecting import without_collecting
 
 _LOG = logging.getLogger("beamlike")
@@ -25,10 +25,10 @@ _NO_GROUP: Final = "beamlike"  # a name that the client asks for; no group is jo
 
 
 class UnknownTopic(SourceError):
-    """Servers that answer do not have a topic."""
+    """The error for a topic that the servers do not have."""
 
 
-@attrs.define
+@attrs.define(kw_only=True)
 class Log:
     """The partitions of some topics, with a connection of their own until `close`."""
 
@@ -41,17 +41,20 @@ class Log:
     # Up to where each partition has been read, and given by the consumer; what it gave beyond; and which do wait.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
-    _held: Held = attrs.field(init=False)
+    _buffer: MessageBuffer = attrs.field(init=False)
     _waiting: frozenset[str] = attrs.field(default=frozenset(), init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._held = Held(self.headers)
+        self._buffer = MessageBuffer(self.headers)
 
     @classmethod
     def open(
         cls, servers: str, topics: tuple[str, ...], options: Mapping[str, str], *, headers: bool, skips: bool
     ) -> Log:
-        """`skips`: what retention has removed is passed over and told in the log; else it is an error."""
+        """Opens a connection.
+
+        `skips`: messages that retention removed are logged and skipped; else they are an error.
+        """
         contact = Contact.to(servers, options)
         consumer = contact.consumer(
             {
@@ -65,14 +68,21 @@ class Log:
                 **COMMON,
             }
         )
-        return cls(servers, topics, headers, skips, contact, consumer)
+        return cls(
+            servers=servers,
+            topics=topics,
+            headers=headers,
+            skips=skips,
+            contact=contact,
+            consumer=consumer,
+        )
 
     def close(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         self._consumer.close()
 
     def partitions(self) -> list[str]:
-        """Those that there are now, in order. Raises `SourceError` for a topic that is not there."""
+        """Returns the partitions that exist now, in order. Raises `SourceError` for a topic that does not exist."""
         known = self._contact.topics()
         for topic in self.topics:
             if topic not in known or known[topic].error is not None:
@@ -83,8 +93,11 @@ class Log:
             for partition in sorted(known[topic].partitions)
         ]
 
-    def offsets(self, position: Position, otherwise: str) -> Offsets:
-        """Where this is now, by partition; `otherwise` EARLIEST or LATEST, in partitions of which it says nothing."""
+    def offsets(self, position: Boundary, otherwise: str) -> Offsets:
+        """Returns the offset of `position` now for each partition.
+
+        `otherwise`: EARLIEST or LATEST, for partitions that `position` does not define.
+        """
         if position in (EARLIEST, LATEST):
             otherwise = str(position)
         spec = confluent_kafka().admin.OffsetSpec
@@ -93,8 +106,11 @@ class Log:
         )
         return {**listed, **self.found(position)}
 
-    def found(self, position: Position) -> Offsets:
-        """By partition, where this is known to be, whatever comes: for a time, the first message that is not older."""
+    def found(self, position: Boundary) -> Offsets:
+        """Returns the offset of each partition that `position` defines for good, whatever messages arrive later.
+
+        For a time, that is the offset of the first message at or after it.
+        """
         names = self.partitions()
         if isinstance(position, str):
             return {}
@@ -108,9 +124,9 @@ class Log:
         return {name: offset for name, offset in at.items() if offset >= 0}
 
     def read(self, begin: Offsets, end: Offsets) -> pl.DataFrame:
-        """The messages from `begin` to before `end`, as columns of `raw_schema`, in order of partition and offset.
+        """Returns the messages from `begin` to before `end`, as columns of `raw_schema`, by partition and offset.
 
-        Raises `DataLoss` where retention has removed some of them, unless it `skips` those.
+        Raises `DataLoss` if retention has removed some of them, unless it `skips` those.
         """
         spans = {name: (begin[name], to) for name, to in end.items() if to > begin[name]}
         if not all(self._has(name, *span) for name, span in spans.items()):
@@ -128,31 +144,33 @@ class Log:
             elif time.monotonic() - quiet > PATIENCE:
                 raise SourceError(f"Kafka at {self.servers} has sent nothing for {PATIENCE:.0f}s")
         self._next.update(ends)
-        return self._held.take(ends)
+        return self._buffer.take(ends)
 
     def come(self, begin: Offsets, rows: int) -> Offsets:
-        """By partition, up to where messages from `begin` on are in this process already; `rows` of them are enough.
+        """Returns, by partition, the offset up to which messages after `begin` are in this process already.
 
-        The client fetches ahead, so this asks nobody. What is gone from the broker has not come: `read` tells of it.
+        Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
+        removed
+        are not included: `read` reports them.
         """
         try:
             self._go_to(begin)
             with self._contact.failing("be read"):
                 self._throttle({})
                 # What comes while this goes on is for the next time, or there might be no end.
-                while self._take_in(0.0) > _AT_ONCE and sum(self._held.counts().values()) < rows:
+                while self._take_in(0.0) > _AT_ONCE and sum(self._buffer.counts().values()) < rows:
                     pass
         except DataLoss:
             self._next.clear()
             return {}
-        return self._held.ends
+        return self._buffer.ends
 
     def _has(self, name: str, begin: int, end: int) -> bool:
-        """Whether the messages of the span are in this process."""
+        """True if the messages of the span are in this process."""
         return self._next.get(name) == begin and self._at.get(name, begin) >= end
 
     def within(self, at: Offsets) -> Offsets:
-        """The same offsets. Raises `DataLoss` where the log does not reach so far, as it was made anew.
+        """Returns the offsets. Raises `DataLoss` if the log ends before one, as when a topic was made anew.
 
         If it `skips`, such a partition is read from its beginning.
         """
@@ -167,7 +185,7 @@ class Log:
         return split_of(name)[0] in self.topics
 
     def _lose(self, name: str, what: str, remedy: str) -> None:
-        """Raises `DataLoss`, unless it `skips`; then the log is told."""
+        """Raises `DataLoss`, or logs the loss if it `skips`."""
         topic, partition = split_of(name)
         told = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
         if not self.skips:
@@ -175,7 +193,7 @@ class Log:
         _LOG.warning("%s", told)
 
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """The spans without what retention has removed by now."""
+        """Returns the spans without messages that retention has removed by now."""
         first = self._contact.listed(spans, confluent_kafka().admin.OffsetSpec.earliest()) if spans else {}
         lost = {name: first[name] for name, (begin, _) in spans.items() if first[name] > begin}
         for name, at in lost.items():
@@ -186,17 +204,20 @@ class Log:
         return spans
 
     def _go_to(self, begin: Offsets) -> None:
-        """Has the consumer read on from there; what it was given beyond the last span counts."""
+        """Makes the consumer read on from `begin`. Messages that were received beyond the last span are kept."""
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
-        self._held.clear()
+        self._buffer.clear()
         self._throttle({})  # one that waits would do so also when it is assigned again
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
         self._next, self._at = dict(begin), dict(begin)
 
     def _take_in(self, patience: float) -> int:
-        """Holds what the client has by now, up to some `_AT_ONCE`: how much it was. Waits so long (s) for some."""
+        """Moves received messages, up to about `_AT_ONCE`, to the buffer, and returns their number.
+
+        Waits up to `patience` seconds for the first one.
+        """
         if (first := self._consumer.poll(patience)) is None:
             return 0
         with without_collecting():
@@ -206,19 +227,19 @@ class Log:
         return len(polled)
 
     def _hold(self, polled: Sequence[Any]) -> None:
-        """Keeps what are messages, and heeds the others."""
+        """Adds messages to the buffer, and handles errors and ends of partitions."""
         errors = list(map(confluent_kafka().Message.error, polled))
         if any(errors):  # as a rule none is, and no message is looked at by itself
             for message, error in zip(polled, errors, strict=True):
                 if error is not None:
                     self._heed(message)
             polled = [message for message, error in zip(polled, errors, strict=True) if error is None]
-        for name, at in self._held.put(polled).items():
+        for name, at in self._buffer.put(polled).items():
             self._at[name] = max(self._at.get(name, 0), at)
 
     def _throttle(self, wanted: Offsets) -> None:
-        """Partitions of which much is held beyond what is `wanted` wait until others have caught up."""
-        far = frozenset(name for name, count in self._held.counts(wanted).items() if count > _AHEAD)
+        """Pauses partitions with many messages in the buffer beyond those `wanted`, until others have caught up."""
+        far = frozenset(name for name, count in self._buffer.counts(wanted).items() if count > _AHEAD)
         partition = confluent_kafka().TopicPartition
         if new := far - self._waiting:
             self._consumer.pause([partition(*split_of(name)) for name in new])
@@ -227,7 +248,7 @@ class Log:
         self._waiting = far
 
     def _heed(self, message: Any) -> None:
-        """What is no message: the end of a partition, or an error, of which those that may pass are waited for."""
+        """Handles the end of a partition or an error. Errors that may be temporary are ignored."""
         client, error = confluent_kafka(), message.error()
         if error.code() == client.KafkaError._PARTITION_EOF:
             name = split_name(message.topic(), message.partition())
@@ -240,6 +261,6 @@ class Log:
 
 
 def _beyond(at: int, end: int | None) -> str:
-    """What is wrong with an offset behind the end of a partition, or one of a partition that is gone."""
+    """Returns the message for an offset behind the end of a partition, or of a partition that is gone."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
     return f"the next message to read is at offset {at}, but {there}, as if the topic was made anew"

@@ -1,4 +1,4 @@
-"""Messages as columns: what either runner reads of a topic, and the rows and dead letters that come of it."""
+"""Messages as columns: the columns that both runners read of a topic, and their conversion to rows and dead letters."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _AT: Final = "__at"
 
 
 def raw_schema(*, headers: bool) -> pl.Schema:
-    """The columns of messages as they come; the kind of their timestamps is a number."""
+    """Returns the columns of messages as they are read; the kind of their timestamps is a number."""
     own = {**_WHERE, **_WHEN, TIMESTAMP_TYPE: pl.Int32(), KEY: pl.Binary(), VALUE: pl.Binary()}
     return pl.Schema({**own, **(_HEADERS if headers else {})})
 
 
 def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
-    """The columns of rows. Raises `ValueError` where two have the same name."""
+    """Returns the columns of rows. Raises `ValueError` if two have the same name."""
     schema: dict[str, pl.DataType] = {}
     about = {**_WHERE, SPLIT: pl.String(), **_WHEN, **(_HEADERS if headers else {})}
     parts = [(f"{name}=", codec.columns(name)) for name, codec in codecs.items()]
@@ -47,9 +47,9 @@ def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
 
 
 def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: bool) -> Pieces:
-    """Messages with the columns of `raw_schema` -> rows with those of `row_schema`, and a letter for each other.
+    """Converts messages with the columns of `raw_schema` to rows with those of `row_schema`, or to dead letters.
 
-    A key or value that is null, as a tombstone's, gives nulls.
+    A key or value that is null, as in a tombstone, makes nulls.
     """
     wrong: list[tuple[int, str]] = []
     parts = [decode_column(messages[name], codec, name, wrong) for name, codec in codecs.items()]
@@ -57,13 +57,16 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
         bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
         good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
         rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal").filter(good)
-        return Pieces([FromFile(_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
+        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
     rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal")
     return Pieces([FromFile(rows.lazy(), "")])
 
 
 def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
-    """A row for each value, nulls where there is none or it is `wrong`, to which it is added."""
+    """Returns a row for each value; nulls if the value is null or invalid.
+
+    Adds (index, reason) of invalid values to `wrong`.
+    """
     given = values.drop_nulls() if values.null_count() else values
     found = codec.decode(given, name)
     if len(found.frame) == len(values):
@@ -81,8 +84,8 @@ def _about(messages: pl.DataFrame, *, headers: bool) -> pl.DataFrame:
     return messages.select(*_WHERE, split, TIMESTAMP, kind, *(_HEADERS if headers else ()))
 
 
-def _letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:
-    """One for each message with something wrong, in the order in which they came."""
+def _dead_letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:
+    """Returns a dead letter for each invalid message, in order of arrival."""
     whys: dict[int, str] = {}
     for index, why in sorted(wrong):
         whys[index] = f"{whys[index]}; {why}" if index in whys else why

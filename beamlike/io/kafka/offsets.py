@@ -1,4 +1,4 @@
-"""Offsets by partition: where a run begins and ends, and how much of each partition a batch takes."""
+"""Offsets by partition: where a run begins and ends, and the share of each partition in a batch."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any, Final
 Offsets = Mapping[str, int]
 """By partition, as `topic-partition`: the offset of the next message there."""
 
-Position = str | int | Mapping[tuple[str, int], int]
+Boundary = str | int | Mapping[tuple[str, int], int]
 """EARLIEST, LATEST, a time in milliseconds, or offsets for partitions; those not named begin at EARLIEST."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 
-def position(given: Any, topics: tuple[str, ...], what: str) -> Position:
-    """What `start=` or `end=` means. Raises `TypeError` or `ValueError` for anything else."""
+def boundary_of(given: Any, topics: tuple[str, ...], what: str) -> Boundary:
+    """Parses `start=` or `end=`. Raises `TypeError` or `ValueError` if it is invalid."""
     if given in (EARLIEST, LATEST) and isinstance(given, str):
         return given
     if isinstance(given, datetime):
@@ -53,21 +53,20 @@ def _of_one(given: Mapping[Any, Any], topics: tuple[str, ...], what: str) -> Map
 
 
 def split_name(topic: str, partition: int) -> str:
-    """`topic-partition`."""
+    """Returns `topic-partition`."""
     return f"{topic}-{partition}"
 
 
 def split_of(name: str) -> tuple[str, int]:
-    """The topic and partition of this name."""
+    """Returns the topic and partition of a name."""
     topic, _, partition = name.rpartition("-")
     return topic, int(partition)
 
 
 def in_turn(begin: Offsets, end: Offsets, most: int) -> Offsets:
-    """As far as a batch of about `most` messages goes from `begin`: of each partition a share of what it has.
+    """Returns the end of a batch of about `most` messages from `begin` on, with a share of each partition.
 
-    Spark's own reader shares them out in the same way, so batches are the same: each partition with anything new has
-    at least one message.
+    Spark's own reader has the same rule, so batches are the same: each partition with new messages has at least one.
     """
     new = {name: end[name] - at for name, at in begin.items() if end.get(name, at) > at}
     total = sum(new.values())

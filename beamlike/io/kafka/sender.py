@@ -40,9 +40,11 @@ Produce = Callable[[Any], object]
 
 @attrs.define(eq=False)
 class Sender:
-    """A producer of a name, and the offset that a consumer group of that name has `noted`: batches before it are done.
+    """A producer with a transactional name.
 
-    While no other producer takes the name, which ends this one, nobody else notes anything.
+    `noted` is the offset that the consumer group of this name has committed: batches before it are done. Only this
+    producer
+    commits to the group until another one takes the name over, which ends this one.
     """
 
     topic: str
@@ -53,7 +55,7 @@ class Sender:
 
     @classmethod
     def open(cls, settings: Mapping[str, Any], topic: str, name: str) -> Self:
-        """Whatever another one of this name has begun is over after this."""
+        """Opens a producer. Transactions that another producer of this name has begun are over after that."""
         client = confluent_kafka()
         group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         ledger = client.Consumer({**settings, **group})
@@ -75,7 +77,7 @@ class Sender:
     def send(self, batch: int, produce: Produce, patience: float = PATIENCE) -> None:
         """Sends a part of this batch in a transaction, unless it was sent already.
 
-        Raises `RuntimeError` where a later batch was.
+        Raises `RuntimeError` if a later batch was sent.
         """
         client = confluent_kafka()
         done = client.TopicPartition(self.topic, 0, batch + 1)
@@ -98,20 +100,20 @@ class Sender:
 
     @property
     def is_sound(self) -> bool:
-        """True if all its connections have lasted: then no request of an earlier transaction can still be on its way.
+        """True if no connection has failed, so that no request of an earlier transaction can still be on its way.
 
-        A transaction that is begun after a connection broke may also wait for minutes.
+        A transaction that begins after a connection failed may also wait for minutes.
         """
         self._producer.poll(0)  # or else it does not complain
         return not self._complaints
 
     def close(self) -> None:
-        """Ends the connections."""
+        """Closes the connections."""
         self._ledger.close()
 
 
 def latest_batch(settings: Mapping[str, Any], topic: str, prefix: str) -> int | None:
-    """The last batch that consumer groups have noted whose names begin so; None if there is none."""
+    """Returns the last batch that consumer groups with this name prefix have committed; None if there is none."""
     admin = confluent_kafka().admin.AdminClient(dict(settings))
     partition = confluent_kafka().TopicPartition(topic, 0)
     offsets: list[int] = []
@@ -123,13 +125,13 @@ def latest_batch(settings: Mapping[str, Any], topic: str, prefix: str) -> int | 
 
 
 def groups(admin: Any, prefix: str) -> list[str]:
-    """The names of the consumer groups that begin so."""
+    """Returns the names of the consumer groups with this prefix."""
     found = admin.list_consumer_groups(request_timeout=PATIENCE).result().valid
     return [group.group_id for group in found if group.group_id.startswith(prefix)]
 
 
 def _listening(complaints: list[Any]) -> logging.Logger:
-    """A logger that keeps messages as complaints, and passes none on."""
+    """Returns a logger that stores messages in `complaints`, and passes none on."""
     logger = logging.Logger("beamlike.kafka", logging.INFO)
 
     def keep(record: logging.LogRecord) -> bool:
@@ -145,10 +147,11 @@ _TURN: Final = threading.Lock()
 
 
 def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, produce: Produce) -> None:
-    """Sends a part of a batch, once whoever tries.
+    """Sends a part of a batch exactly once, in whichever process.
 
-    A producer that this process has had since an earlier batch is used if it is still the one of its name; the broker
-    refuses it otherwise. A batch before the last one that it knows of is done again, or of another run.
+    A producer that this process kept from an earlier batch is used if it still owns its name; otherwise the broker
+    refuses
+    it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
     """
     place = (topic, name, *sorted(settings.items()))
     with _TURN:
@@ -181,7 +184,10 @@ def _sent(sender: Sender, batch: int, produce: Produce) -> bool:
 
 
 def insist(call: Callable[[float], object], patience: float) -> None:
-    """Does it again for so long (s) where the client says that it may be; `call` is told how long it may take."""
+    """Repeats `call` for up to `patience` seconds while its error is retriable;
+
+    its argument is the timeout (s) of an attempt.
+    """
     client, end = confluent_kafka(), time.monotonic() + patience
     while True:
         try:

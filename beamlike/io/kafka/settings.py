@@ -1,4 +1,4 @@
-"""Settings of librdkafka that are for clients of one role, and have no effect in those of the other."""
+"""Settings of librdkafka that only readers, or only writers, use."""
 
 from __future__ import annotations
 

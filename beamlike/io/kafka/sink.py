@@ -1,4 +1,4 @@
-"""A topic of Kafka as a sink: a message for each row, and each batch once."""
+"""A Kafka topic as a sink, with one message for each row."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
 from beamlike.io.kafka.settings import OF_READERS
 from beamlike.io.kafka.source import options_of, server_list
-from beamlike.io.sinks import Feed
+from beamlike.io.sinks import SinkInput
 from beamlike.rows.dtypes import has_values_of, type_name
-from beamlike.rows.nonfinite import tell_nonfinite
+from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
@@ -55,16 +55,28 @@ def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
 class KafkaSink:
     """Sends each row to a topic as a message.
 
-    `value` is `bl.json()`, an object of all columns, or with columns of these, or `bl.avro(schema)`; `str` or `bytes`
-    take the column `value`. `key` names the columns of the key: of one its text, or its bytes, of several a JSON
-    object. Messages of one key go to one partition, the one that the Java client would choose. The headers
-    `beamlike-run`, `beamlike-batch`, `beamlike-shard` and `beamlike-row` say which row of the run a message is.
+    Messages of one key go to one partition, the same as with the Java client. The headers `beamlike-run`,
+    `beamlike-batch`,
+    `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs confluent-kafka, from
+    the
+    extra `kafka`.
 
-    With `transactions`, a part of a batch is sent in a transaction that also notes it as done, as the offset of a
-    consumer group of its own. So whoever reads committed messages has each row once, also if a task is tried again or
-    a run is killed and goes on; brokers must be of version 2.5 or later. Without, for clusters that have no
-    transactions, rows of a batch that is done again are there twice. The topic must exist. Needs confluent-kafka, from
-    the extra `kafka`. Raises `TypeError` and `ValueError` for what cannot be.
+    Args:
+        servers: Brokers such as "localhost:9092", separated by commas, or a list.
+        topic: The name of the topic.
+        value: The format of values: `bl.json()` for an object of all columns, `bl.json({...})` for some, or
+            `bl.avro(schema)`. `str` or `bytes` send the column `value`.
+        key: A column, sent as text or bytes, or several, sent as a JSON object. By default messages have no key.
+        transactions: True to send each part of a batch in a transaction, which also records it as done, as the offset
+            of a
+            consumer group. A reader of committed messages then sees each row once, also after a task or a run was
+            repeated.
+            Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
+        options: Settings of the client, as confluent-kafka has them.
+
+    Raises:
+        TypeError: An argument has a wrong type.
+        ValueError: An argument is invalid, or an option is for readers only.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("topic", bl.KafkaSink("localhost:9092", "plays", key="user"))
@@ -88,10 +100,10 @@ class KafkaSink:
     upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
 
-    def fitted(self, rows: Feed) -> Self:
-        """The sink with its name.
+    def fitted(self, rows: SinkInput) -> Self:
+        """Returns the sink with its name.
 
-        Raises `PlanError` for a column of key or value that the rows do not have, or not of its type.
+        Raises `PlanError` for a column of key or value that the rows lack, or have in another type.
         """
         is_open = isinstance(self.value, Json) and self.value.is_open
         columns = {} if is_open else dict(self.value.columns(VALUE))
@@ -110,7 +122,7 @@ class KafkaSink:
         return attrs.evolve(self, name=rows.step)
 
     def check(self) -> None:
-        """Raises `PlanError` where the topic does not exist, and `SourceError` where no server answers."""
+        """Raises `PlanError` if the topic does not exist, and `SourceError` if no server answers."""
         with closing(Log.open(self.servers, (self.topic,), self.options, headers=False, skips=False)) as log:
             try:
                 log.partitions()
@@ -118,7 +130,7 @@ class KafkaSink:
                 raise PlanError(str(error)) from None
 
     def start(self, run: str) -> None:
-        """Forgets what is noted of an earlier run of this name; its messages stay."""
+        """Deletes the consumer groups of an earlier run of this name; its messages stay."""
         if not self.transactions:
             return
         admin = confluent_kafka().admin.AdminClient(self._settings())
@@ -128,13 +140,13 @@ class KafkaSink:
 
     @property
     def remembers(self) -> bool:
-        """True with transactions, which note what was sent."""
+        """True with transactions, which record what was sent."""
         return self.transactions
 
     def hold(self, run: str) -> Lock | None:
-        """No other run of this name on this machine sends by this sink until this is released. Raises `InUse`.
+        """Locks the sink for a run of this name, on this machine. Raises `InUse`.
 
-        Returns None without transactions, where nothing is noted of a run.
+        Returns None without transactions, since nothing is recorded of a run.
         """
         if not self.transactions:
             return None
@@ -143,11 +155,10 @@ class KafkaSink:
         return Lock.take(f"{tempfile.gettempdir()}/beamlike-topic-{digest}.lock", f"the run {run!r}")
 
     def latest_batch(self, run: str) -> int | None:
-        """The last batch of this run that is noted as sent."""
         return latest_batch(self._settings(), self.topic, self._prefix(run))
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing: a topic keeps its messages."""
+        """Removes nothing, as a topic keeps its messages."""
         return f"their messages stay, and are sent once more; the headers {HEADERS[0]} and {HEADERS[1]} tell them apart"
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -179,7 +190,7 @@ class KafkaSink:
         send_once(self._settings(), self.topic, name, part.batch, lambda to: self._produce(to, frame, part))
 
     def _produce(self, producer: Any, frame: pl.DataFrame, part: Part, **choices: Any) -> None:
-        """Hands all rows over to the client, which sends them meanwhile."""
+        """Passes all rows to the client, which sends them in the background."""
         ours = [part.query, str(part.batch), str(part.task)]
         headers = list(zip(HEADERS, (text.encode() for text in ours), strict=False))
         for row, (key, value) in enumerate(self._messages(frame)):
@@ -195,7 +206,7 @@ class KafkaSink:
 
     def _messages(self, frame: pl.DataFrame) -> Iterator[tuple[bytes | None, bytes | None]]:
         if isinstance(self.value, Json):
-            tell_nonfinite(frame, f"topic {self.topic!r}")
+            warn_nonfinite(frame, f"topic {self.topic!r}")
         values = self.value.encode(frame.select(VALUE) if isinstance(self.value, Plain) else frame)
         if not self.key:
             keys = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(frame))
@@ -216,5 +227,5 @@ class KafkaSink:
         }
 
     def _prefix(self, run: str) -> str:
-        """How the names begin under which the parts of a run are noted."""
+        """Returns the name prefix of the consumer groups that record the parts of a run."""
         return f"beamlike/{quote(run, safe='')}/{self.topic}/"

@@ -1,4 +1,4 @@
-"""Topics of Kafka as a source: read by Spark's own reader there, and by confluent-kafka in process."""
+"""Kafka topics as a source, read by Spark's own reader on Spark, and by confluent-kafka in process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from beamlike.io.base import Pieces
 from beamlike.io.kafka import messages
 from beamlike.io.kafka.client import for_java
 from beamlike.io.kafka.codecs import Codec, codec
-from beamlike.io.kafka.intake import LogIntake
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.messages import KEY, VALUE
-from beamlike.io.kafka.offsets import EARLIEST, LATEST, Offsets, Position, position, split_name, split_of
+from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, boundary_of, split_name, split_of
+from beamlike.io.kafka.reader import LogReader
 from beamlike.io.kafka.settings import OF_WRITERS
 from beamlike.system.fields import true_or_false, whole_number
 
@@ -29,7 +29,7 @@ _PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def server_list(servers: str | Sequence[str]) -> str:
-    """Brokers as `host:port`, with commas between them. Raises `TypeError` and `ValueError` for anything else."""
+    """Returns brokers as `host:port`, separated by commas. Raises `TypeError` or `ValueError` for anything else."""
     given = [servers] if isinstance(servers, str) else servers
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
         raise TypeError(
@@ -42,7 +42,10 @@ def server_list(servers: str | Sequence[str]) -> str:
 
 
 def _package(version: str) -> str:
-    """The end of a remedy: the coordinates of Spark's reader for the version of a Spark, which a vendor may extend."""
+    """Returns the end of a message: the coordinates of Spark's Kafka reader for a Spark version.
+
+    A vendor may have extended the version.
+    """
     found = re.match(r"(\d+)\.(\d+)\.\d+", version)
     release = version if found is None else found[0]
     remedy = f"'{_PACKAGE}:{release}'}}) or beamlike run --conf spark.jars.packages={_PACKAGE}:{release}"
@@ -79,9 +82,11 @@ def _key(given: Any) -> Codec | None:
 
 
 def options_of(options: Mapping[str, str], other: frozenset[str], remedy: str) -> dict[str, str]:
-    """Settings of the client.
+    """Returns settings of the client.
 
-    Raises `TypeError` for one that is no text, and `ValueError` for one of the `other` role, which would do nothing.
+    Raises `TypeError` for a value that is not text, and `ValueError` for a setting of the `other` role, which would
+    have no
+    effect.
     """
     if wrong := [
         name for name, value in options.items() if not (isinstance(name, str) and isinstance(value, str))
@@ -100,25 +105,34 @@ def _options(options: Mapping[str, str]) -> dict[str, str]:
 
 @attrs.frozen(eq=False)
 class Kafka:
-    """The messages of one topic, or of several: a row each, with its key and value as columns.
+    """The messages of one topic or several, a row each.
 
-    `servers` are brokers such as "localhost:9092". `value` and `key` say what bytes are: `bytes` or `str`, which gives
-    a column `value` or `key`, or a format such as `bl.json({...})`, which gives its columns. Without `key=` the key is
-    not read. Other columns are `kafka_topic`, `kafka_partition`, `kafka_offset`, `kafka_timestamp`, which kind of time
-    that is (`kafka_timestamp_type`: "create", or "append" where the broker has set it), `kafka_topic_partition`, and
-    with `headers=True` `kafka_headers`. A message that is none of the format is a dead letter.
+    Columns: those of key and value; `kafka_topic`, `kafka_partition`, `kafka_topic_partition`, `kafka_offset`;
+    `kafka_timestamp` and its kind in `kafka_timestamp_type`, "create", or "append" if the broker has set the time; and
+    `kafka_headers` with `headers=True`. A message that cannot be decoded is a dead letter.
 
-    `start` is where a run begins: "earliest", "latest", a datetime, or offsets such as `{0: 1200}` by partition (of
-    several topics `{"plays": {0: 1200}}`). `end` likewise; a run in process ends by default with what is there when it
-    begins, and on Spark the run goes on as its trigger says. A run on Spark that goes on does so where it was.
+    By default a watermark is kept for each partition. A continued run on Spark begins where the run before ended. Needs
+    confluent-kafka, from the extra `kafka`, in process, and the package spark-sql-kafka-0-10 on Spark.
 
-    A watermark is kept for each partition, unless the strategy names other splits. `max_offsets_per_trigger`: at most
-    about so many messages are a batch, shared out among the partitions. `on_data_loss`: "fail" if messages were
-    removed by the topic's retention before they were read, or "skip" them. `options` are settings of the client, as
-    confluent-kafka has them, for security above all.
+    Args:
+        servers: Brokers such as "localhost:9092", separated by commas, or a list.
+        topics: The name of a topic, or a list of names.
+        value: The format of values: `bytes` or `str` for a column `value`, or a format such as `bl.json({...})` with
+            columns of its own.
+        key: The format of keys, like `value`, with a column `key`. By default keys are not read.
+        start: Where a run begins: "earliest", "latest", a datetime, or offsets by partition such as `{0: 1200}`, for
+            several topics `{"plays": {0: 1200}}`.
+        end: Where a run ends, like `start`. By default a run in process ends with the messages that exist when it
+            begins,
+            and a run on Spark continues as its trigger says.
+        headers: True to add the column `kafka_headers`.
+        max_offsets_per_trigger: About how many messages a batch has at most, shared among the partitions.
+        on_data_loss: "fail" if the topic's retention removed messages before they were read, or "skip" them.
+        options: Settings of the client, as confluent-kafka has them, such as those for security.
 
-    In process it needs confluent-kafka, from the extra `kafka`, and on Spark the package spark-sql-kafka-0-10. Raises
-    `TypeError` and `ValueError` for what cannot be.
+    Raises:
+        TypeError: An argument has a wrong type.
+        ValueError: An argument is invalid, or an option is for writers only.
 
     Example:
         >>> plays = bl.Kafka("localhost:9092", "plays", value=bl.json({"user": str, "at": int}), key=str)
@@ -161,53 +175,53 @@ class Kafka:
 
     @property
     def bounded(self) -> bool:
-        """Whether it has an end."""
         return self.end is not None
 
     @property
-    def _first(self) -> Position:
-        return position(self.start, self.topics, "start")
+    def _first(self) -> Boundary:
+        return boundary_of(self.start, self.topics, "start")
 
     @property
-    def _last(self) -> Position:
-        return position(LATEST if self.end is None else self.end, self.topics, "end")
+    def _last(self) -> Boundary:
+        return boundary_of(LATEST if self.end is None else self.end, self.topics, "end")
 
     @property
     def _codecs(self) -> dict[str, Codec]:
         return {**({} if self.key is None else {KEY: self.key}), VALUE: self.value}
 
     def schema(self) -> pl.Schema:
-        """The columns of key and value, and those that Kafka adds."""
+        """Returns the columns of key and value, and those that Kafka adds."""
         return messages.row_schema(self._codecs, headers=self.headers)
 
     # In process
 
     def log(self) -> Log:
-        """The topics as they are now."""
+        """Opens the topics."""
         skips = self.on_data_loss == "skip"
         return Log.open(self.servers, self.topics, self.options, headers=self.headers, skips=skips)
 
     def first(self, log: Log) -> Offsets:
-        """Where a run begins."""
+        """Returns the offsets at which a run begins."""
         return log.offsets(self._first, LATEST if isinstance(self._first, int) else EARLIEST)
 
     def last(self, log: Log) -> Offsets:
-        """Where a run ends that ends with what is there now."""
+        """Returns the offsets at which a run ends that ends with the messages of now."""
         return log.offsets(self._last, LATEST)
 
     def chunks(self, rows: int) -> Iterator[Pieces]:
-        """What batches in process take, up to the end."""
-        intake = LogIntake.of(self, {}, rows, ends=True, goes_on=False)
-        with closing(intake):
-            while (taken := intake.new()) is not None:
-                yield intake.read(taken)
+        reader = LogReader.of(self, {}, rows, ends=True, goes_on=False)
+        with closing(reader):
+            while (taken := reader.new()) is not None:
+                yield reader.read(taken)
 
-    def resume(self, position: Offsets, rows: int) -> LogIntake:
-        """Reads on from these offsets, or from `start` if there are none yet; new partitions from their beginning."""
-        return LogIntake.of(self, position, rows, ends=self.bounded)
+    def resume(self, position: Offsets, rows: int) -> LogReader:
+        """Returns a reader from these offsets on, or from `start` if there are none;
+
+        new partitions from their beginning.
+        """
+        return LogReader.of(self, position, rows, ends=self.bounded)
 
     def offsets_of_spark(self, position: Offsets) -> list[str]:
-        """This position as Spark's log of offsets has it."""
         found: dict[str, dict[str, int]] = {}
         for name, at in position.items():
             topic, partition = split_of(name)
@@ -215,7 +229,6 @@ class Kafka:
         return [json.dumps(found)]
 
     def position_of(self, offsets: Sequence[str]) -> Offsets:
-        """The position that such a line is for."""
         [line] = offsets
         return {
             split_name(topic, int(partition)): at
@@ -226,13 +239,13 @@ class Kafka:
     # On Spark
 
     def decode(self, frame: pl.DataFrame) -> Pieces:
-        """Messages, as either runner reads them, as rows and dead letters."""
+        """Decodes messages, as either runner reads them, to rows and dead letters."""
         return messages.rows_of(frame, self._codecs, headers=self.headers)
 
     def read_by_spark(self, spark: Any) -> Any:
-        """A stream of messages, which `decode` takes. Raises `PlanError` where Spark has no reader of Kafka.
+        """Returns a stream of messages for `decode`. Raises `PlanError` if Spark has no Kafka reader.
 
-        Raises `SourceError` for topics or servers that are not there, of which Spark's reader would tell minutes later.
+        Raises `SourceError` for topics or servers that do not exist, which Spark's reader would report minutes later.
         """
         if find_spec("confluent_kafka") is not None:
             with closing(self.log()) as log:
@@ -268,14 +281,14 @@ class Kafka:
             first = self._named(first)
         return {**own, "startingOffsets": first}
 
-    def _named(self, position: Position) -> str:
-        """Offsets of all partitions, as Spark wants them."""
+    def _named(self, position: Boundary) -> str:
+        """Returns offsets of all partitions in Spark's format."""
         with closing(self.log()) as log:
             [line] = self.offsets_of_spark(log.offsets(position, EARLIEST))
         return line
 
     def _before_end(self, stream: Any) -> Any:
-        """The messages before the end, if one was given: Spark's streams have none."""
+        """Filters the messages before the end, if one was given, since Spark's streams have no end."""
         if isinstance(self._last, str):
             return stream
         with closing(self.log()) as log:
@@ -290,7 +303,7 @@ class Kafka:
 
 
 def _raw(*, headers: bool) -> list[str]:
-    """Spark's columns of messages under the names that they have here."""
+    """Returns Spark's columns of messages with their names in this package."""
     names = {
         "topic": messages.TOPIC,
         "partition": messages.PARTITION,

@@ -1,4 +1,9 @@
-"""What sinks of table formats have in common: tasks write parts that nobody sees, and one commit shows a batch."""
+"""The base class of tables in open formats: tasks write files that are not visible, and one commit publishes a batch.
+
+check      the driver reads the table's rules, or makes the table
+prepare    tasks write their rows to files that no version of the table contains
+settle     the driver commits the files of a batch, with its number, unless the table has the batch
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ from beamlike.io.options import FOR_SINKS
 from beamlike.io.sinks import (
     ARE_DOUBLED,
     STAY_UNTIL_REPLACED,
-    Feed,
     RowKey,
+    SinkInput,
     overtaken,
-    require_told_apart,
+    require_unique,
 )
 from beamlike.rows.dtypes import type_name
 from beamlike.system.locks import Lock, left_by_killed
@@ -33,7 +38,7 @@ Mode = Literal["append", "upsert"]
 
 
 def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> None:
-    """One of the two ways to write."""
+    """Raises `ValueError` unless the value is one of the two ways to write."""
     modes = get_args(Mode)
     if value not in modes:
         kind = type(owner).__name__
@@ -42,7 +47,7 @@ def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> N
 
 @attrs.frozen
 class Written:
-    """A part: its rows, the bytes of its file, and the values of the partition that it belongs to, as text."""
+    """A written file: its row count, its size in bytes, and the values of its partition as text."""
 
     rows: int
     size: int
@@ -51,9 +56,9 @@ class Written:
 
 @attrs.define
 class Known:
-    """The state of a run at its table: the columns that it writes, the table's rules, and names for its batches.
+    """The state of a run at its table: the columns to write, the table's rules, and names for its batches.
 
-    Connections to catalogs are kept by `token`, so that no run uses those of an earlier one.
+    Connections to catalogs are cached by `token`, so that a run never uses those of an earlier one.
     """
 
     columns: tuple[str, ...] = ()
@@ -64,10 +69,10 @@ class Known:
 
 @attrs.frozen(eq=False, slots=False)
 class LakeTable:
-    """The base of tables that are written in transactions."""
+    """The base class of tables that are written in transactions."""
 
     mode: Mode = attrs.field(default="append", validator=is_mode, kw_only=True, metadata=FOR_SINKS)
-    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     _known: Known = attrs.field(factory=Known, kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
@@ -76,49 +81,51 @@ class LakeTable:
 
     @property
     def upserts(self) -> bool:
-        """Whether later panes replace rows."""
+        """True if later panes replace rows."""
         return self.mode == "upsert"
 
     # What each format has of its own
 
     def _rules_found(self, schema: pl.Schema) -> Rules:
-        """The rules of the table, which is made with this schema if it is not there."""
+        """Returns the rules of the table. Makes it with this schema if it does not exist."""
         raise NotImplementedError
 
     def _folder(self) -> str:
-        """How the paths of parts begin."""
+        """Returns the path prefix of parts."""
         raise NotImplementedError
 
     def _save(self, rows: pl.DataFrame, path: str) -> int:
-        """Writes a file to the storage of the table: how many bytes it has."""
+        """Writes a file to the storage of the table, and returns its size in bytes."""
         raise NotImplementedError
 
     def _load(self, path: str) -> pl.DataFrame:
+        """Reads a file from the storage of the table."""
         raise NotImplementedError
 
     def _remove(self, path: str) -> None:
+        """Removes a file from the storage of the table."""
         raise NotImplementedError
 
     def _noted(self, name: str) -> int | None:
-        """The last batch that the table has under this name."""
+        """Returns the last batch that is recorded in the table under this name."""
         raise NotImplementedError
 
     def _append(self, name: str, batch: int, parts: Mapping[str, Written]) -> None:
-        """Commits the parts, and notes the batch."""
+        """Commits the parts, and records the batch."""
         raise NotImplementedError
 
     def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
-        """Commits rows that the library of the format writes, and notes the batch."""
+        """Commits rows that the library of the format writes, and records the batch."""
         raise NotImplementedError
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
-        """Commits rows that replace those of their keys, and the keys of those that go, and notes the batch."""
+        """Commits `rows`, which replace those with their keys, deletes the keys of `gone`, and records the batch."""
         raise NotImplementedError
 
     # A sink
 
-    def fitted(self, rows: Feed) -> Self:
-        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold."""
+    def fitted(self, rows: SinkInput) -> Self:
+        """Raises `PlanError` for a column that no table can hold."""
         for name, dtype in rows.schema.items():
             try:
                 storable(dtype)
@@ -127,13 +134,12 @@ class LakeTable:
         return attrs.evolve(self, rows=rows)
 
     def for_run(self) -> Self:
-        """Gives the sink for one run, which keeps what that finds out about the table."""
         return attrs.evolve(self, known=Known())
 
     def check(self) -> None:
-        """Makes the table if it is not there; else `PlanError` says how it does not fit.
+        """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
 
-        A table that is there need not have those of the engine's columns that tell no rows apart.
+        An existing table may lack columns of the engine that do not identify rows.
         """
         feed = self._feed()
         wanted = stored(pl.DataFrame(schema=feed.schema)).schema
@@ -159,13 +165,13 @@ class LakeTable:
         self._known.rules = rules
 
     def _home(self) -> str:
-        """The folder or location of the table."""
+        """Returns the folder or location of the table."""
         raise NotImplementedError
 
     def hold(self, run: str) -> Lock | None:
-        """No other run of this name writes to the table until this is released. Raises `InUse`.
+        """Locks the table for a run of this name. Raises `InUse`.
 
-        Returns None where the table is not on this machine: such storage has no locks.
+        Returns None if the table is not on this machine, as remote storage has no locks.
         """
         folder = self._home().removeprefix("file://")
         if is_remote(folder):
@@ -175,20 +181,18 @@ class LakeTable:
         return Lock.take(f"{folder}/.beamlike-{file_name(run)}.lock", f"the run {run!r}")
 
     def start(self, run: str) -> None:
-        """A run of this name begins anew: its batches are others than those that the table may have."""
+        """Starts a new run: batches already in the table under this name belong to an earlier run."""
         if self._noted(run) is not None:
             self._known.names[run] = f"{run}/{uuid4().hex}"
 
     def latest_batch(self, run: str) -> int | None:
-        """The last batch of this run that is noted in the table."""
         return self._noted(run)
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing: later versions of the table may have rows of other writers."""
+        """Removes nothing, as later versions of the table may have rows of other writers."""
         return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def from_anywhere(self) -> Self:
-        """The same, wherever a task runs."""
         return self
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -196,7 +200,7 @@ class LakeTable:
         self.settle(part.query, part.batch, self.prepare(frame, part), again=True)
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
-        """Writes the part to a file that no version of the table has yet."""
+        """Writes the part to files that no version of the table contains yet."""
         if frame.is_empty():
             return {}
         rules = self._rules()
@@ -213,25 +217,25 @@ class LakeTable:
         return path, to_json(written).decode()
 
     def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
-        """The rows by partition."""
+        """Returns the rows by partition."""
         return [Slice(rows)]
 
     def _rules(self) -> Rules:
-        """The rules of the table as it was at the start."""
+        """Returns the rules of the table at the start of the run."""
         if self._known.rules is None:
             self.check()
         assert self._known.rules is not None
         return self._known.rules
 
     def _is_staged(self) -> bool:
-        """True if the driver writes the rows that tasks have staged."""
+        """True if tasks only stage rows, and the driver writes them."""
         return self.upserts or self._rules().by_library
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
-        """Commits the parts of a batch, of all its tasks, unless the table has the batch already.
+        """Commits the parts of a batch, unless the table has the batch already.
 
-        What an attempt has left that does not count is in no version of the table, and goes when that is tidied.
-        Raises `RuntimeError` where the table has a later batch, or has this one and no attempt can have written it.
+        Files of invalid attempts are in no version of the table, and are removed when the table is cleaned up. Raises
+        `RuntimeError` if the table has a later batch, or has this one although no attempt can have written it.
         """
         if not parts:
             return
@@ -253,7 +257,7 @@ class LakeTable:
             self._insert(name, batch, rows)
             return
         key = self._key()
-        require_told_apart(rows, key)
+        require_unique(rows, key)
         # What came last of a row is what counts.
         rows = rows.unique(key.columns, keep="last", maintain_order=True)
         gone = rows.clear()
@@ -262,10 +266,9 @@ class LakeTable:
         self._merge(name, batch, rows.select(self._known.columns), gone.select(key.columns))
 
     def shown_early(self) -> str | None:
-        """None: parts are seen when they are committed."""
         return None
 
-    def _feed(self) -> Feed:
+    def _feed(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError(
                 f"{type(self).__name__}: it learns its columns from collection.write(name, table)"

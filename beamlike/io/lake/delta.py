@@ -1,4 +1,4 @@
-"""Tables of Delta Lake, as sinks and as sources."""
+"""Delta Lake tables, as sinks and as sources."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from beamlike.errors import PlanError
 from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, Written
-from beamlike.io.lake.delta_log import Log, rows_of
+from beamlike.io.lake.delta_log import DeltaLog, rows_of
 from beamlike.io.lake.delta_rules import constraints_of, is_mapped, library_rows, rules_of, texts_of
 from beamlike.io.lake.rules import Rules, Slice, by_partition
 from beamlike.io.options import FOR_SOURCES
 from beamlike.io.planned import planned_chunks
 from beamlike.io.sinks import ANY, Place
-from beamlike.io.sources import Chunk, Position, Taken
+from beamlike.io.sources import Chunk, PlannedBatch, Position
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.path_names import is_remote
 
@@ -53,22 +53,30 @@ def _version(owner: object, attribute: attrs.Attribute[int | None], value: objec
 
 @attrs.frozen(eq=False, slots=False)
 class Delta(LakeTable):
-    """A table of Delta Lake, as a source or as a sink.
+    """A Delta Lake table, as a source or as a sink.
 
-    As a source: its rows as they are when a run begins, and then each new version as a batch, exactly once; with
-    `start_version`, each version from that one on. Versions may only append rows, or put files together: one that
-    removes or changes rows fails the run. Without a checkpoint, a run ends with what is there when it begins. Rows of
-    files that lack a column have null there.
+    As a source, the rows that the table has when a run begins are read first, and then each new version as a batch,
+    exactly
+    once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run without a
+    checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
 
-    As a sink, the table is made at the start of a run if it is not there, and each batch is one version of it.
-    `mode="append"`: for any rows. `mode="upsert"`: for the output of a grouping; there is a row per key and window,
-    the one of the latest pane, and a pane that is taken back takes its row away.
+    As a sink, the table is made at the start of a run if it does not exist, and each batch is one version. Tasks write
+    Parquet files, and the driver commits them in one transaction with the run and the number of the batch, unless the
+    table
+    has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a batch.
 
-    Tasks write Parquet files, and the driver commits those of a batch in one transaction, which carries the run and
-    the number of the batch and is left out if the table has it: readers see each batch once, and whole. With "upsert"
-    the driver merges the rows of a batch. `storage_options` are those of deltalake, for object stores.
+    Needs deltalake, from the extra `delta`.
 
-    Needs deltalake, from the extra `delta`. Raises `ValueError` for another mode, or a `start_version` that is none.
+    Args:
+        path: The folder of the table, local or in an object store.
+        mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
+            the
+            latest pane. A pane that is taken back removes its row.
+        storage_options: Options of deltalake for object stores.
+        start_version: The version to read from, without the rows of earlier versions. By default all rows are read.
+
+    Raises:
+        ValueError: The mode is unknown, or `start_version` is not the number of a version.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("table", bl.Delta("lake/plays"))
@@ -92,12 +100,10 @@ class Delta(LakeTable):
     bounded: ClassVar[bool] = True
 
     def place(self) -> Place:
-        """The folder of the table."""
         key = ("delta", absolute(self.path))
         return Place("table", self.path, key=key, path=self.path, names=(f"part-{ANY}.parquet",))
 
     def from_anywhere(self) -> Self:
-        """The same with its path as this process means it: tasks have working directories of their own."""
         return attrs.evolve(self, path=absolute(self.path))
 
     def _table(self, version: int | None = None) -> Any:
@@ -117,7 +123,7 @@ class Delta(LakeTable):
         return rules_of(table, _columns_of(table))
 
     def _same_table(self) -> Any:
-        """The table as it is now. Raises `ValueError` if it is not the one of the start of the run."""
+        """Returns the table as it is now. Raises `ValueError` if it was replaced since the start of the run."""
         table = self._table()
         self._rules().require_same(self._rules_of(table))
         return table
@@ -212,11 +218,14 @@ class Delta(LakeTable):
     # A source
 
     def schema(self) -> pl.Schema:
-        """The columns. Raises `FileNotFoundError` where there is no table, and `PlanError` for one that is strange."""
+        """Returns the columns.
+
+        Raises `FileNotFoundError` if there is no table, and `PlanError` for one with features that cannot be read.
+        """
         return self._types() if self._seen is None else self._seen
 
     def looked_up(self) -> Self:
-        """Gives the source with the columns that the table has now: workers need not look, and runs share them."""
+        """Returns the source with the columns of now, so that workers need not read the table and runs share them."""
         return attrs.evolve(self, seen=self._types())
 
     def _types(self) -> pl.Schema:
@@ -231,19 +240,17 @@ class Delta(LakeTable):
         return _columns_of(table)
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """What batches in process take, up to the version that there is now."""
         return planned_chunks(self, rows, {"end": self._table().version()})
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """Files of the snapshot that a run begins with, of about `rows` rows; or those that a new version has added."""
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Plans files of the first snapshot, of about `rows` rows, or the files of a new version."""
         from pyarrow.fs import PyFileSystem
 
         # Tasks have working directories of their own.
         path, system = absolute(self.path), PyFileSystem(self._files())
-        return Log(path, system, self._table).take(position, rows, self.start_version)
+        return DeltaLog(path, system, self._table).take(position, rows, self.start_version)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
-        """The rows of a file of the table."""
         return rows_of(part, self.schema(), dict(self.storage_options), rows)
 
 
@@ -256,7 +263,7 @@ def _columns_of(table: Any) -> pl.Schema:
 
 @contextmanager
 def _broken_rules(table: Any) -> Iterator[None]:
-    """Adds to deltalake's error for rows that the table refuses which constraints it has."""
+    """Adds the constraints of the table to deltalake's error for rows that break one."""
     try:
         yield
     except _deltalake().exceptions.DeltaError as error:

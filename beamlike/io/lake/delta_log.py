@@ -1,4 +1,4 @@
-"""The log of a table of Delta Lake: which files a snapshot has, which a version has added, and their rows."""
+"""Reads the log of a Delta Lake table: the files of a snapshot, the files that a version adds, and their rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import polars as pl
 from beamlike.errors import DataLoss, SourceError
 from beamlike.io.base import FromFile
 from beamlike.io.lake.delta_rules import partition_text, partition_value
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 
 _FOLDER: Final = "_delta_log"
@@ -23,7 +23,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 
 @attrs.frozen
 class Added:
-    """A file of a table by its path, how many rows it has, and the values of its partition as text."""
+    """A file of a table: its path, its row count, and the values of its partition as text."""
 
     path: str
     rows: int
@@ -31,17 +31,18 @@ class Added:
 
 
 @attrs.frozen
-class Log:
-    """The log of the table at `path`, read by a file system of pyarrow's; `table` gives a version of deltalake's."""
+class DeltaLog:
+    """The log of the table at `path`, on a pyarrow file system; `table` opens a version with deltalake."""
 
     path: str
     system: Any
     table: Callable[[int | None], Any]
 
-    def take(self, position: Position, rows: int, start: int | None) -> Taken | None:
-        """What comes after a position: of the snapshot as files of about `rows` rows, of later versions one whole.
+    def take(self, position: Position, rows: int, start: int | None) -> PlannedBatch | None:
+        """Plans the next batch after a position: files of the snapshot with about `rows` rows, or a later version.
 
-        A position has a version, and within the snapshot a file of it; it may have the version that is the `end`.
+        A position has a version, and within the snapshot the number of a file; it may have the `end`, the last version
+        to read.
         """
         version = position.get("version")
         if version is None and start is None:
@@ -58,7 +59,7 @@ class Log:
             return self._of_snapshot(version, first, rows)
         return self._after(version, position.get("end"))
 
-    def _of_snapshot(self, version: int, first: int, rows: int) -> Taken | None:
+    def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
         while last < len(files) and (last == first or count + files[last].rows <= rows):
@@ -70,8 +71,8 @@ class Log:
         more = rest is not None or max(self._versions(), default=version) > version
         return _taken(files[first:last], version, rest, more=more)
 
-    def _after(self, version: int, end: int | None) -> Taken | None:
-        """What the next version has added that has added anything."""
+    def _after(self, version: int, end: int | None) -> PlannedBatch | None:
+        """Returns the next version that adds files."""
         newest = max(self._versions(), default=-1) if end is None else end
         for number in range(version + 1, newest + 1):
             if files := self._added(number):
@@ -86,7 +87,7 @@ class Log:
                 yield int(found[1])
 
     def _added(self, version: int) -> list[Added]:
-        """The files with rows that a version has added. Raises `SourceError` for one that removes or changes rows."""
+        """Returns the files with rows that a version adds. Raises `SourceError` if it removes or changes rows."""
         kinds = dict[str, list[dict[str, Any]]]()
         for action in self._actions(version):
             for kind, facts in action.items():
@@ -119,17 +120,17 @@ class Log:
         return map(json.loads, content.splitlines())
 
     def _found(self, path: str, rows: int | None, values: Mapping[str, str | None]) -> Added:
-        """What the log says of a file; paths in it are escaped."""
+        """Returns a file of the log. Paths in the log are escaped."""
         path = unquote(path)
         return Added(path if is_remote(path) else f"{self.path.rstrip('/')}/{path}", rows or 0, values)
 
 
-def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> Taken:
-    return Taken([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
+def _taken(files: list[Added], version: int, file: int | None, *, more: bool) -> PlannedBatch:
+    return PlannedBatch([attrs.asdict(one) for one in files], {"version": version, "file": file}, more)
 
 
 def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | None]]]:
-    """Path, rows and partition of all files of a table, those that were written first at the beginning."""
+    """Yields path, row count and partition of all files of a table, in order of their time of writing."""
     import pyarrow as pa
 
     found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions()))).sort("modification_time", "path")
@@ -140,9 +141,9 @@ def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | Non
 
 
 def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) -> Iterator[FromFile]:
-    """The rows of a file with these columns, in pieces of at most `rows`; a column that it lacks is null.
+    """Yields the rows of a file with these columns, in pieces of at most `rows` rows; missing columns are null.
 
-    Raises `DataLoss` where the file is gone.
+    Raises `DataLoss` if the file no longer exists.
     """
     added = Added(**part)
     lf = pl.scan_parquet(added.path, glob=False, hive_partitioning=False, storage_options=options or None)

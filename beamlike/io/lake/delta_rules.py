@@ -1,4 +1,4 @@
-"""The rules of a Delta table for its writers, read from its metadata, and the text of values that name partitions."""
+"""The rules of a Delta table for its writers, read from its metadata, and the text of partition values."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ _IDENTITY_VERSION: Final = 6
 
 
 def rules_of(table: Any, columns: pl.Schema) -> Rules:
-    """The rules of a table of deltalake's that has these columns.
+    """Returns the rules of a table with these columns.
 
-    A table with constraints, generated columns, column mapping or nested values that may not be null is written by
-    deltalake. Partitions, and columns that may not be null, need no more than a look at the rows.
+    deltalake writes a table with constraints, generated columns, column mapping, or nested values that may not be null.
+    For
+    partitions and columns that may not be null, checking the rows is enough.
     """
     metadata = table.metadata()
     fields = json.loads(table.schema().to_json())["fields"]
@@ -53,22 +54,22 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     }
     filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
     return Rules(
-        columns,
+        columns=columns,
         # Sorted, as deltalake gives the metadata of a field in any order.
-        json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
-        tuple(field["name"] for field in fields if not field["nullable"]),
-        filled,
-        tuple(metadata.partition_columns),
-        bool(filled)
+        identity=json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
+        required=tuple(field["name"] for field in fields if not field["nullable"]),
+        filled=filled,
+        partitions=tuple(metadata.partition_columns),
+        by_library=bool(filled)
         or is_mapped(table)
         or any(name.startswith(_CHECK) for name in options)
         or any(_INVARIANTS in field["metadata"] or any(_strict(field["type"])) for field in fields),
-        tuple(_faults(table, fields)),
+        faults=tuple(_faults(table, fields)),
     )
 
 
 def constraints_of(table: Any) -> Iterator[str]:
-    """The constraints of a table in words."""
+    """Yields the constraints of a table as text."""
     for name, value in sorted(table.metadata().configuration.items()):
         if name.startswith(_CHECK):
             yield f"{name.removeprefix(_CHECK)}: {value}"
@@ -102,7 +103,7 @@ def _faults(table: Any, fields: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _strict(kind: Any) -> Iterator[bool]:
-    """True for each part of a nested type that may not be null."""
+    """Yields True for each part of a nested type that may not be null."""
     if isinstance(kind, str):
         return
     yield not (kind.get("containsNull", True) and kind.get("valueContainsNull", True))
@@ -114,7 +115,7 @@ def _strict(kind: Any) -> Iterator[bool]:
 
 
 def partition_text(name: str, dtype: pl.DataType) -> pl.Expr:
-    """The values of a partition column as the log of a table has them; empty text is null there."""
+    """Returns the values of a partition column as in the log of a table, where empty text is null."""
     value = pl.col(name)
     if isinstance(dtype, pl.Datetime):
         return value.dt.strftime(_TIME)
@@ -124,7 +125,7 @@ def partition_text(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def partition_value(text: str | None, dtype: pl.DataType) -> pl.Expr:
-    """The value of a partition column for its text; a time that names no zone is in UTC."""
+    """Returns the value of a partition column for its text. A time without a zone is in UTC."""
     if text is None or (text == "" and dtype != pl.String):
         return pl.lit(None, dtype)
     if isinstance(dtype, pl.Datetime):
@@ -136,12 +137,12 @@ def partition_value(text: str | None, dtype: pl.DataType) -> pl.Expr:
 
 
 def texts_of(rows: pl.DataFrame, partitions: tuple[str, ...]) -> pl.DataFrame:
-    """The values of these columns as text."""
+    """Returns the values of partition columns as text."""
     return rows.select(partition_text(name, rows.schema[name]).alias(name) for name in partitions)
 
 
 def library_rows(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """The rows with all columns of the table that deltalake does not compute, null where the rows lack them."""
+    """Returns the rows with all columns that deltalake does not compute, null if the rows lack them."""
     lacking: Mapping[str, pl.DataType] = {
         name: dtype
         for name, dtype in rules.columns.items()

@@ -1,4 +1,4 @@
-"""Tables of Apache Iceberg."""
+"""Apache Iceberg tables, as sinks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _pyiceberg() -> Any:
 
 @lru_cache(maxsize=16)
 def _loaded(properties: tuple[tuple[str, str], ...], token: str) -> Any:
-    """A catalog with these properties: one for each run in this process."""
+    """Returns the catalog with these properties, cached for each run in this process."""
     catalog = dict(properties)
     return _pyiceberg().catalog.load_catalog(catalog.pop("name", None), **catalog)
 
@@ -51,25 +51,32 @@ def _identifier(owner: object, attribute: attrs.Attribute[str], value: object) -
 
 
 def _properties(catalog: str | Mapping[str, str]) -> dict[str, str]:
-    """Those of a catalog; of one that is only named, PyIceberg's configuration has the others."""
+    """Returns the properties of a catalog. For a name, PyIceberg's configuration has the others."""
     return {"name": catalog} if isinstance(catalog, str) else dict(catalog)
 
 
 @attrs.frozen(eq=False, slots=False)
 class Iceberg(LakeTable):
-    """A table of Apache Iceberg, made at the start of a run if it is not there: a batch is one change of it.
+    """An Apache Iceberg table as a sink. It is made at the start of a run if it does not exist.
 
-    `table` is its name with its namespace, such as "sales.orders". `catalog` is the name of a catalog that PyIceberg is
-    configured for, or the properties of one, such as `{"type": "rest", "uri": "https://..."}`.
+    Each batch is one change of the table. Tasks write Parquet files, and the driver commits them in one transaction
+    with
+    the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a whole.
+    With
+    "upsert" the driver replaces rows, and the files that contain them.
 
-    `mode="append"`: for any rows. `mode="upsert"`: for the output of a grouping; there is a row per key and window,
-    the one of the latest pane, and a pane that is taken back takes its row away.
+    Needs PyIceberg, from the extra `iceberg`.
 
-    Tasks write Parquet files, and the driver commits those of a batch in one transaction, which carries the run and
-    the number of the batch and is left out if the table has it: readers see each batch once, and whole. With "upsert"
-    the driver replaces rows, and with them the files that they are in.
+    Args:
+        table: The name of the table with its namespace, such as "sales.orders".
+        catalog: The name of a catalog in PyIceberg's configuration, or the properties of one, such as
+            `{"type": "rest", "uri": "https://..."}`.
+        mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
+            the
+            latest pane. A pane that is taken back removes its row.
 
-    Needs PyIceberg, from the extra `iceberg`. Raises `ValueError` for another mode, or a name without a namespace.
+    Raises:
+        ValueError: The mode is unknown, or the name has no namespace.
 
     Example, with the `plays` of `bl.Collection`:
         >>> catalog = {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "lake"}
@@ -84,7 +91,6 @@ class Iceberg(LakeTable):
     )
 
     def place(self) -> Place:
-        """The table."""
         return Place(
             "table", self.table, key=("iceberg", *sorted(map("=".join, self.catalog.items())), self.table)
         )
@@ -151,7 +157,7 @@ class Iceberg(LakeTable):
         self._commit(name, batch, replace)
 
     def _commit(self, name: str, batch: int, change: Callable[[Any, dict[str, str]], None]) -> None:
-        """All of a change at once, and the note of the batch; anew where another writer was quicker."""
+        """Commits a change together with the record of the batch, again if another writer was faster."""
         told = {"beamlike.run": name, "beamlike.batch": str(batch)}
         for left in reversed(range(_TRIES)):
             try:
@@ -168,19 +174,19 @@ class Iceberg(LakeTable):
 
 
 def _put(change: Any, rows: pl.DataFrame, told: dict[str, str]) -> None:
-    """Has PyIceberg write and add the rows, by partition."""
+    """Makes PyIceberg write and add the rows, by partition."""
     wanted = change.table_metadata.schema().select(*rows.columns).as_arrow()
     change.append(rows.select(wanted.names).to_arrow().cast(wanted), snapshot_properties=told)
 
 
 def _rules_of(table: Any) -> Rules:
-    """The rules of a table: PyIceberg writes one with partitions, or with values that may not be null."""
+    """Returns the rules of a table. PyIceberg writes one with partitions, or with values that may not be null."""
     schema, spec = table.schema(), table.spec()
     identity = (str(table.metadata.table_uuid), schema.model_dump_json(), spec.model_dump_json())
     return Rules(
-        pl.DataFrame(pl.from_arrow(schema.as_arrow().empty_table())).schema,
-        "\n".join(identity),
-        tuple(field.name for field in schema.fields if field.required),
+        columns=pl.DataFrame(pl.from_arrow(schema.as_arrow().empty_table())).schema,
+        identity="\n".join(identity),
+        required=tuple(field.name for field in schema.fields if field.required),
         by_library=not spec.is_unpartitioned() or any(map(_is_strict, schema.fields)),
         faults=tuple(_faults(spec, schema)),
     )
@@ -208,12 +214,12 @@ def _faults(spec: Any, schema: Any) -> Iterator[str]:
 
 
 def _note(name: str) -> str:
-    """The property of a table that has the last batch under this name: snapshots may expire."""
+    """Returns the property of a table with the last batch under this name, since snapshots may expire."""
     return f"beamlike.batch.{name}"
 
 
 def _any_of(keys: pl.DataFrame) -> Any:
-    """That a row has one of these keys; nulls are alike."""
+    """Returns the condition that a row has one of these keys. Nulls are equal."""
     ice = _pyiceberg().expressions
     if not keys.columns:
         return ice.AlwaysTrue()

@@ -1,4 +1,4 @@
-"""The rules of a table for the rows that are written to it, in the form that all table formats share."""
+"""The rules of a table for rows that are written to it, for all table formats."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from beamlike.io.files import hive
 from beamlike.io.files.paths import LONGEST_NAME
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Rules:
-    """A description of a table, as far as its writer must know it.
+    """A description of a table, as far as its writer needs it.
 
-    `identity` changes when the table is replaced, or its columns, partitions or constraints change. `required` columns
-    may not be null, and `filled` ones are computed by the library of the format. If the table is written `by_library`,
-    tasks only stage rows, and the driver writes them with that library, which knows rules that this writer does not.
-    `faults` say why the table cannot be written at all.
+    `identity` changes if the table is replaced, or its columns, partitions or constraints change. `required` columns
+    may
+    not be null, and `filled` columns are computed by the library of the format. If `by_library` is true, tasks only
+    stage
+    rows, and the driver writes them with that library, which knows rules that this writer does not. `faults` are the
+    reasons why the table cannot be written at all.
     """
 
     columns: pl.Schema
@@ -30,7 +32,7 @@ class Rules:
     faults: tuple[str, ...] = ()
 
     def missing(self, given: Iterable[str]) -> list[str]:
-        """The required columns that rows with the `given` columns would leave null."""
+        """Returns the required columns that are not in `given` and would be null."""
         there = {*given, *self.filled}
         return [name for name in self.required if name not in there]
 
@@ -44,7 +46,7 @@ class Rules:
                 )
 
     def require_same(self, now: Rules) -> None:
-        """Raises `ValueError` where the table is `now` another one than at the start of the run."""
+        """Raises `ValueError` if the table has changed since the start of the run."""
         if now.identity != self.identity:
             raise ValueError(
                 "the table was replaced, or its columns, partitions or constraints were changed, while this run writes "
@@ -54,16 +56,17 @@ class Rules:
 
 @attrs.frozen(eq=False)
 class Slice:
-    """Rows that go to one file, and the values of the partition that they are in, as text."""
+    """The rows of one file, and the values of their partition as text."""
 
     rows: pl.DataFrame
     values: Mapping[str, str | None] = attrs.field(factory=dict)
 
     @property
     def folder(self) -> str:
-        """The folders for the values, as Hive names them, which some readers expect.
+        """The folders for the values, with Hive names, which some readers expect.
 
-        Readers that follow the format look for values in the log alone, so values too long for a name need no folder.
+        Readers that follow the format read values from the log only, so values that are too long for a name have no
+        folder.
         """
         names = [hive.folder(name, value) for name, value in self.values.items()]
         fit = all(len(name.encode()) <= LONGEST_NAME for name in names)
@@ -71,7 +74,10 @@ class Slice:
 
 
 def by_partition(rows: pl.DataFrame, texts: pl.DataFrame) -> Iterator[Slice]:
-    """A slice for each partition. `texts` has the values of its columns as text; the slices lack these columns."""
+    """Yields a slice for each partition, without the partition columns.
+
+    `texts` has the values of these columns as text.
+    """
     names = {f"\0{name}": name for name in texts.columns}
     marked = rows.drop(texts.columns).hstack(texts.rename({name: mark for mark, name in names.items()}))
     for values, slice_ in marked.partition_by(*names, as_dict=True, include_key=False).items():

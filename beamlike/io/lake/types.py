@@ -1,4 +1,4 @@
-"""Types that tables of open formats have, for those that they do not."""
+"""Column types of open table formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WIDER: Final[Mapping[pl.DataType, pl.DataType]] = {
 
 
 def storable(dtype: pl.DataType) -> pl.DataType:
-    """The type in which a table holds values of this one; raises `TypeError` where none does.
+    """Returns the type in which a table stores values of a type. Raises `TypeError` if there is none.
 
     Times are in UTC and whole microseconds, durations whole numbers of microseconds.
     """
@@ -47,7 +47,7 @@ def _instance(dtype: PolarsDataType) -> pl.DataType:
 
 
 def stored(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows with columns of types that tables hold."""
+    """Converts the columns to types that tables can store."""
     durations = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Duration)]
     frame = frame.with_columns(pl.col(durations).cast(pl.Duration("us")))
     wanted = {name: storable(dtype) for name, dtype in frame.schema.items()}

@@ -1,1 +1,1 @@
-"""Streams of Redis as a source. May import what `io` may."""
+"""Redis streams as a source. May import what `io` may."""

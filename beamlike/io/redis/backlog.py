@@ -1,4 +1,4 @@
-"""How far a queue is done: the event times of messages that are still to be read, and of those that others have."""
+"""The event times of messages that are unread, or delivered to other consumers, for the watermark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Times = Callable[[Sequence[Entry]], pl.Series]
 
 @attrs.define(eq=False)
 class Backlog:
-    """What is known of messages that were not read yet; each is looked at once."""
+    """The event times of messages that were not read yet. Each message is examined once."""
 
     _ahead: pl.DataFrame = attrs.field(init=False)
     _looked: str = attrs.field(default="", init=False)
@@ -33,7 +33,10 @@ class Backlog:
         self._ahead = pl.DataFrame(schema=schema)
 
     def oldest(self, group: Group, consumer: str, times: Times) -> int | None:
-        """The oldest event time of all that is not acknowledged, but for what this consumer has been given."""
+        """Returns the oldest event time (us) of messages that are not acknowledged.
+
+        Messages that were delivered to this consumer are not included.
+        """
         delivered = group.delivered() or "0-0"
         self._look(group, delivered, times)
         self._ask(group, consumer, times)
@@ -42,7 +45,7 @@ class Backlog:
         return min(found if ahead is None else [*found, int(str(ahead))], default=None)
 
     def _look(self, group: Group, delivered: str, times: Times) -> None:
-        """At what has come since."""
+        """Examines messages that were added since the last call."""
         ms, sequence = _place(delivered)
         later = (pl.col("ms") > ms) | ((pl.col("ms") == ms) & (pl.col("sequence") > sequence))
         self._ahead = self._ahead.filter(later)
@@ -57,14 +60,14 @@ class Backlog:
         self._looked = looked
 
     def _ask(self, group: Group, consumer: str, times: Times) -> None:
-        """What others were given and have not acknowledged."""
+        """Examines messages that were delivered to other consumers and are not acknowledged."""
         names = [name for other in group.others(consumer) for name in group.pending(other, AT_ONCE)]
         new = group.entries([name for name in names if name not in self._with_others])
         known = {**self._with_others, **dict(zip((name for name, _ in new), times(new), strict=True))}
         self._with_others = {name: known[name] for name in names if name in known}
 
     def came(self, times: pl.Series) -> None:
-        """Messages with these event times were sent."""
+        """Updates the newest event time by these times."""
         known = [*times.drop_nulls().sort().tail(1), *([] if self.newest is None else [self.newest])]
         self.newest = max(known, default=None)
 

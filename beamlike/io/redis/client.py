@@ -1,4 +1,4 @@
-"""How a server of Redis is reached, and what is asked of a stream and of one of its consumer groups."""
+"""Connections to a Redis server, and requests to a stream and a consumer group."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run = tuple[str, str, int]
 
 
 def redis() -> ModuleType:
-    """The client. Raises `ModuleNotFoundError` that says what to install."""
+    """Imports the client. Raises `ModuleNotFoundError` with the package to install."""
     try:
         import redis
     except ModuleNotFoundError as error:
@@ -38,13 +38,13 @@ def redis() -> ModuleType:
 
 
 def shown(url: str) -> str:
-    """The address without what is secret in it."""
+    """Returns the address without its secret parts."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def is_address(url: str) -> bool:
-    """True for an address of which each part is where it belongs, so that `shown` knows the secret ones."""
+    """True for a well-formed address, in which `shown` can find the secret parts."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -55,7 +55,7 @@ def is_address(url: str) -> bool:
 
 
 def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A client with connections of its own. Raises `PlanError` for options that it does not take."""
+    """Returns a client with its own connections. Raises `PlanError` for options that it refuses."""
     client = redis().Redis.from_url(url, **dict(options))
     pool = client.connection_pool
     try:
@@ -67,18 +67,18 @@ def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
 
 @lru_cache(maxsize=16)
 def kept_connection(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    """A client for all tasks of this process that read from a server. Nobody closes it."""
+    """Returns a client that all tasks of this process share. It is never closed."""
     return connect(url, options)
 
 
 def time_of_id(name: str) -> int:
-    """When the message was added, in milliseconds since 1970."""
+    """Returns the time when a message was added, in milliseconds since 1970."""
     return int(name.partition("-")[0])
 
 
 @attrs.frozen(eq=False)
 class Group:
-    """A consumer group of a stream, by a client of its server. What the server refuses is a `SourceError`."""
+    """A consumer group of a stream. Errors of the server are raised as `SourceError`."""
 
     url: str
     stream: str
@@ -98,11 +98,11 @@ class Group:
             ) from None
 
     def close(self) -> None:
-        """Ends the connections of the client."""
+        """Closes the connections of the client."""
         self._server.close()
 
     def make(self, after: str) -> None:
-        """The group, which gets what comes after this id, unless it is there."""
+        """Makes the group, which begins after this id, unless it exists."""
         with self._told() as server:
             try:
                 server.xgroup_create(self.stream, self.name, after, mkstream=True)
@@ -111,46 +111,46 @@ class Group:
                     raise
 
     def now(self) -> int:
-        """The server's time in milliseconds: no id that it gives from now on is before that."""
+        """Returns the server's time in milliseconds. Ids of later messages are not before that."""
         with self._told() as server:
             seconds, micros = server.time()
         return int(seconds * 1000 + micros // 1000)
 
     def delivered(self) -> str | None:
-        """The id of the last message that any consumer was given; None where there is no such group."""
+        """Returns the id of the last message that was delivered to any consumer; None if there is no such group."""
         with self._told() as server:
             groups = server.xinfo_groups(self.stream) if server.exists(self.stream) else []
         found = [one["last-delivered-id"] for one in groups if one["name"].decode() == self.name]
         return found[0].decode() if found else None
 
     def next_entries(self, consumer: str, most: int) -> list[Entry]:
-        """Messages that nobody was given, for this consumer; they follow each other in the stream."""
+        """Delivers new messages to this consumer. They are consecutive in the stream."""
         with self._told() as server:
             got = server.xreadgroup(self.name, consumer, {self.stream: ">"}, count=most)
         found = got.values() if isinstance(got, dict) else [entries for _, entries in got or []]
         return [_entry(one) for entries in found for one in _flat(entries)]
 
     def pending(self, consumer: str, most: int, first: str = "-", last: str = "+") -> list[str]:
-        """The ids that this consumer was given and has not acknowledged, the oldest first."""
+        """Returns the ids that were delivered to this consumer and are not acknowledged, the oldest first."""
         with self._told() as server:
             found = server.xpending_range(self.stream, self.name, first, last, most, consumername=consumer)
         return [one["message_id"].decode() for one in found]
 
     def others(self, consumer: str) -> list[str]:
-        """The other consumers that have not acknowledged all that they were given."""
+        """Returns the other consumers with messages that are not acknowledged."""
         with self._told() as server:
             summary = server.xpending(self.stream, self.name)
         names = [one["name"].decode() for one in summary["consumers"]]
         return [name for name in names if name != consumer]
 
     def claim(self, consumer: str, silent: int, most: int) -> list[str]:
-        """Takes over what others were given at least so many milliseconds ago and have not acknowledged."""
+        """Takes over messages that other consumers received at least `silent` ms ago and have not acknowledged."""
         with self._told() as server:
             found = server.xautoclaim(self.stream, self.name, consumer, silent, count=most, justid=True)
         return [one.decode() for one in found]
 
     def entries(self, names: Sequence[str]) -> list[Entry]:
-        """The messages with these ids, without those that are gone."""
+        """Returns the messages with these ids, without those that no longer exist."""
         found: list[Entry] = []
         for first in range(0, len(names), AT_ONCE):
             with self._told() as server:
@@ -161,7 +161,7 @@ class Group:
         return found
 
     def existing(self, names: Sequence[str]) -> list[Entry]:
-        """The same; those that are gone are acknowledged, as nobody can read them any more, and the log is told."""
+        """Returns the messages with these ids. Logs and acknowledges those that no longer exist."""
         found = self.entries(names)
         if gone := [*{*names} - {name for name, _ in found}]:
             _LOG.warning(
@@ -174,7 +174,7 @@ class Group:
         return found
 
     def run(self, run: Run) -> list[Entry]:
-        """Messages that follow each other. Raises `DataLoss` where some are gone."""
+        """Returns consecutive messages. Raises `DataLoss` if some no longer exist."""
         first, last, count = run
         found: list[Entry] = []
         while len(found) < count and (
@@ -186,13 +186,13 @@ class Group:
         return found
 
     def planned(self, again: Sequence[str], runs: Iterable[Run]) -> list[Entry]:
-        """The messages of a planned batch. Raises `DataLoss` where some are gone."""
+        """Returns the messages of a planned batch. Raises `DataLoss` if some no longer exist."""
         entries = self.entries(again)
         self.require(len(again), len(entries), "that were given before")
         return entries + [entry for first, last, count in runs for entry in self.run((first, last, count))]
 
     def require(self, count: int, found: int, which: str) -> None:
-        """Raises `DataLoss` where there should be more of these."""
+        """Raises `DataLoss` if fewer than `count` messages were found."""
         if found < count:
             raise DataLoss(
                 f"stream {self.stream!r}: of the {count} messages {which}, {count - found} are gone; a stream must "
@@ -200,14 +200,14 @@ class Group:
             )
 
     def after(self, name: str, most: int, last: str = "+", *, inclusive: bool = False) -> list[Entry]:
-        """What comes after this id, at most about so many."""
+        """Returns at most `most` messages after this id."""
         with self._told() as server:
             begin = name if inclusive else f"({name}"
             got = server.xrange(self.stream, begin, last, count=min(most, AT_ONCE))
         return [_entry(one) for one in got]
 
     def acknowledge(self, names: Iterable[str]) -> None:
-        """These are done."""
+        """Acknowledges the messages with these ids."""
         ids = [*names]
         for first in range(0, len(ids), AT_ONCE):
             with self._told() as server:
@@ -215,7 +215,7 @@ class Group:
 
 
 def _flat(entries: Any) -> list[Any]:
-    """Newer protocols of the server wrap the messages of a stream once more."""
+    """Returns the messages of a stream, which newer protocols of the server wrap in one more list."""
     return entries[0] if entries and isinstance(entries[0], list) else entries
 
 

@@ -1,4 +1,4 @@
-"""Messages of a stream as columns: their fields, their ids, and what is none of the types asked for."""
+"""Messages of a stream as columns: their fields and ids, and dead letters for invalid fields."""
 
 from __future__ import annotations
 
@@ -30,11 +30,9 @@ class Typed:
     dtype: pl.DataType
 
     def columns(self, name: str) -> pl.Schema:
-        """One."""
         return pl.Schema({name: self.dtype})
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """What cannot be read as one is wrong."""
         text = Plain(pl.String()).decode(values, name)
         read = text.frame.select(_read(pl.col(name), self.dtype).alias(name))
         good = read[name].is_not_null()
@@ -46,12 +44,11 @@ class Typed:
         return Decoded(read.filter(good), text.kept.filter(good), [*text.wrong, *wrong])
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """As text."""
         return frame.to_series().cast(pl.String).cast(pl.Binary)
 
 
 def _read(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Null where it cannot be. Raises `TypeError` for a type that has no text."""
+    """Returns the values; null for invalid text. Raises `TypeError` for a type without text form."""
     if dtype.is_integer():
         return text.cast(dtype, strict=False)
     if dtype == pl.Boolean:
@@ -60,7 +57,7 @@ def _read(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def codec_of(field: str, given: Any) -> Codec:
-    """What the type or format of a field means. Raises `TypeError` for anything else."""
+    """Returns the format for the type or format of a field. Raises `TypeError` for anything else."""
     if given in (bytes, str) or (not isinstance(given, type) and isinstance(given, Codec)):
         return codec(given)
     dtype = column_dtype(field, given)
@@ -74,7 +71,7 @@ def codec_of(field: str, given: Any) -> Codec:
 
 
 def row_schema(fields: Mapping[str, Codec]) -> pl.Schema:
-    """The columns of rows. Raises `ValueError` where two have the same name."""
+    """Returns the columns of rows. Raises `ValueError` if two have the same name."""
     schema: dict[str, pl.DataType] = {}
     for field, columns in [*((name, of.columns(name)) for name, of in fields.items()), ("an id", _ABOUT)]:
         if twice := [name for name in columns if name in schema]:
@@ -84,7 +81,10 @@ def row_schema(fields: Mapping[str, Codec]) -> pl.Schema:
 
 
 def rows_of(entries: Sequence[Entry], fields: Mapping[str, Codec]) -> Pieces:
-    """Messages as rows, and a dead letter for each with a field that cannot be read; one that is missing is null."""
+    """Converts messages to rows. A message with an invalid field is a dead letter.
+
+    A field that a message lacks is null.
+    """
     wrong: list[tuple[int, str]] = []
     parts = [_column(entries, field, of, wrong) for field, of in fields.items()]
     rows = pl.concat([*parts, _about(entries)], how="horizontal")
@@ -92,7 +92,7 @@ def rows_of(entries: Sequence[Entry], fields: Mapping[str, Codec]) -> Pieces:
         return Pieces([FromFile(rows.lazy(), "")])
     bad = {index for index, _ in wrong}
     good = pl.Series([index not in bad for index in range(len(entries))], dtype=pl.Boolean)
-    return Pieces([FromFile(_letters(entries, wrong), ""), FromFile(rows.filter(good).lazy(), "")])
+    return Pieces([FromFile(_dead_letters(entries, wrong), ""), FromFile(rows.filter(good).lazy(), "")])
 
 
 def _column(entries: Sequence[Entry], field: str, of: Codec, wrong: list[tuple[int, str]]) -> pl.DataFrame:
@@ -108,7 +108,8 @@ def _about(entries: Sequence[Entry]) -> pl.DataFrame:
     return pl.DataFrame({ID: pl.Series(names, dtype=pl.String), TIME: times.cast(_ABOUT[TIME])})
 
 
-def _letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) -> Faulty:
+def _dead_letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) -> Faulty:
+    """Returns a dead letter for each invalid message."""
     whys: dict[int, str] = {}
     for index, why in sorted(wrong, key=itemgetter(0)):
         whys[index] = f"{whys[index]}; {why}" if index in whys else why
@@ -122,7 +123,7 @@ def _letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) -> Faul
 
 
 def times_of(entries: Sequence[Entry], fields: Mapping[str, Codec], column: str) -> pl.DataFrame:
-    """The values of one column, null where there is none that can be read: a row for each message."""
+    """Returns the values of one column, a row for each message; null if the value is missing or invalid."""
     if column in _ABOUT:
         return _about(entries).select(column)
     [(field, of)] = [(name, of) for name, of in fields.items() if column in of.columns(name)]

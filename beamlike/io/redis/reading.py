@@ -1,4 +1,4 @@
-"""A stream of Redis as one run reads it: its connection, and what it has learnt about messages so far."""
+"""A Redis stream as one run reads it, with its connection and what the run has learned about messages."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from beamlike.io.base import Pieces
 from beamlike.io.redis import messages
 from beamlike.io.redis.backlog import Backlog
 from beamlike.io.redis.client import AT_ONCE, Entry, Group, time_of_id
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 
 CONSUMER: Final = "consumer"
 NEWEST: Final = "newest"
 
 
-class Declared(Protocol):
-    """The parts of the declaration that a run asks for."""
+class StreamDeclaration(Protocol):
+    """The parts of the declaration that a run uses."""
 
     @property
     def after(self) -> str: ...
@@ -48,39 +48,42 @@ class Declared(Protocol):
 
 @attrs.define(eq=False)
 class Reading(AnnouncingSource):
-    """Gives messages of a stream to the consumer of one run, and acknowledges those of committed batches.
+    """Reads messages as the consumer of one run, and acknowledges those of committed batches.
 
-    `_held` has the batch that was planned last, with its messages, until it is committed.
+    `_uncommitted` has the batch that was planned last, with its messages, until it is committed.
     """
 
-    source: Declared
+    source: StreamDeclaration
     queue: Group
     _backlog: Backlog = attrs.field(factory=Backlog, init=False)
-    _held: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
+    _uncommitted: tuple[Any, list[Entry]] | None = attrs.field(default=None, init=False)
 
     def schema(self) -> pl.Schema:
         return self.source.schema()
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """Gives this run's consumer what is next; a run that begins first notes who that is."""
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Delivers the next messages to this run's consumer. A new run first records the name of its consumer."""
         if CONSUMER not in position:
             self.queue.make(self.source.after)
-            return Taken(None, {CONSUMER: self.source.new_consumer()}, more=True)
+            return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
         # Before anything else: what comes meanwhile has a later id.
         consumer, now = position[CONSUMER], self.queue.now()
         self._backlog.newest = self._backlog.newest or position.get(NEWEST)
         most = self.source.max_messages_per_trigger or rows
         again, runs, entries = self._take(consumer, most)
         watermark = self._complete_to(consumer, entries, now)
-        self._held = None
+        self._uncommitted = None
         if not entries:
-            return None if watermark is None else Taken(None, {}, watermark=watermark)
+            return None if watermark is None else PlannedBatch(None, {}, watermark=watermark)
         taken = {CONSUMER: consumer, "again": again, "runs": runs}
-        self._held = taken, entries
-        return Taken(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
+        self._uncommitted = taken, entries
+        return PlannedBatch(taken, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
-        """What it was given before and never began, what it takes over, and what nobody was given: with the ids."""
+        """Returns the ids of old messages, the spans of new messages, and all these messages.
+
+        Old messages were delivered to this consumer but never processed, or are claimed from others.
+        """
         names, silent = self.queue.pending(consumer, most), self.source.claim_after
         if silent is not None and len(names) < most:
             names += self.queue.claim(consumer, silent // 1000, most - len(names))
@@ -96,7 +99,7 @@ class Reading(AnnouncingSource):
         return again, runs, entries
 
     def _complete_to(self, consumer: str, entries: Sequence[Entry], now: int) -> int | None:
-        """The event time of the oldest message that is not acknowledged when these are."""
+        """Returns the oldest event time that is not acknowledged once these messages are."""
         column = self.source.time_column
         if column is None:
             return None
@@ -110,27 +113,25 @@ class Reading(AnnouncingSource):
         return newest if oldest is None else min(oldest, newest)
 
     def _oldest_ids(self, consumer: str) -> Iterator[int]:
-        """The times of the next message that nobody was given, and of the oldest that each other consumer has."""
+        """Yields the times of the next undelivered message, and of the oldest pending one of each other consumer."""
         for name, _ in self.queue.after(self.queue.delivered() or "0", 1):
             yield time_of_id(name)
         for other in self.queue.others(consumer):
             yield from map(time_of_id, self.queue.pending(other, 1))
 
-    def read(self, taken: Taken) -> Pieces:
-        """The messages of a batch. Raises `DataLoss` where some are gone."""
-        if self._held is not None and self._held[0] == taken.input:
-            return self.source.rows_of(self._held[1])
+    def read(self, taken: PlannedBatch) -> Pieces:
+        if self._uncommitted is not None and self._uncommitted[0] == taken.input:
+            return self.source.rows_of(self._uncommitted[1])
         return self.source.rows_of(self.queue.planned(taken.input["again"], taken.input["runs"]))
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         """Acknowledges the messages of a batch."""
         mine = taken.input
         self.queue.acknowledge(mine["again"])
         for first, last, _ in mine["runs"]:
             while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):
                 self.queue.acknowledge(names)
-        self._held = None
+        self._uncommitted = None
 
     def close(self) -> None:
-        """Ends the connections of this run."""
         self.queue.close()

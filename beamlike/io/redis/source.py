@@ -1,4 +1,4 @@
-"""A stream of Redis as a queue: read through a consumer group, acknowledged when a batch is committed."""
+"""A Redis stream as a queue: read through a consumer group, acknowledged when a batch is committed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beamlike.io.kafka.codecs import Codec
 from beamlike.io.redis import messages
 from beamlike.io.redis.client import Entry, Group, connect, is_address, kept_connection, shown
 from beamlike.io.redis.reading import Reading
-from beamlike.io.sources import Position, Taken
+from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.event_time import read_event_time
 from beamlike.system.fields import whole_number
 from windowing.columns import EVENT_TIME
@@ -56,24 +56,41 @@ def _length(given: Any) -> int:
 
 @attrs.frozen
 class Redis(AnnouncingSource):
-    """The messages of a stream of Redis, a row each, that a consumer group is to process.
+    """The messages of a Redis stream, a row each, that a consumer group processes.
 
-    `url` is such as "redis://localhost:6379/0". `fields` are those fields of a message that are read, with a type
-    (`str`, `bytes`, `int`, `datetime`, ...) or a format such as `bl.json({...})`, which gives its columns; one that a
-    message does not have is null, and a message with one that cannot be read is a dead letter. Other columns are
-    `redis_id` and `redis_time`, the time in the id, at which the message was added.
+    Columns: those of `fields`; `redis_id`; and `redis_time`, the time in the id, when the message was added. A message
+    with
+    an invalid field is a dead letter.
 
-    The watermark is the event time of the oldest message that is not acknowledged: by the column that is `timestamp=`
-    of `p.read`. With "redis_time" it is perfect, and follows the clock of the server while nothing is left. With
-    another column, messages that are still to be sent may be up to `out_of_orderness` older than the newest one.
+    The watermark is the event time of the oldest message that is not acknowledged, by the column that is `timestamp=`
+    of
+    `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
 
-    Messages are acknowledged when their batch is committed, so the run needs a checkpoint; one without looks at what
-    the group was not given yet, and takes nothing. A run is a consumer of its own. `claim_after`: what other consumers
-    were given so long ago and have not acknowledged is taken over, for consumers that do not come back.
+    Messages are acknowledged when their batch is committed, so a run needs a checkpoint. A run without one reads
+    messages
+    that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs redis-py,
+    from
+    the extra `redis`.
 
-    `start` is where a group begins that is not there yet: "earliest", "latest" or a datetime, the time in an id.
-    `max_messages_per_trigger`: at most so many are a batch. `options` are those of redis-py's client. It needs
-    redis-py, from the extra `redis`. Raises `TypeError` and `ValueError` for what cannot be.
+    Args:
+        url: The address of the server, such as "redis://localhost:6379/0".
+        stream: The name of the stream.
+        group: The name of the consumer group. It is made if it does not exist.
+        fields: The fields to read, each with a type (`str`, `bytes`, `int`, `datetime`, ...) or with a format such as
+            `bl.json({...})` that has columns of its own. A field that a message lacks is null.
+        start: Where a new group begins: "earliest", "latest", or a datetime, compared with the times in ids.
+        out_of_orderness: A duration: how much older than the newest event time later messages may be. Not used if the
+            event
+            time is "redis_time".
+        claim_after: A duration after which messages that other consumers have not acknowledged are taken over. By
+            default
+            they are not.
+        max_messages_per_trigger: The greatest number of messages in a batch.
+        options: Options of redis-py's client.
+
+    Raises:
+        TypeError: An argument has a wrong type.
+        ValueError: An argument is invalid.
 
     Example:
         >>> plays = bl.Redis("redis://localhost", "plays", group="scores", fields={"user": str, "at": int})
@@ -125,15 +142,14 @@ class Redis(AnnouncingSource):
         self.schema()
 
     def schema(self) -> pl.Schema:
-        """The columns of the fields, and those that Redis adds."""
+        """Returns the columns of the fields, and those that Redis adds."""
         return messages.row_schema(dict(self.fields))
 
     def reading_event_time(self, column: str, unit: str | None) -> Self:
-        """The source whose watermark goes by this column."""
         return attrs.evolve(self, time=(column, unit))
 
     def opened(self, position: Position) -> Reading:
-        """Gives the stream as one run reads it, with a connection of its own."""
+        """Opens the stream for one run, with its own connection."""
         return Reading(self, self._group(connect))
 
     def _group(self, connected: Connect) -> Group:
@@ -150,26 +166,26 @@ class Redis(AnnouncingSource):
 
     @property
     def time_column(self) -> str | None:
-        """The column with the event time; None if the pipeline has named none."""
+        """The event time column; None if the pipeline has none."""
         return None if self._time is None else self._time[0]
 
     def new_consumer(self) -> str:
-        """A name for the consumer of a run that begins."""
+        """Returns a name for the consumer of a new run."""
         return f"beamlike-{uuid.uuid4().hex[:12]}"
 
     def times(self, entries: Sequence[Entry]) -> pl.Series:
-        """The event times (us) of messages, null where there is none."""
+        """Returns the event times (us) of messages, null where there is none."""
         assert self._time is not None
         column, unit = self._time
         values = messages.times_of(entries, dict(self.fields), column)
         return read_event_time(values.lazy(), column, unit).collect()[EVENT_TIME]
 
     def rows_of(self, entries: Sequence[Entry]) -> Pieces:
-        """Messages as rows and dead letters."""
+        """Converts messages to rows and dead letters."""
         return messages.rows_of(entries, dict(self.fields))
 
     def chunks(self, rows: int) -> Iterator[Announced]:
-        """Reads the messages that are there now and that the group was not given, without consuming them."""
+        """Reads messages not yet delivered to the group, without consuming them."""
         with closing(self._group(connect)) as queue:
             most, last = self.max_messages_per_trigger or rows, queue.delivered() or self.after
             if last == _STARTS[_LATEST]:
@@ -181,14 +197,13 @@ class Redis(AnnouncingSource):
 
     # Of a single call, as by a task of Spark, nothing is kept.
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         with closing(self.opened(position)) as reading:
             return reading.plan(position, rows)
 
-    def read(self, taken: Taken) -> Pieces:
-        """The messages of a batch. Raises `DataLoss` where some are gone."""
+    def read(self, taken: PlannedBatch) -> Pieces:
         return Reading(self, self._group(kept_connection)).read(taken)
 
-    def committed(self, taken: Taken) -> None:
+    def committed(self, taken: PlannedBatch) -> None:
         with closing(self.opened({})) as reading:
             reading.committed(taken)

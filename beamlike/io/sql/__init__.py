@@ -1,1 +1,1 @@
-"""Tables of SQL databases as sinks. May import what `io` may."""
+"""Tables of SQL databases as sources and sinks. May import what `io` may."""

@@ -1,6 +1,6 @@
-"""Many rows into a table the way that its database is fast at: COPY in PostgreSQL, prepared statements elsewhere.
+"""Writes many rows with the fastest method of a database: COPY in PostgreSQL, prepared statements elsewhere.
 
-Rows go in pieces, so that memory does not grow with their number. Values are made ready in columns.
+Rows are written in pieces, so that memory does not grow with their number. Values are converted by column.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _MOMENT: Final = "%Y-%m-%d %H:%M:%S%.6f"
 
 
 def copies(dialect: sa.Dialect) -> bool:
-    """Whether rows can be copied: the database has COPY, and its driver is the one that we know."""
+    """True if rows can be copied: the database has COPY, and a known driver."""
     return dialect.name == "postgresql" and dialect.driver == "psycopg"
 
 
 def execute(connection: sa.Connection, statement: sa.Executable, rows: pl.DataFrame) -> None:
-    """The statement for every row, with a parameter for each column of it."""
+    """Executes the statement for every row, with a parameter for each column."""
     dialect = connection.dialect
     for piece in rows.iter_slices(PIECE):
         found = piece.select(ready(piece.schema, dialect))
@@ -44,7 +44,7 @@ def execute(connection: sa.Connection, statement: sa.Executable, rows: pl.DataFr
 
 
 def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None:
-    """Puts the rows into a table of PostgreSQL."""
+    """Copies the rows into a PostgreSQL table."""
     from psycopg.sql import SQL, Identifier
 
     whole_name = [name for name in (table.schema, table.name) if name]
@@ -67,7 +67,7 @@ def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None
 
 
 def stage(connection: sa.Connection, table: sa.Table, name: str, rows: pl.DataFrame) -> sa.Table:
-    """A table of PostgreSQL that is there for this transaction, with these rows of columns of `table`."""
+    """Makes a temporary PostgreSQL table for this transaction, with these rows in columns of `table`."""
     columns = [sa.Column(column, table.columns[column].type, quote=True) for column in rows.columns]
     staged = sa.Table(name, sa.MetaData(), *columns, quote=True)
     quote = connection.dialect.identifier_preparer
@@ -81,9 +81,11 @@ def stage(connection: sa.Connection, table: sa.Table, name: str, rows: pl.DataFr
 
 
 def ready(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> Sequence[pl.Expr]:
-    """Every column as the parameters of a statement: times in UTC, durations in microseconds, nested values as JSON.
+    """Returns every column as parameters of a statement.
 
-    A time outside the years 1 to 9999 is null, as in `output_frame`.
+    Times are in UTC, durations in microseconds, and nested values are JSON. A time outside the years 1 to 9999 is null,
+    as
+    in `output_frame`.
     """
     plain = csv_columns(schema)
     return [
@@ -114,7 +116,7 @@ def _ready(name: str, dtype: pl.DataType, text: pl.Expr, dialect: sa.Dialect) ->
 
 
 def _copied(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> list[pl.Expr]:
-    """Every column as it is in the CSV that COPY reads."""
+    """Returns every column as in the CSV that COPY reads."""
     return [
         _as_csv(value, schema[name]).alias(name)
         for name, value in zip(schema, ready(schema, dialect), strict=True)

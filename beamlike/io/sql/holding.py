@@ -1,4 +1,4 @@
-"""Who writes to a table: one run of a name at a time, as far as its database can tell."""
+"""Locks a table for one run of a name, as far as its database can."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _LONGEST: Final = 63
 
 @attrs.define(eq=False)
 class ServerLock:
-    """A lock of the server, on a connection of its own: it goes with the connection, however that ends."""
+    """A lock of the server on its own connection. It is released when the connection ends, in any way."""
 
     _connection: sa.Connection
 
@@ -59,7 +59,10 @@ class ServerLock:
 
 
 def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | None:
-    """Keeps other runs of this name from the table at this place. Raises `InUse`; None where nothing can tell."""
+    """Locks the table at `place` for a run of this name. Raises `InUse`.
+
+    Returns None for a database without locks.
+    """
     match url.get_backend_name():
         case "sqlite":
             folder, database = os.path.split(place[1])

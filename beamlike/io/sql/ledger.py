@@ -1,6 +1,6 @@
-"""The ledger of a database: which batch of a run each task of a sink has written last to which table.
+"""The ledger of a database: the last batch that each task of a sink has written to each table.
 
-It is written in the transaction that writes the rows, so a batch that comes again is known.
+It is written in the transaction of the rows, so a repeated batch is detected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ANY: Final = ""
 
 
 def ledger_of(table: sa.Table) -> sa.Table:
-    """The ledger beside a table."""
+    """Returns the ledger beside a table."""
     name = name_text()
     return sa.Table(
         LEDGER,
@@ -36,7 +36,7 @@ def ledger_of(table: sa.Table) -> sa.Table:
 
 
 def prepare(connection: sa.Connection, table: sa.Table) -> None:
-    """Makes the ledger if it is not there; what a former one says is carried over, and that one removed."""
+    """Makes the ledger if it does not exist. The content of a former ledger is moved to it."""
     ledger = ledger_of(table)
     ledger.create(connection, checkfirst=True)
     if not sa.inspect(connection).has_table(FORMER, schema=table.schema):
@@ -54,11 +54,11 @@ def prepare(connection: sa.Connection, table: sa.Table) -> None:
 
 
 def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: bool) -> bool:
-    """Whether this transaction is to write the part; the ledger says from then on that it has.
+    """Records the part in the ledger. Returns True if this transaction must write it.
 
-    The last batch is written again if that `replaces` what is there. Of two attempts at once, the database lets one
-    wait. Raises `RuntimeError` for a batch before the last one: the attempt at it should be dead, or the run is one of
-    two on copies of a checkpoint.
+    If writing `replaces` rows, the last batch is written again. Of two concurrent attempts, one waits in the database.
+    Raises `RuntimeError` for a batch before the last one: its attempt is outdated, or two runs use copies of a
+    checkpoint.
     """
     ledger = ledger_of(table)
     run, target = _fitting(part.query), _fitting(table.name)
@@ -84,7 +84,7 @@ def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: b
 
 
 def latest_batch(connection: sa.Connection, table: sa.Table, run: str) -> int | None:
-    """The last batch of the run that is in the table, whichever sink and task wrote it; None if there is none."""
+    """Returns the last batch of the run in the table, written by any sink and task; None if there is none."""
     ledger = ledger_of(table)
     mine = (ledger.c.run == _fitting(run)) & (ledger.c.target == _fitting(table.name))
     found: int | None = connection.scalar(sa.select(sa.func.max(ledger.c.batch)).where(mine))
@@ -92,14 +92,14 @@ def latest_batch(connection: sa.Connection, table: sa.Table, run: str) -> int | 
 
 
 def forget(connection: sa.Connection, table: sa.Table, run: str) -> None:
-    """The run of this name begins anew: none of its batches has been written to the table."""
+    """Removes the batches of earlier runs of this name from the ledger."""
     ledger = ledger_of(table)
     mine = (ledger.c.run == _fitting(run)) & (ledger.c.target == _fitting(table.name))
     connection.execute(ledger.delete().where(mine))
 
 
 def _fitting(name: str) -> str:
-    """The name, or if it is too long its beginning and a digest of it."""
+    """Returns the name; if it is too long, its beginning and a digest."""
     if len(name) <= LONGEST:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""Rows out of tables and queries of SQL databases, as columns."""
+"""Reads tables and queries of SQL databases as columns."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ Bound = int | str
 
 
 def schema_of(url: sa.URL, table: str) -> pl.Schema:
-    """The columns of a table or view. Raises `PlanError` where there is none."""
+    """Returns the columns of a table or view. Raises `PlanError` if it does not exist."""
     schema, name = split_name(table)
     if url.get_backend_name() == "sqlite" and url.database and not _is_there(url.database):
         raise PlanError(f"{shown(url)} has no table {table!r}: there is no file {url.database!r}")
-    with _telling(url, table), warnings.catch_warnings():
+    with _source_errors(url, table), warnings.catch_warnings():
         # Columns of types that SQLAlchemy does not know are read as text.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
         inspector = sa.inspect(engine(url))
@@ -60,7 +60,7 @@ def schema_of(url: sa.URL, table: str) -> pl.Schema:
 
 
 def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
-    """The type in which a column is read; text for one that is none of polars'."""
+    """Returns the type in which a column is read; text if polars has no such type."""
     try:
         kind = dtype.python_type
     except NotImplementedError:
@@ -79,7 +79,7 @@ def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
 
 
 def require_growing(column: str, dtype: pl.DataType) -> None:
-    """Raises `PlanError` for a column whose values cannot say where a run is."""
+    """Raises `PlanError` for a column whose type cannot be the position of a run."""
     if not (dtype.is_integer() or isinstance(dtype, _GROWING)):
         raise PlanError(
             f"Table: grows={column!r} is {type_name(dtype)}; it must be a whole number, a time or text"
@@ -87,29 +87,29 @@ def require_growing(column: str, dtype: pl.DataType) -> None:
 
 
 def _is_there(database: str) -> bool:
-    """Whether SQLite would open it, and not make an empty one."""
+    """True if SQLite would open an existing database, rather than make an empty one."""
     return database == ":memory:" or database.startswith("file:") or os.path.exists(database)
 
 
 @attrs.frozen
 class Selection:
-    """A table or a query, with the columns that are read of it."""
+    """A table or a query, with the columns that are read from it."""
 
     url: sa.URL
     table: str
     columns: pl.Schema
 
     def newest(self, column: str) -> Bound | None:
-        """The greatest value of a column; None if there is no row."""
+        """Returns the greatest value of a column; None if there are no rows."""
         asked = sa.select(sa.func.max(_named(column))).select_from(self._source)
         return self._as_bound(self._fetch(asked, [column])[column])
 
     def bound(
         self, column: str, above: Bound | None, upto: Bound | None, rows: int
     ) -> tuple[Bound | None, bool]:
-        """The value up to which some `rows` rows come next in order of a column, and whether there are so many.
+        """Returns the value up to which the next `rows` rows in order of a column reach, and True if there are so many.
 
-        Raises `SourceError` where the column is null in some rows, if nothing was read yet.
+        Raises `SourceError` if the column is null in some rows and nothing was read yet.
         """
         name, source = _named(column), self._source
         if above is None and (none := self._count(name.is_(None))):
@@ -124,7 +124,7 @@ class Selection:
         return self._as_bound(found[column][:1]), bool(found["rows"][0] >= rows)
 
     def _as_bound(self, found: pl.Series) -> Bound | None:
-        """The only value of a column as a bound. Raises `SourceError` for an infinite time."""
+        """Returns the only value of a column as a bound. Raises `SourceError` for an infinite time."""
         if (name := infinities(found)[0]) is not None:
             raise SourceError(
                 f"column {found.name!r} of table {self.table!r} has the infinite time {name!r}, at which reading "
@@ -140,7 +140,7 @@ class Selection:
     def rows(
         self, column: str | None, above: Bound | None, upto: Bound | None
     ) -> tuple[pl.DataFrame, Faulty | None]:
-        """All rows, or those within bounds in order of a column; letters for those that do not fit the columns."""
+        """Returns all rows, or those within bounds in order of a column, and dead letters for invalid rows."""
         found = sa.select(*map(self._read, self.columns)).select_from(self._source)
         if column is not None:
             found = found.where(*self._between(column, above, upto)).order_by(_named(column))
@@ -176,14 +176,14 @@ class Selection:
         return sa.cast(column, sa.Text()).label(sa.quoted_name(name, quote=True)) if as_text else column
 
     def _fetch(self, statement: sa.Executable, names: Sequence[str]) -> pl.DataFrame:
-        """What a statement gives. A connection that breaks is made anew: to read once more does no harm."""
+        """Executes a query, and repeats it if the connection fails, as reading changes nothing."""
         again = Retrying(
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential(0.1, max=5),
             retry=retry_if_exception(_may_pass),
             reraise=True,
         )
-        with _telling(self.url, self.table):
+        with _source_errors(self.url, self.table):
             found: pl.DataFrame = again(_fetch, self.url, statement)
         return found.rename(dict(zip(found.columns, names, strict=True)))
 
@@ -224,13 +224,13 @@ def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether it is the connection that failed, or the server."""
+    """True for an error of the connection or the server."""
     return type(error).__name__ in ("OperationalError", "InterfaceError", "InternalError")
 
 
 @contextmanager
-def _telling(url: sa.URL, table: str) -> Iterator[None]:
-    """What a database says is a `SourceError`."""
+def _source_errors(url: sa.URL, table: str) -> Iterator[None]:
+    """Converts errors of a database to `SourceError`."""
     try:
         yield
     except (PlanError, SourceError):

@@ -1,4 +1,4 @@
-"""A table or query of a SQL database as a source: all its rows once, or what comes by a column that grows."""
+"""A table or query of a SQL database as a source: all rows once, or new rows by a growing column."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 from beamlike.errors import PlanError, unknown_column
 from beamlike.io.base import Declared, FromFile
 from beamlike.io.planned import planned_chunks
-from beamlike.io.sources import Chunk, Position, Taken
+from beamlike.io.sources import Chunk, PlannedBatch, Position
 from beamlike.io.sql.names import is_query
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _ROWS: Final = 1_000_000
 
 
 class TableSource:
-    """How a `Table` is read."""
+    """The half of `Table` that reads."""
 
     url: sa.URL
     table: str
@@ -35,11 +35,13 @@ class TableSource:
     bounded: ClassVar[bool] = True
 
     def schema(self) -> pl.Schema:
-        """The columns: those declared, else those of the table. Raises `PlanError` for a query without `schema`."""
+        """Returns the columns: those declared, else those of the table.
+
+        Raises `PlanError` for a query without `schema`.
+        """
         return self._columns() if self._seen is None else self._seen
 
     def looked_up(self) -> Self:
-        """Gives the source with the columns that the table has now."""
         found: Self = attrs.evolve(self, seen=self._columns())  # type: ignore[misc]
         return found
 
@@ -64,22 +66,20 @@ class TableSource:
         return Selection(self.url, self.table, self.schema())
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """What batches in process take, up to what is there now."""
         end = None if self.grows is None else self._selection().newest(self.grows)
         return (
             iter(()) if self.grows is not None and end is None else planned_chunks(self, rows, {"end": end})
         )
 
-    def plan(self, position: Position, rows: int) -> Taken | None:
-        """The rows above the last value, up to one that is fixed now; or the whole table, once."""
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Plans the rows above the last value, up to a bound that is fixed now; or the whole table, once."""
         if self.grows is None:
-            return None if position.get("read") else Taken([{}], {"read": True})
+            return None if position.get("read") else PlannedBatch([{}], {"read": True})
         above, end = position.get("last"), position.get("end")
         upto, more = self._selection().bound(self.grows, above, end, min(rows, _ROWS))
-        return None if upto is None else Taken([{"above": above, "upto": upto}], {"last": upto}, more)
+        return None if upto is None else PlannedBatch([{"above": above, "upto": upto}], {"last": upto}, more)
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
-        """The rows within these bounds."""
         found, faulty = self._selection().rows(self.grows, part.get("above"), part.get("upto"))
         if faulty is not None:
             yield FromFile(faulty, self.table)

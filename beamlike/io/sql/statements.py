@@ -1,4 +1,4 @@
-"""Tables of SQL databases: how they must look for given columns, and rows put in, replaced and removed in bulk."""
+"""Tables of SQL databases: their types and checks, and statements that insert, replace and delete rows in bulk."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _HOLDS: Final[dict[type, set[type]]] = {
 
 
 def engine(url: sa.URL) -> sa.Engine:
-    """The engine of a database. Connections last as long as their transaction: batches may be hours apart."""
+    """Returns the engine of a database. Connections last for one transaction, as batches may be hours apart."""
     name = url.database or ""
     if url.get_backend_name() == "sqlite" and not name.startswith("file:"):
         # An engine is kept, and the working directory may change.
@@ -84,7 +84,7 @@ _PACKAGES: Final = {
 
 
 def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> PlanError:
-    """The error for a database whose driver is not installed."""
+    """Returns the error for a database whose driver is not installed."""
     name = error.name or ""
     there = [driver for driver in _DRIVERS.get(url.get_backend_name(), ()) if find_spec(driver) is not None]
     other = (
@@ -97,17 +97,18 @@ def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = N
 
 
 def shown(url: sa.URL) -> str:
-    """The URL without user, password and options, for people to read."""
+    """Returns the URL without user, password and options, for messages."""
     # An @ in a password that is not quoted ends it, and the rest of it would be part of the host.
     host = url.host and url.host.rpartition("@")[2]
     return str(sa.URL.create(url.drivername, host=host, port=url.port, database=url.database))
 
 
 def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
-    """Kind of database, host, port, database, schema and table, such that two spellings of one table are the same.
+    """Returns kind of database, host, port, database, schema and table, equal for two spellings of one table.
 
-    A path is made absolute, and this machine, the usual port and the schema that a database takes by default have one
-    name each. Two names of one server, or views, are not seen through.
+    A path is made absolute; this machine, the default port and the default schema have one name each. Aliases of a
+    server,
+    and views, are not resolved.
     """
     kind, (schema, name) = url.get_backend_name(), split_name(table)
     schema = schema or _SCHEMAS.get(kind, "")
@@ -126,7 +127,7 @@ def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
 
 
 def column_types(schema: Mapping[str, pl.DataType], key: Collection[str] = ()) -> Columns:
-    """The SQL type of every column; `TypeError` for one that has none. Those of `key` can be in an index."""
+    """Returns the SQL type of every column; `key` columns can be indexed. Raises `TypeError` for one without."""
     return {name: _column_type(name, dtype, name in key) for name, dtype in schema.items()}
 
 
@@ -170,7 +171,7 @@ def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """The schema of a table's name, or nothing, and what is after the last dot; dots in double quotes are none."""
+    """Returns schema, or nothing, and name, divided at the last dot that is not in double quotes."""
     quoted = re.fullmatch(r'(?:(.+)\.)?("(?:[^"]|"")+")', name, re.DOTALL)
     schema, plain = quoted.groups("") if quoted else name.rpartition(".")[::2]
     return _unquoted(schema), _unquoted(plain)
@@ -182,7 +183,10 @@ def _unquoted(name: str) -> str:
 
 
 def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
-    """What is wrong with the schema of a table; a database's own way to name one with dots is left to it."""
+    """Returns the reason why the schema of a table does not exist; None if it does.
+
+    Names with dots that a database resolves itself are not checked.
+    """
     schema = table.schema
     if schema is None or ("." in schema and not isinstance(schema, sa.quoted_name)):
         return None
@@ -194,7 +198,7 @@ def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
 
 
 def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
-    """The table, which may be `schema.table`; rows with the same key, where there is no null in it, are one."""
+    """Returns the table, named `table` or `schema.table`, with a unique constraint on `key`."""
     schema, plain = split_name(name)
     # All names are quoted: no list of the words that a database keeps for itself is complete.
     columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
@@ -203,7 +207,7 @@ def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
 
 
 def as_found(connection: sa.Connection, table: sa.Table) -> sa.Table:
-    """The table with those of its columns that the one in the database has."""
+    """Returns the table with those of its columns that exist in the database."""
     there = {column["name"] for column in sa.inspect(connection).get_columns(table.name, table.schema)}
     columns = [
         sa.Column(name, column.type, quote=True) for name, column in table.columns.items() if name in there
@@ -214,7 +218,10 @@ def as_found(connection: sa.Connection, table: sa.Table) -> sa.Table:
 def misfits(
     connection: sa.Connection, table: sa.Table, required: Collection[str], key: Sequence[str]
 ) -> Iterator[str]:
-    """How the table that is there cannot take the rows of `table`, of whose columns only `required` must be there."""
+    """Yields reasons why the existing table cannot store rows of `table`.
+
+    Of its columns, only those in `required` must exist.
+    """
     inspector = sa.inspect(connection)
     found = {column["name"]: column for column in inspector.get_columns(table.name, table.schema)}
     for name, column in table.columns.items():
@@ -253,7 +260,7 @@ def _is_partial(index: Any) -> bool:
 
 
 def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -> bool:
-    """Whether a column of their type holds what one of ours would."""
+    """True if a column of type `theirs` holds the values of one of type `ours`."""
     ours = ours.dialect_impl(dialect)
     if isinstance(ours, sa.JSON):
         return isinstance(theirs, sa.JSON)
@@ -266,7 +273,7 @@ def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -
 
 
 def _python_type(dtype: TypeEngine[Any]) -> type:
-    """`object` for a type that SQLAlchemy does not know."""
+    """Returns the Python type; `object` for a type that SQLAlchemy does not know."""
     try:
         return dtype.python_type
     except NotImplementedError:
@@ -284,12 +291,12 @@ def _sql(dtype: TypeEngine[Any], dialect: sa.Dialect) -> str:
 
 
 def is_upserting(dialect: sa.Dialect) -> bool:
-    """Whether it has INSERT ... ON CONFLICT DO UPDATE; elsewhere rows are removed and put in."""
+    """True if the database has INSERT ... ON CONFLICT DO UPDATE. Elsewhere rows are deleted and inserted."""
     return dialect.name in ("sqlite", "postgresql")
 
 
 def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None:
-    """Puts the rows in."""
+    """Inserts the rows."""
     if rows.is_empty():
         return
     if bulk.copies(connection.dialect):
@@ -299,7 +306,7 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> No
 
 
 def upsert(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
-    """Puts the rows in; a row that is there with the same key is replaced. No two rows have the same key."""
+    """Inserts the rows, and replaces existing ones with the same key. The keys of `rows` must be unique."""
     if is_upserting(connection.dialect):
         # To a constraint, two nulls are not the same.
         with_null = pl.any_horizontal(pl.col(key).is_null())
@@ -327,7 +334,7 @@ def _upsert_natively(
 def _replacing(
     statement: postgresql.Insert | sqlite.Insert, key: Sequence[str], columns: Sequence[str]
 ) -> postgresql.Insert | sqlite.Insert:
-    """The insert, in which a row replaces the one that is there with its key."""
+    """Returns the insert statement in which a row replaces an existing one with its key."""
     others = {name: statement.excluded[name] for name in columns if name not in key}
     if others:
         return statement.on_conflict_do_update(index_elements=list(key), set_=others)
@@ -335,7 +342,7 @@ def _replacing(
 
 
 def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
-    """Removes the rows that have the keys of these; null is the same as null."""
+    """Deletes the rows with the keys of `rows`. Nulls are equal."""
     keys = rows.select(key)
     with_null = pl.any_horizontal(pl.all().is_null())
     for found, nulls in ((keys.filter(~with_null), False), (keys.filter(with_null), True)):
@@ -358,7 +365,7 @@ def _same(column: sa.Column[Any], nulls: bool) -> sa.ColumnElement[bool]:
 
 
 def _given(table: sa.Table, rows: pl.DataFrame, dialect: sa.Dialect) -> dict[str, Any]:
-    """The values to put in: parameters of the columns' names, JSON from text."""
+    """Returns the values to insert, as parameters with the names of the columns; JSON from text."""
     given = {}
     for name in rows.columns:
         dtype = table.columns[name].type.dialect_impl(dialect)

@@ -1,6 +1,6 @@
-"""Tables of SQL databases: as a sink, a row per key and window that later panes replace, or every row appended once.
+"""Tables of SQL databases as sinks: a row per key and window that later panes replace, or every row appended once.
 
-As a source they are in `source`.
+`source` has the half that reads.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 from beamlike.errors import PlanError, nearest
 from beamlike.io.base import Declared, Part, declared
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
-from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Feed, Place, RowKey, require_told_apart
+from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Place, RowKey, SinkInput, require_unique
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
 from beamlike.system.fields import text, true_or_false
@@ -42,7 +42,7 @@ def _statements() -> ModuleType:
 
 
 def _parsed(url: Any) -> sa.URL:
-    """The URL; errors do not repeat it, as there may be a password in it."""
+    """Parses the URL. Errors do not repeat it, as it may contain a password."""
     _statements()
     import sqlalchemy as sa
 
@@ -84,21 +84,29 @@ def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 class Table(TableSource):
     """A table of any database that SQLAlchemy has a dialect for, as a source or as a sink.
 
-    `url` is SQLAlchemy's; only what is not secret of it is ever shown. `table` may be `schema.table`; a name with a
-    dot is put in double quotes, as in SQL: `'"plays.2026"'`.
+    As a source, all rows are read once, or with `grows` the new rows again and again.
 
-    As a source, all its rows are read once. With `grows`, a column of whole numbers, times or text, each batch has the
-    rows above the greatest value so far. `table` may be a query that begins with SELECT or WITH; `schema` then has its
-    columns and their types.
+    As a sink, the table is made at the start of a run if it does not exist. On Spark each task writes its rows of a
+    batch
+    in one transaction; into SQLite, a local file, the driver writes.
 
-    As a sink, the table is made at the start of a run if it is not there. `mode="upsert"`: for the output of a
-    grouping. There is a row per key and window, the one of the latest pane; a pane that is taken back takes its row
-    away. With `per_pane` there is a row per key, window and pane, and those that were taken back are marked.
-    `mode="append"`: for any rows; a batch that is replayed is not appended again.
+    Needs SQLAlchemy, and ADBC to read from PostgreSQL, from the extra `table`.
 
-    On Spark each task writes its rows of a batch, in one transaction; into SQLite, a file on this machine, the driver
-    does. Needs SQLAlchemy, and to read from PostgreSQL ADBC, from the extra `table`. Raises `ValueError` for a URL or
-    choices that cannot be.
+    Args:
+        url: A URL of SQLAlchemy. Its secret parts are never shown.
+        table: The name, which may be `schema.table`. A name with a dot is in double quotes, as in SQL:
+            `'"plays.2026"'`. For
+            a source, it may be a query that begins with SELECT or WITH.
+        mode: "upsert" for the output of a grouping, with one row per key and window, that of the latest pane; a pane
+            that is
+            taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
+        per_pane: True to upsert one row per key, window and pane, and mark panes that are taken back.
+        grows: A column of whole numbers, times or text. Each batch has the rows above the greatest value so far.
+        schema: Column names and types, needed for a query. By default they are those of the table.
+
+    Raises:
+        TypeError: An argument has a wrong type.
+        ValueError: The URL or another argument is invalid.
 
     Example, with the `plays` of `bl.Collection`:
         >>> import sqlite3
@@ -121,7 +129,7 @@ class Table(TableSource):
     _schema: Declared | None = attrs.field(
         default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
     )
-    _rows: Feed | None = attrs.field(default=None, kw_only=True, repr=False)
+    _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the table as a source, as the pipeline has found them.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
     # The table that rows are put in, with those columns that the one in the database has: looked up once in a run.
@@ -137,21 +145,19 @@ class Table(TableSource):
 
     @property
     def distributed(self) -> bool:
-        """Whether tasks on other machines may write: not into SQLite, whose file is on the driver's."""
+        """True if tasks on other machines may write; not into SQLite, whose file is on the driver's machine."""
         return self.url.get_backend_name() != "sqlite"
 
     @property
     def upserts(self) -> bool:
-        """Whether later panes replace rows."""
         return self.mode == "upsert"
 
     def place(self) -> Place:
-        """The table; of SQLite, with the file that it is in."""
         file = "" if self.distributed else str(self.url.database).removeprefix("file:")
         return Place("table", self.table, key=_statements().place_of(self.url, self.table), path=file)
 
-    def fitted(self, rows: Feed) -> Self:
-        """The sink, told what it gets. Raises `PlanError` for a column that no table can hold, and for a query."""
+    def fitted(self, rows: SinkInput) -> Self:
+        """Raises `PlanError` for a column that no table can hold, and for a query."""
         if is_query(self.table):
             raise PlanError("Table: a query is for a source; name the table that is written", step=rows.step)
         key = rows.key
@@ -171,13 +177,12 @@ class Table(TableSource):
         return attrs.evolve(self, rows=rows)
 
     def for_run(self) -> Self:
-        """Gives the sink for one run, which keeps what that finds out about the table."""
         return attrs.evolve(self)
 
     def check(self) -> None:
-        """Makes the table if it is not there; else `PlanError` says how it does not fit.
+        """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
 
-        A table that is there need not have those of the engine's columns that tell no rows apart.
+        An existing table may lack columns of the engine that do not identify rows.
         """
         from beamlike.io.sql import ledger
 
@@ -197,13 +202,12 @@ class Table(TableSource):
             self._checked["table"] = statements.as_found(connection, wanted)
 
     def hold(self, run: str) -> Lock | ServerLock | None:
-        """No other run of this name writes to the table until this is released. Raises `InUse`."""
         from beamlike.io.sql import holding
 
         return holding.hold(self.url, self.place().key, run)
 
     def start(self, run: str) -> None:
-        """Makes or checks the table. Its rows stay; what the ledger knows of an earlier run of this name goes."""
+        """Makes or checks the table. Its rows stay; the ledger's entries of an earlier run of this name are removed."""
         from beamlike.io.sql import ledger
 
         table = self._found()
@@ -211,7 +215,6 @@ class Table(TableSource):
             ledger.forget(connection, table, run)
 
     def latest_batch(self, run: str) -> int | None:
-        """The last batch of this run that the ledger has."""
         from beamlike.io.sql import ledger
 
         table = self._found()
@@ -219,11 +222,11 @@ class Table(TableSource):
             return ledger.latest_batch(connection, table, run)
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing: no row says which batch it is of."""
+        """Removes nothing, as rows have no batch."""
         return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes the rows of a part, all or none."""
+        """Writes all rows of a part, or none."""
         if frame.is_empty():
             return
         from beamlike.io.sql import ledger
@@ -239,7 +242,7 @@ class Table(TableSource):
 
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
-        require_told_apart(frame, key)
+        require_unique(frame, key)
         # What came last of a row is what counts.
         frame = frame.unique(columns, keep="last", maintain_order=True)
         if key.retracted is not None and not key.per_pane:
@@ -247,7 +250,7 @@ class Table(TableSource):
             frame = frame.filter(~pl.col(key.retracted))
         statements.upsert(connection, table, columns, frame.select(table.columns.keys()))
 
-    def _declared(self) -> Feed:
+    def _declared(self) -> SinkInput:
         if self._rows is None:
             raise RuntimeError("Table: it learns its columns from collection.write(name, table)")
         return self._rows
@@ -258,7 +261,7 @@ class Table(TableSource):
         return self._checked["table"]
 
     def _begin(self) -> AbstractContextManager[sa.Connection]:
-        """A transaction."""
+        """Begins a transaction."""
         try:
             return _statements().engine(self.url).begin()  # type: ignore[no-any-return]
         except ModuleNotFoundError as error:

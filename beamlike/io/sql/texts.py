@@ -1,4 +1,4 @@
-"""Types of columns for text and bytes, of any length unless they are in a key."""
+"""Column types for text and bytes, of any length unless they are in a key."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NO_PAD_SINCE: Final = (8, 0, 17)
 
 
 class _Exact(mysql.VARCHAR):
-    """Text of which no two are the same.
+    """Text that is compared exactly.
 
-    By default it may have no other letters than those of Western Europe, and `A` and `a ` are the same as `a`.
+    By default MySQL may store Western European letters only, and treats `A` and `a ` as equal to `a`.
     """
 
 
@@ -38,21 +38,21 @@ def _exact(kind: _Exact, compiler: Any, **options: Any) -> str:
 
 
 def text() -> TypeEngine[Any]:
-    """Of any length."""
+    """Returns the type for text of any length."""
     return sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), *MYSQL)
 
 
 def key_text() -> TypeEngine[Any]:
-    """That can be in an index."""
+    """Returns the type for text that can be in an index."""
     short = sa.Text().with_variant(sa.String(LONGEST), "mssql", "oracle")
     return short.with_variant(_Exact(LONGEST), *MYSQL)
 
 
 def name_text() -> TypeEngine[Any]:
-    """Of at most `LONGEST` characters."""
+    """Returns the type for text of at most `LONGEST` characters."""
     return sa.String(LONGEST).with_variant(_Exact(LONGEST), *MYSQL)
 
 
 def binary() -> TypeEngine[Any]:
-    """Bytes of any length."""
+    """Returns the type for bytes of any length."""
     return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)

@@ -1,4 +1,4 @@
-"""Values of SQL databases in the types of columns: what does not fit is a dead letter."""
+"""Converts values of SQL databases to column types. Values that do not fit are dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INFINITY: Final = {
 
 
 def column_of(name: str, values: Sequence[Any]) -> pl.Series:
-    """The values of a driver as a column; as text where they are of several types, as SQLite has them."""
+    """Returns the values of a driver as a column; as text if they are of several types, as in SQLite."""
     try:
         found = pl.Series(name, values)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -37,16 +37,16 @@ def _as_text(value: Any) -> str | None:
 
 
 def stored(column: pl.Series) -> pl.Series:
-    """The column without an extension type: numbers of any length come as text in one."""
+    """Returns the column without an extension type. The driver has numbers of any length as text in one."""
     return column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column
 
 
 def typed(
     frame: pl.DataFrame, columns: Mapping[str, pl.DataType], where: str
 ) -> tuple[pl.DataFrame, Faulty | None]:
-    """The rows in the types of `columns`, and letters for those with a value that does not fit.
+    """Returns the rows with the types of `columns`, and dead letters for rows with a value that does not fit.
 
-    Raises an error of polars where no value of a column can be of its type.
+    Raises an error of polars if no value of a column can be of its type.
     """
     read = frame.select(_cast(frame.schema[name], dtype, name) for name, dtype in columns.items())
     read, bad = without_lost(frame, read)
@@ -65,7 +65,7 @@ def typed(
 
 
 def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
-    """The column in its type; null where a value is none of it."""
+    """Converts a column to its type; values that do not fit are null."""
     column = pl.col(name)
     if isinstance(found, _TEXT) and not isinstance(dtype, _TEXT) and _has_text(dtype):
         return from_text(column, dtype).alias(name)
@@ -79,7 +79,7 @@ def _has_text(dtype: pl.DataType) -> bool:
 
 
 def infinities(column: pl.Series) -> pl.Series:
-    """The names of infinite times of PostgreSQL; null for every other value."""
+    """Returns the names of infinite PostgreSQL times; null for every other value."""
     names = _INFINITY.get(type(column.dtype), {})
     if not names or not column.to_physical().is_in(list(names)).any():
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(column))
@@ -87,7 +87,7 @@ def infinities(column: pl.Series) -> pl.Series:
 
 
 def _named(column: pl.Series, names: pl.Series) -> pl.Series:
-    """Times as text, infinite ones by their name."""
+    """Returns times as text, infinite ones by their name."""
     return pl.select(
         pl.coalesce(pl.lit(names), json_ready(pl.lit(column), column.dtype)).alias(column.name)
     ).to_series()

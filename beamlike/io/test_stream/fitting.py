@@ -1,4 +1,4 @@
-"""Whether a Python value is one of a column's type as it is, where polars would convert it."""
+"""Strict checks of Python values against column types, without polars' conversions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KINDS: Final[dict[type[pl.DataType], type[Any] | tuple[type[Any], ...]]] = {
 
 
 def fits(value: object, dtype: pl.DataType) -> bool:
-    """Whether the value can be one of a column of this type; None always can, and so can an int among floats."""
+    """True if a column of this type can hold the value unchanged. None always fits, and an int fits a float column."""
     if value is None:
         return True
     if isinstance(value, bool):
@@ -57,6 +57,6 @@ def _in_range(value: int, dtype: pl.DataType) -> bool:
 
 
 def _type(dtype: Any) -> pl.DataType:
-    """The type of what is nested, which polars may give as a class."""
+    """Returns a nested type, which polars may give as a class, as an instance."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made

@@ -38,16 +38,21 @@ def _columns(schema: SchemaLike | Declared) -> Declared:
 
 @attrs.frozen(eq=False)
 class TestStream:
-    """A source for tests that says itself what happens when: `TestStream(schema).add_elements([...])...`
+    """A source for tests that defines what happens when: `TestStream(schema).add_elements([...])...`
 
-    It never changes: each method gives a new stream with one more step. Every step is a batch; steps count from 0,
-    and step n of every test stream of a pipeline is played in batch n, on whatever runner. After the last step of
-    the longest, one more batch brings all watermarks to the end of time.
+    A stream never changes: each method returns a new stream with one more step. Every step is a batch; steps count from
+    0,
+    and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
+    longest stream, one more batch moves all watermarks to the end of time.
 
-    Times are datetimes, ISO text or seconds since 1970. A stream has clocks of its own: its watermark starts at the
-    beginning of time and its processing time at 0. It is unbounded unless it is told its end by
-    `advance_watermark_to_infinity()`. Which column of the elements is their event time is told to `p.read`, as for
-    every source; so may a `watermark=` strategy be, which then looks at the elements, if no step announces one.
+    Times are datetimes, ISO text or seconds since 1970. A stream has its own clocks: the watermark starts at the
+    beginning
+    of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()` defines one.
+    `p.read` defines the event time column, as for every source. If no step announces a watermark, `p.read` may define a
+    `watermark=` strategy, too.
+
+    Args:
+        schema: Column names and types of the elements.
 
     Example:
         >>> stream = bl.TestStream({"user": str, "at": int})
@@ -67,10 +72,16 @@ class TestStream:
     )
 
     def add_elements(self, rows: Sequence[Mapping[str, Any]]) -> TestStream:
-        """A bundle of elements, as dicts; it may be empty. A column that a dict lacks is null.
+        """Adds a bundle of elements.
 
-        Nothing is converted: 1.7 is not an int, nor is True; an int is good for a column of floats. Raises
-        `TypeError` or `ValueError`, with the number of the step, for elements that do not fit the schema.
+        Nothing is converted: 1.7 is not an int, and neither is True; an int fits a float column.
+
+        Args:
+            rows: Dicts; the list may be empty. A column that a dict lacks is null.
+
+        Raises:
+            TypeError: A value does not fit its column. The message has the number of the step.
+            ValueError: A dict has an unknown column.
 
         Example:
             >>> bl.TestStream({"at": int}).add_elements([{"at": 1}, {"at": 2}])
@@ -82,10 +93,15 @@ class TestStream:
     def advance_watermark_to(
         self, time: TimeLike, percentiles: Mapping[int, TimeLike] | None = None
     ) -> TestStream:
-        """The watermark moves on to this time: what comes with an earlier event time is late.
+        """Moves the watermark forward: later elements with an earlier event time are late.
 
-        `percentiles={66: time}` moves percentile watermarks, too: two thirds of what is before that time have come.
-        Raises `ValueError` where a watermark would not move on.
+        Args:
+            time: The new watermark.
+            percentiles: Percentile watermarks, such as `{66: time}`: 66 % of the elements before that time have
+                arrived.
+
+        Raises:
+            ValueError: A watermark would not move forward.
 
         Example:
             >>> bl.TestStream({"at": int}).advance_watermark_to("2026-01-31T12:00:00Z", percentiles={66: "2026-02-01"})
@@ -100,7 +116,7 @@ class TestStream:
         return self._with(summary=announcement(watermark, shares))
 
     def advance_watermark_to_infinity(self) -> TestStream:
-        """The end of input: nothing follows. A further step raises `ValueError`.
+        """Ends the stream. A further step raises `ValueError`.
 
         Example:
             >>> bl.TestStream({"at": int}).advance_watermark_to_infinity().bounded
@@ -110,8 +126,10 @@ class TestStream:
         return self._with(summary=announcement(MAX_TIME))
 
     def advance_processing_time(self, duration: Duration) -> TestStream:
-        """The processing time of the stream moves on by so much: a duration longer than nothing, else `ValueError` is
-        raised.
+        """Moves the processing time of the stream forward.
+
+        Raises:
+            ValueError: The duration is not positive.
 
         Example:
             >>> bl.TestStream({"at": int}).advance_processing_time("90s").processing_time
@@ -127,7 +145,7 @@ class TestStream:
 
     @property
     def bounded(self) -> bool:
-        """Whether the stream was told its end."""
+        """True if the stream has an end."""
         return self._announced == MAX_TIME
 
     @cached_property
@@ -139,41 +157,41 @@ class TestStream:
 
     @property
     def announces(self) -> bool:
-        """Whether any step says where the watermark is; if none does, `p.read` may be given a strategy."""
+        """True if any step announces a watermark; if none does, `p.read` may define a strategy."""
         return any(step.summary for step in self.steps)
 
     @property
     def watermark(self) -> AnnouncedWatermark:
-        """The strategy that takes the source at its word; `p.read` needs no other."""
+        """The strategy that follows the announced watermarks."""
         return AnnouncedWatermark(percentiles=self.percentiles)
 
     @property
     def processing_time(self) -> int:
-        """Where the processing time stands after the last step, in microseconds."""
+        """The processing time after the last step, in microseconds."""
         return self.steps[-1].processing_time if self.steps else 0
 
     def schema(self) -> pl.Schema:
-        """The columns of the elements."""
+        """Returns the columns of the elements."""
         return pl.Schema(self.columns)
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """The bundles that are not empty, without what the stream says of its clocks."""
+        """Yields the bundles that are not empty, without announcements."""
         return (step.elements.lazy() for step in self.steps if step.elements.height)
 
     def step(self, number: int) -> SourceStep:
-        """The step with this number; after the last one nothing happens any more."""
+        """Returns the step with this number; after the last step, one in which nothing happens."""
         if number < len(self.steps):
             return self.steps[number]
         return SourceStep(self._frame(()), {}, self.processing_time)
 
     @property
     def _announced(self) -> int:
-        """Where the watermark stands after the last step."""
+        """The watermark after the last step."""
         return next((step.summary["watermark"] for step in reversed(self.steps) if step.summary), MIN_TIME)
 
     @property
     def _next(self) -> str:
-        """The step that is being added, for errors."""
+        """The name of the step that is being added, for errors."""
         return f"TestStream, step {len(self.steps)}"
 
     def _with(
@@ -194,7 +212,7 @@ class TestStream:
             raise ValueError(f"{self._next}: nothing can follow advance_watermark_to_infinity()")
 
     def _read(self, convert: Callable[[Any], T], given: object) -> T:
-        """What a user gave, converted; an error names the step."""
+        """Converts a user's value. Errors have the name of the step."""
         try:
             return convert(given)
         except (TypeError, ValueError) as error:

@@ -14,9 +14,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(time: TimeLike) -> int:
-    """The time in microseconds since 1970, exactly; without a zone it is UTC.
+    """Returns the exact time in microseconds since 1970; a time without a zone is UTC.
 
-    Raises `TypeError` for another type and `ValueError` for text that is no time or a number that is not finite.
+    Raises `TypeError` for another type, and `ValueError` for text that is not a time or a number that is not finite.
     """
     if isinstance(time, Microseconds):
         return int(time)

@@ -1,1 +1,1 @@
-"""The pictures of a run. May import what `observe` may."""
+"""Charts of a run. May import what `observe` may."""

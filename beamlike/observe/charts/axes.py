@@ -1,4 +1,4 @@
-"""Axes of times and of lengths of time: ticks at round places, with labels that say no more than is needed."""
+"""Axes of times and durations: ticks at round places, with labels as short as possible."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ _SIMULATED: Final = 366 * DAY  # times within a year of 1970 are those of a cloc
 
 
 def finite(times: Times) -> npt.NDArray[np.bool_]:
-    """Which of them are times, and not the ends of time."""
+    """True for each time that is not minus or plus infinity."""
     return (times > MIN_TIME) & (times < GLOBAL_WINDOW_END - 1)
 
 
 @attrs.frozen
 class TimeAxis:
-    """Times between two, as seconds since the first: so that floats are exact enough wherever they lie."""
+    """An axis between two times, in seconds since the first, so that floats are exact enough at any date."""
 
     low: int
     high: int
 
     @classmethod
     def around(cls, *times: Times, room: float = 0.03) -> TimeAxis:
-        """From the least to the greatest of the times that are no ends of time, with room on both sides."""
+        """The axis of all finite times, with a margin on both sides."""
         known = (
             np.concatenate([series[finite(series)] for series in times]) if times else np.empty(0, np.int64)
         )
@@ -50,24 +50,24 @@ class TimeAxis:
         return cls(low - margin, high + margin)
 
     def at(self, times: Times) -> Numbers:
-        """Where the times are: -inf nowhere, +inf at the far edge."""
+        """The positions of times: nan for minus infinity, the far edge for plus infinity."""
         places = (times - self.low) / _SECOND
         return np.where(finite(times), places, np.where(times > 0, self.length, np.nan))
 
     @property
     def length(self) -> float:
-        """In seconds."""
+        """The length in seconds."""
         return (self.high - self.low) / _SECOND
 
     def label(self, what: str) -> str:
-        """`event time (UTC, 2026-01-01)`, or for a clock that began at 0 `event time (h:mm:ss)`."""
+        """The label: `event time (UTC, 2026-01-01)`, or for a clock that began at 0 `event time (h:mm:ss)`."""
         if self._simulated():
             return f"{what} (h:mm:ss)"
         first, last = _day(self.low), _day(self.high)
         return f"{what} (UTC, {first})" if first == last else f"{what} (UTC, {first} to {last})"
 
     def clock(self, time: int) -> str:
-        """A time in words as short as on this axis."""
+        """A time as text, as short as this axis allows."""
         if not finite(np.array([time])).item():
             return "-inf" if time < 0 else "+inf"
         text = self._text(time, _SECOND if self.length >= 60 else 1_000)
@@ -75,7 +75,7 @@ class TimeAxis:
         return f"{_day(time)} {text}" if several_days else text
 
     def set(self, axis: Axis, count: int = 5) -> None:
-        """Gives the axis its limits and about `count` ticks."""
+        """Sets the limits of the axis and about `count` ticks."""
         step = tick_distance(self.high - self.low, count)
         places = range(-(-self.low // step) * step, self.high + 1, step)
         limits = (0.0, self.length)
@@ -99,10 +99,9 @@ class TimeAxis:
 
 @attrs.frozen
 class BatchAxis(TimeAxis):
-    """Numbers of batches in the place of times."""
+    """An axis of batch numbers instead of times."""
 
     def label(self, what: str) -> str:
-        """What stands beside the axis."""
         return f"{what}, in batches"
 
     def _text(self, time: int, step: int) -> str:
@@ -110,9 +109,9 @@ class BatchAxis(TimeAxis):
 
 
 def set_durations(axis: Axis, values: Numbers, count: int = 4) -> None:
-    """The y axis of these lengths of time, in seconds, labelled as users write them: `1m30s`.
+    """Sets the y axis of these durations, in seconds, with labels as users write them: `1m30s`.
 
-    It begins at 0, but for lengths that differ little from each other.
+    The axis begins at 0, or near the least duration if all are similar.
     """
     known = values[np.isfinite(values)]
     least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
@@ -126,7 +125,7 @@ def set_durations(axis: Axis, values: Numbers, count: int = 4) -> None:
 
 
 def tick_distance(length: int, count: int) -> int:
-    """The least distance of ticks that gives no more than `count` + 1 of them."""
+    """The least distance of ticks for which there are at most `count` + 1 of them."""
     fitting = (step for step in _STEPS if step * count >= length)
     return next(fitting, -(-length // (count * _STEPS[-1])) * _STEPS[-1])
 
@@ -137,13 +136,13 @@ def _elapsed(time: int, step: int) -> str:
 
 
 def _clock(time: int) -> tuple[int, int, int]:
-    """Hours, minutes and seconds of a time of day."""
+    """The hours, minutes and seconds of a time of day."""
     seconds = time // _SECOND
     return seconds // 3600, seconds // 60 % 60, seconds % 60
 
 
 def _fraction(time: int, step: int) -> str:
-    """As many digits as times that are a step apart need."""
+    """The fraction of a second, with as many digits as times at a distance of `step` need."""
     digits = next((count for count in range(7) if step % 10 ** (6 - count) == 0), 6)
     return f".{time % _SECOND:06}"[: digits + 1] if digits else ""
 

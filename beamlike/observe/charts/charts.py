@@ -1,4 +1,4 @@
-"""The charts of a run: a picture per stage, one of all sources, and one of a stage in several runs."""
+"""The charts of a run: one of each stage, one of all sources, and one of a stage in several runs."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ _DEAD_LETTERS = Marker("rows without event time", VERMILION, "x", "////")
 
 @attrs.frozen
 class Charts:
-    """Draws the charts of one run, all with the same axes of time.
+    """The charts of one run, all with the same time axes.
 
-    `Charts.of(history)` makes it; `stage(name)`, `sources()` and `graph(batch)` give pictures, which a notebook shows
-    and `.save(path)` writes. Needs matplotlib, from the extra `report`.
+    `Charts.of(history)` creates it; `stage(name)`, `sources()` and `graph(batch)` return pictures, which a notebook
+    shows and `.save(path)` writes. Needs matplotlib, from the extra `report`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -81,16 +81,16 @@ class Charts:
 
     @classmethod
     def of(cls, history: History) -> Charts:
-        """The charts of a history."""
+        """Creates the charts of a history."""
         series = run_series(history)
         return cls(history, series, Frame.around(series))
 
     def graph(self, batch: BatchRecord | None) -> Picture:
-        """The graph of the pipeline, with the watermarks after a batch."""
+        """Draws the graph of the pipeline, with the watermarks after a batch."""
         return draw_standing(self.history.plan, batch, self.frame.event.clock)
 
     def stage(self, name: str) -> Picture:
-        """A stage: its watermarks with panes, its lags in event time and processing time, its panes and drops."""
+        """Draws a stage: watermarks with panes, lags in event time and processing time, panes and drops."""
         stage = self.series.stages[name]
         with style():
             keys = [*self.stage_keys(name), *(drop_marker(reason).bar_key() for reason in stage.dropped)]
@@ -110,7 +110,7 @@ class Charts:
         return picture
 
     def sources(self) -> Picture:
-        """All sources: their watermarks, their lags in event time, their elements and their dead letters."""
+        """Draws all sources: watermarks, lags in event time, elements and dead letters."""
         looks = self._source_looks()
         sources = [(self.series.sources[name], looks[name]) for name in reversed(looks)]
         with style():
@@ -130,7 +130,7 @@ class Charts:
         return picture
 
     def draw_stage(self, axes: Axes, name: str) -> None:
-        """The chart of a stage's watermarks and panes."""
+        """Draws a stage's watermarks and panes."""
         stage, frame = self.series.stages[name], self.frame
         set_event_time_chart(axes, frame, self._window_ends(name))
         if len(stage.upstream) > 1:
@@ -148,7 +148,7 @@ class Charts:
         label_watermark(axes, frame, stage.output, "output", RUST, right=False)
 
     def stage_keys(self, name: str) -> list[Artist]:
-        """What the legend says of `draw_stage`."""
+        """The legend of `draw_stage`."""
         stage = self.series.stages[name]
         keys: list[Artist] = [INPUT.key("input watermark"), OUTPUT.key("output watermark")]
         if len(stage.upstream) > 1:
@@ -164,13 +164,13 @@ class Charts:
         return [*keys, *(pane_marker(timing).key() for timing in stage.panes)]
 
     def _source_looks(self) -> dict[str, Look]:
-        """Those that are furthest behind on the whole come first, and have colours of their own."""
+        """The line styles of sources, those with the greatest mean lag first. Later sources share one style."""
         names = sorted(self.series.sources, key=lambda name: (-self._behind(name), name))
         looks = [Look(*line) for line in LINES]
         return {name: looks[number] if number < len(looks) else UPSTREAM for number, name in enumerate(names)}
 
     def _behind(self, source: str) -> float:
-        """How far the watermark was behind processing time, on the whole."""
+        """The mean lag of a watermark behind processing time."""
         watermark = self.series.sources[source].watermark
         known = finite(watermark)
         return float((self.series.times[known] - watermark[known]).mean()) if known.any() else 0.0
@@ -179,7 +179,7 @@ class Charts:
         return any(one in self.series.stages for one in self.series.stages[name].upstream)
 
     def _window_ends(self, name: str) -> Sequence[int]:
-        """Where the windows end that all keys have in common, if these are few enough to be drawn."""
+        """The ends of windows that all keys share, or none if they are too many to draw."""
         spacing = self.history.plan.stages[name].spacing
         if spacing is None:
             return ()
@@ -190,10 +190,13 @@ class Charts:
 
 
 def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
-    """A stage's watermarks in several runs, by title, as one picture.
+    """Draws a stage's watermarks in several runs beside each other.
 
-    `histories` has the history of each run, by its title, and `stage` is the name of a stage that all of them have.
-    Processing time is counted in batches: the clock of one run says nothing about another's.
+    Processing time is counted in batches, as the clocks of runs cannot be compared.
+
+    Args:
+        histories: The history of each run by the title of its chart.
+        stage: The name of a stage that all runs have.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).named("counts").write("out", bl.Memory())
@@ -229,7 +232,7 @@ def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
 
 
 def _canvas(frame: Frame, keys: Sequence[Artist]) -> tuple[Picture, Axes, list[Axes]]:
-    """A picture with a large chart on the left, small ones over time on the right, and a legend below."""
+    """A picture with a large chart on the left, three small ones over time on the right, and a legend below."""
     room = legend_room(keys, _WIDTH)
     picture = Picture(_WIDTH, _CHART + room)
     main = plain_axes(picture, (_LEFT, room + _BELOW, 4.9 - _LEFT, _CHART - _BELOW - _ABOVE))

@@ -1,4 +1,4 @@
-"""How all pictures look: one style, colours that the colour-blind can tell apart, and the same SVG each time."""
+"""The style of all pictures: colours that the colour-blind can distinguish, and reproducible SVG."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ _STYLE: Any = {
 
 
 class Picture(Figure):
-    """A matplotlib figure that a notebook shows as it is, and that needs no global state of matplotlib."""
+    """A matplotlib figure that notebooks show, without global state of matplotlib."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__(figsize=(width, height), layout=None)
         FigureCanvasAgg(self)
 
     def svg(self, salt: str = "beamlike") -> str:
-        """The figure as an `<svg>` element: the same text each time. Ids begin with the salt."""
+        """The figure as an `<svg>` element: equal figures have equal text. Ids begin with the salt."""
         out = StringIO()
         with matplotlib.rc_context({**_STYLE, "svg.hashsalt": salt}), _any_letters():
             self.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
@@ -101,7 +101,7 @@ class Picture(Figure):
         return _with_own_ids(_METADATA.sub("", text[text.index("<svg") :]), salt)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the figure; the ending of the path says as what, such as `.svg` or `.png`."""
+        """Writes the figure in the format of the path's suffix, such as `.svg` or `.png`."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".svg":
@@ -115,7 +115,7 @@ class Picture(Figure):
 
 
 def style() -> Any:
-    """The context in which all is drawn."""
+    """The matplotlib context for all drawing."""
     return matplotlib.rc_context(_STYLE)
 
 
@@ -129,13 +129,13 @@ def text_width(text: str, *, points: float = TEXT_POINTS, bold: bool = False) ->
 
 
 def shown(text: str, letters: int) -> str:
-    """The text in one line and with so many letters at most; what cannot be printed is left out."""
+    """The text in one line, at most `letters` long, without unprintable characters."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
     return line if len(line) <= letters else f"{line[: letters - 1]}…"
 
 
 def plain_axes(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
-    """Axes at (left, bottom, width, height) in inches."""
+    """Creates axes at (left, bottom, width, height) in inches."""
     width, height = figure.get_size_inches()
     left, bottom, wide, high = box
     return figure.add_axes((left / width, bottom / height, wide / width, high / height))
@@ -143,13 +143,13 @@ def plain_axes(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
 
 @contextmanager
 def _any_letters() -> Iterator[None]:
-    """A name may have letters that this machine's font has not; who looks at the picture may have them."""
+    """Ignores missing glyphs: this machine's font may lack letters that the reader's has."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def _with_own_ids(svg: str, salt: str) -> str:
-    """Several pictures of one page must not share ids."""
+    """Prefixes all ids, as several pictures of a page must not share them."""
     prefix = re.sub(r"[^A-Za-z0-9]+", "-", salt)
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)

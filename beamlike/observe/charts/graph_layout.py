@@ -1,4 +1,4 @@
-"""Where the boxes of a graph stand: columns from left to right by level, few crossings, edges between the boxes."""
+"""The layout of a graph: columns from left to right by level, few crossings, edges between the boxes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LANE = 0.1  # height that an edge takes in a column that it passes
 
 @attrs.frozen
 class Box:
-    """A place in the picture, in inches from its lower left corner: the centre, and the size."""
+    """A position in the picture, in inches from its lower left corner: centre and size."""
 
     x: float
     y: float
@@ -26,18 +26,18 @@ class Box:
 
     @property
     def left(self) -> tuple[float, float]:
-        """Where edges end."""
+        """The end of incoming edges."""
         return self.x - self.width / 2, self.y
 
     @property
     def right(self) -> tuple[float, float]:
-        """Where edges begin."""
+        """The start of outgoing edges."""
         return self.x + self.width / 2, self.y
 
 
 @attrs.frozen
 class Layout:
-    """The boxes by name, the places that each edge goes through from one to the other, and the size of all."""
+    """The boxes by name, the positions along each edge, and the size of the picture."""
 
     boxes: Mapping[str, Box]
     edges: Mapping[tuple[str, str], tuple[Box, ...]]

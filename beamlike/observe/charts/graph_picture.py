@@ -1,4 +1,4 @@
-"""A graph of boxes and arrows as a picture, from left to right."""
+"""A picture of a graph of boxes and arrows, from left to right."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ _TIGHT = 1.04  # a browser's text is not exactly as wide as matplotlib's
 
 @attrs.frozen
 class Node:
-    """A box: its name, kind and facts, the names it reads from, and where it stands in a run.
+    """A box: a name, a kind, facts, inputs, and its state in a run.
 
-    `stands` are its watermarks; `held_by`, one of the inputs, and `holds`, in words, are what holds them back.
+    `stands` has its watermarks as text. `held_by` is the input that holds them back, and `holds` says what does.
     """
 
     name: str
@@ -75,7 +75,7 @@ class _Line:
 
 
 def draw_graph(nodes: Iterable[Node]) -> Picture:
-    """The boxes with arrows; what holds a node's watermark is vermilion, and its arrow thick and dashed."""
+    """Draws boxes and arrows. The holder of a watermark is vermilion, and its arrow thick and dashed."""
     nodes = list(nodes)
     with style():
         lines = {node.name: _lines(node) for node in nodes}
@@ -96,7 +96,7 @@ def draw_graph(nodes: Iterable[Node]) -> Picture:
 
 
 def _lines(node: Node) -> list[_Line]:
-    """Kind, name, the facts, the watermarks, and what holds them."""
+    """The lines of a box: kind, name, facts, watermarks, and their holder."""
     return [
         _Line(node.kind, TEXT_POINTS - 1, colour=_SMALL_PRINT),
         _Line(shown(node.name, _LETTERS), bold=True),
@@ -112,7 +112,7 @@ def _wrapped(fact: str) -> list[str]:
 
 
 def _size(lines: Sequence[_Line]) -> tuple[float, float]:
-    """Width and height of the box around them, in inches."""
+    """The width and height of a box with these lines, in inches."""
     width = max(*(line.width * _TIGHT for line in lines), 0.8)
     return width + 2 * _PAD, len(lines) * _LINE + 2 * _PAD - 0.04
 
@@ -142,7 +142,7 @@ def _draw_box(axes: Axes, kind: str, lines: Sequence[_Line], box: Box) -> None:
 
 
 def _draw_edge(axes: Axes, path: Sequence[Box], *, held: bool) -> None:
-    """A curve that leaves and enters boxes level, and passes columns straight."""
+    """Draws a curve that is level at boxes, and straight where it passes a column."""
     points, codes = [path[0].right], [Path.MOVETO]
     for before, after in pairwise(path):
         (x0, y0), (x1, y1) = before.right, after.left

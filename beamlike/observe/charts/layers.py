@@ -1,4 +1,4 @@
-"""What charts are made of: watermark lines, lags, panes, bars, and the legend below them."""
+"""Parts of charts: watermark lines, lags, panes, bars, and the legend."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _WORTH_SAYING: Final = 0.08  # of what is shown of event time
 
 @attrs.frozen
 class Look:
-    """How a line looks: colour, dashes and width."""
+    """A line style: colour, dashes and width."""
 
     colour: str
     dashes: Any = "-"
     width: float = 1.6
 
     def key(self, label: str) -> Line2D:
-        """Its entry in a legend."""
+        """The legend entry of the line."""
         return Line2D([], [], color=self.colour, linestyle=self.dashes, linewidth=self.width, label=label)
 
 
@@ -69,7 +69,7 @@ PERCENTILES: Final = tuple(Look(PURPLE, dashes, 1.0) for dashes in (":", "-.", "
 
 @attrs.frozen
 class Marker:
-    """How panes of a timing, or drops for a reason, look: as a marker and as a bar."""
+    """A style of panes or drops, as a marker and as a bar."""
 
     label: str
     colour: str
@@ -77,13 +77,13 @@ class Marker:
     hatch: str
 
     def key(self) -> Line2D:
-        """The marker's entry in a legend."""
+        """The legend entry of the marker."""
         return Line2D(
             [], [], marker=self.marker, label=self.label, linestyle="", color=self.colour, **_MARKER
         )
 
     def bar_key(self) -> Patch:
-        """The bar's."""
+        """The legend entry of the bar."""
         return Patch(facecolor=self.colour, hatch=self.hatch, edgecolor="white", label=self.label)
 
 
@@ -102,21 +102,21 @@ DROPS: Final = {
 
 
 def pane_marker(timing: str) -> Marker:
-    """The marker of a timing, also of one that is not known here."""
+    """The marker of a timing, known or unknown."""
     return PANES.get(timing, Marker(f"{timing} panes", GREY, "D", ""))
 
 
 def drop_marker(reason: str) -> Marker:
-    """The marker of a reason, also of one that is not known here."""
+    """The marker of a reason, known or unknown."""
     return DROPS.get(reason, Marker(f"dropped, {reason}", GREY, "x", "...."))
 
 
 @attrs.frozen
 class Frame:
-    """The times that the charts of a run share: both axes, and the processing time (us) of each batch.
+    """The time axes that the charts of a run share, and the processing time (us) of each batch.
 
-    `newest` has the watermark of the source that is furthest on where elements are of long ago, as when they are
-    replayed; None where watermarks are near processing time.
+    `newest` is the most advanced watermark of all sources if elements are old, as in a replay; None if watermarks are
+    near processing time.
     """
 
     event: TimeAxis
@@ -126,7 +126,7 @@ class Frame:
 
     @classmethod
     def around(cls, series: RunSeries) -> Frame:
-        """With the line of event time = processing time in view, if the watermarks are anywhere near it."""
+        """Creates axes for a run. The line event time = processing time is included if watermarks are near it."""
         now, marks = series.times, series.event_times()
         processing, event = TimeAxis.around(now), TimeAxis.around(*marks)
         near = max(event.high - event.low, processing.high - processing.low)
@@ -136,39 +136,39 @@ class Frame:
 
     @property
     def same(self) -> Times | None:
-        """From when until when event time and processing time are the same and in view."""
+        """The first and last time at which event time = processing time is visible, or None."""
         low, high = max(self.event.low, self.processing.low), min(self.event.high, self.processing.high)
         return None if low >= high or isinstance(self.processing, BatchAxis) else np.array([low, high])
 
     @property
     def lag_title(self) -> str:
-        """What an event-time lag is measured by."""
+        """The title of an event-time lag."""
         return "event-time lag" if self.newest is None else "lag behind the newest source"
 
     def lag(self, watermark: Times) -> tuple[Times, Numbers]:
-        """How far (s) a watermark is behind processing time, or behind the newest source, over time."""
+        """The lag (s) of a watermark over time, behind processing time or behind the newest source."""
         if self.newest is None:
             return event_time_lag(self.times, watermark)
         return lag_behind(self.newest, self.times, watermark)
 
     @property
     def bin(self) -> int:
-        """The length (us) of the parts of processing time in which things are counted."""
+        """The length (us) of the bins of processing time in which events are counted."""
         return tick_distance(self.processing.high - self.processing.low, _BINS)
 
     @property
     def each(self) -> str:
-        """`per 10s`."""
+        """The bin length as text: `per 10s`."""
         return f"per {format_duration(self.bin)}"
 
     @property
     def bins(self) -> Times:
-        """The part of processing time that each batch falls into."""
+        """The bin of each batch."""
         return (self.times - self.processing.low) // self.bin
 
 
 def set_event_time_chart(axes: Axes, frame: Frame, window_ends: Sequence[int]) -> None:
-    """Event time across, processing time up, the line where they are the same, and the ends of windows."""
+    """Draws the axes, event time across and processing time up, the line of equal times, and the ends of windows."""
     frame.event.set(axes.xaxis, 6)
     frame.processing.set(axes.yaxis, 6)
     axes.set_xlabel(frame.event.label("event time"))
@@ -190,14 +190,14 @@ def set_event_time_chart(axes: Axes, frame: Frame, window_ends: Sequence[int]) -
 
 
 def draw_watermark(axes: Axes, frame: Frame, watermark: Times, look: Look) -> None:
-    """A watermark as it goes from batch to batch; at the end of input it goes to the right edge."""
+    """Draws a watermark batch by batch; at the end of input it is at the right edge."""
     at, marks = steps(frame.times, watermark)
     kept = thinned(marks)
     _plot(axes, frame.event.at(marks[kept]), frame.processing.at(at[kept]), look)
 
 
 def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> None:
-    """What lies between a watermark and the slowest source; where it is widest, how long that is."""
+    """Fills the area between a watermark and the slowest source, with the greatest delay as a label."""
     at, marks = steps(frame.times, watermark)
     _, sources = steps(frame.times, slowest)
     kept = np.union1d(thinned(marks), thinned(sources))
@@ -221,7 +221,7 @@ def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> No
 
 
 def _write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[int, int], colour: str) -> None:
-    """Text beside a place, at so many points from it."""
+    """Writes text beside a position, `offset` points from it."""
     axes.annotate(
         text,
         place,
@@ -238,7 +238,7 @@ def _write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[int,
 def label_watermark(
     axes: Axes, frame: Frame, watermark: Times, text: str, colour: str, *, right: bool
 ) -> None:
-    """Writes beside the line what it is, where there is room: to its right low in the chart, or to its left high."""
+    """Labels a line where there is room: to its right in the lower part of the chart, or to its left in the upper."""
     known = np.flatnonzero(finite(watermark))
     if not len(known):
         return
@@ -252,7 +252,7 @@ def label_watermark(
 
 
 def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
-    """The panes of a stage, where its input watermark stood when they came; larger where they were more."""
+    """Draws the panes of a stage at its input watermark, larger for more panes."""
     for timing, counts in sorted(stage.panes.items()):
         came = np.flatnonzero(counts)
         if not len(came):
@@ -276,13 +276,13 @@ def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
 
 
 def draw_event_lags(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Look]]) -> None:
-    """How far watermarks are behind."""
+    """Draws the lags of watermarks."""
     drawn = [(*frame.lag(watermark), look) for watermark, look in lines]
     _draw_durations(axes, frame, drawn)
 
 
 def draw_system_lags(axes: Axes, frame: Frame, stage: StageSeries) -> None:
-    """How long the oldest operation took, up to the stage's input and up to its output."""
+    """Draws the processing-time lag of the stage's input and of its output."""
     lines = [(stage.output_system_lag, OUTPUT), (stage.input_system_lag, INPUT)]
     _draw_durations(axes, frame, [(frame.times, lag, look) for lag, look in lines])
 
@@ -297,7 +297,7 @@ def _draw_durations(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Numbe
 def draw_counts(
     axes: Axes, frame: Frame, up: Iterable[tuple[Times, Marker]], down: Iterable[tuple[Times, Marker]] = ()
 ) -> None:
-    """Bars of counts per batch, one on the other: what came goes up, what was dropped goes down."""
+    """Draws stacked bars of counts: arrivals upwards, drops downwards."""
     for sign, layers in ((1, up), (-1, down)):
         base: Numbers = np.zeros(_BINS + 2)
         for counts, mark in layers:
@@ -325,7 +325,7 @@ def draw_counts(
 
 
 def short_number(value: float) -> str:
-    """`950`, `1.5k`, `2M`."""
+    """The number as short text: `950`, `1.5k`, `2M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -337,18 +337,18 @@ def _plot(axes: Axes, x: Numbers, y: Numbers, look: Look) -> None:
 
 
 def legend_columns(keys: Sequence[Artist], width: float) -> int:
-    """How many entries fit beside each other into so many inches."""
+    """The number of legend entries that fit beside each other into `width` inches."""
     widest = max(text_width(str(key.get_label())) for key in keys) + _HANDLE
     return max(1, int(width / widest))
 
 
 def legend_room(keys: Sequence[Artist], width: float) -> float:
-    """The height that a legend takes, in inches."""
+    """The height of a legend in inches."""
     return 0.1 + _LEGEND_LINE * -(-len(keys) // legend_columns(keys, width))
 
 
 def draw_legend(picture: Picture, keys: Sequence[Artist]) -> None:
-    """The entries at the bottom of the picture."""
+    """Draws the legend at the bottom of the picture."""
     width = float(picture.get_size_inches()[0])
     picture.legend(
         handles=list(keys),

@@ -1,4 +1,4 @@
-"""The graph of a pipeline as a picture: sources, stages and sinks from left to right."""
+"""A picture of a pipeline's graph: sources, stages and sinks from left to right."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from beamlike.records.graph import RunDescription, StageDescription
 
 
 def plot(plan: Plan) -> Picture:
-    """The plan's graph: sources with their watermarks, stages with windows and triggers, and sinks."""
+    """Draws the plan's graph: sources with watermarks, stages with windows and triggers, and sinks."""
     return draw_graph(nodes(describe_run(plan)))
 
 
@@ -33,7 +33,7 @@ def nodes(run: RunDescription) -> list[Node]:
 
 
 def stage_facts(stage: StageDescription) -> list[str]:
-    """Windows, trigger, keys and aggregates in words; of a stage without windows what it does."""
+    """The windows, trigger, keys and aggregates of a stage as text; without windows, the operator and keys."""
     aggregates = ", ".join(f"{name} = {text}" for name, text in stage.aggregates.items())
     keys = [f"by {', '.join(stage.keys)}"] if stage.keys else []
     if not stage.windowed:

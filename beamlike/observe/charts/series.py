@@ -1,4 +1,4 @@
-"""A history as columns: for each source and stage what its batches say, in arrays that charts are drawn from."""
+"""A history as arrays: the values of each source and stage by batch, from which charts are drawn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PARTS: Final = 250  # of a line that has more
 
 @attrs.frozen
 class SourceSeries:
-    """A source: its watermark (us), and counts, after each batch."""
+    """A source after each batch: watermark (us) and counts."""
 
     watermark: Times
     elements: Times
@@ -31,8 +31,8 @@ class SourceSeries:
 class StageSeries:
     """A stage after each batch: watermarks (us), lags in processing time (s), and counts by name.
 
-    `upstream` has the watermarks of all that it reads. `slowest` is the least watermark of the sources that it
-    depends on, directly or over others. `percentiles` are those of the output watermark.
+    `upstream` has the watermarks of its inputs. `slowest` is the least watermark of all sources upstream. `percentiles`
+    are those of the output watermark.
     """
 
     input: Times
@@ -48,7 +48,7 @@ class StageSeries:
 
 @attrs.frozen
 class RunSeries:
-    """All of a run: the processing time (us) of each batch, then sources and stages by name."""
+    """A run: the processing time (us) of each batch, and the sources and stages by name."""
 
     times: Times
     sources: Mapping[str, SourceSeries]
@@ -61,7 +61,7 @@ class RunSeries:
 
     @property
     def newest(self) -> Times:
-        """The watermark of the source that is furthest on; +inf only where all are."""
+        """The most advanced watermark of all sources; plus infinity only if all have ended."""
         marks = [one.watermark for one in self.sources.values()]
         known = [np.where(finite(one), one, MIN_TIME) for one in marks]
         return np.where(np.minimum.reduce(marks) == MAX_TIME, MAX_TIME, np.maximum.reduce(known))
@@ -73,7 +73,7 @@ _NO_STAGE: Final = StageRecord(MIN_TIME, MIN_TIME, "")
 
 
 def run_series(history: History) -> RunSeries:
-    """The columns of a history."""
+    """The arrays of a history."""
     plan, batches = history.plan, history.batches
     times = _times(batch.processing_time for batch in batches)
     sources = {
@@ -108,7 +108,7 @@ def _stage(
     slowest: Times,
     lags_before: Sequence[Numbers],
 ) -> StageSeries:
-    """`lags_before`: those of the stages that it reads from."""
+    """The arrays of a stage; `lags_before` are those of its input stages."""
     known = _times(MIN_TIME if record.finished is None else record.finished for record in records)
     own = np.where(known > MIN_TIME, (known - times) / _SECOND, 0.0)
     input_lag = np.maximum.reduce([np.zeros(len(times)), *lags_before])
@@ -140,14 +140,14 @@ def _counts(records: Sequence[Mapping[str, int]]) -> dict[str, Times]:
 
 
 def lag_behind(newest: Times, times: Times, watermark: Times) -> tuple[Times, Numbers]:
-    """The lag (s) of a watermark behind another one over time: both stand still between batches."""
+    """The lag (s) of a watermark behind another one over time. Both are constant between batches."""
     known = finite(watermark) & finite(newest)
     lags = (newest[known] - watermark[known]) / _SECOND
     return np.repeat(times[known], 2)[1:], np.repeat(lags, 2)[: max(0, 2 * len(lags) - 1)]
 
 
 def event_time_lag(times: Times, watermark: Times) -> tuple[Times, Numbers]:
-    """The lag (s) of a watermark over time: it grows until the next batch moves the watermark, and drops then."""
+    """The lag (s) of a watermark over time: it grows until the next batch advances the watermark."""
     known = finite(watermark)
     at, marks = times[known], watermark[known]
     before = np.stack([at[1:], at[1:]], axis=1).ravel()
@@ -156,12 +156,12 @@ def event_time_lag(times: Times, watermark: Times) -> tuple[Times, Numbers]:
 
 
 def steps(times: Times, watermark: Times) -> tuple[Times, Times]:
-    """A watermark over time as it is: it stands still between batches. Gives (times, watermarks)."""
+    """A watermark over time, constant between batches, as (times, watermarks)."""
     return np.repeat(times, 2)[1:], np.repeat(watermark, 2)[: max(0, 2 * len(watermark) - 1)]
 
 
 def thinned(values: Numbers | Times) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Which points of a line to draw: all, or so many that no peak and no valley is lost."""
+    """The indices of the points to draw: all, or so many that every peak and valley is kept."""
     if len(values) <= _MOST_POINTS:
         return np.arange(len(values))
     kept: set[int] = set()

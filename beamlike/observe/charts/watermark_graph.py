@@ -1,4 +1,4 @@
-"""The graph of a run with its watermarks after a batch, and what holds them back."""
+"""The graph of a run with the watermarks after a batch, and their holders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Clock = Callable[[int], str]
 
 
 def draw_standing(run: RunDescription, batch: BatchRecord | None, clock: Clock) -> Picture:
-    """The graph; after a batch, each box has where its watermarks stand, and what holds them."""
+    """Draws the graph; with a batch, each box has its watermarks and their holder."""
     boxes = nodes(run)
     return draw_graph(boxes if batch is None else [_standing(box, batch, clock) for box in boxes])
 
@@ -36,7 +36,7 @@ def _source(box: Node, source: SourceRecord, clock: Clock) -> Node:
 
 
 def _stage(box: Node, stage: StageRecord, clock: Clock) -> Node:
-    """Of several inputs, the one that is furthest behind; and the window that holds the output back, if one does."""
+    """Adds watermarks to a stage's box, the input that is furthest behind, and the window that holds the output."""
     choice = len(stage.upstream) > 1 and is_a_time(stage.input)
     return attrs.evolve(
         box,

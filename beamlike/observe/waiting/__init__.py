@@ -1,1 +1,1 @@
-"""Why a window has not fired. May import what `observe` may."""
+"""Explanations why a window has not fired. May import what `observe` may."""

@@ -1,4 +1,4 @@
-"""Who holds a watermark: from a stage to what is upstream of it, until somebody waits for nobody."""
+"""The holders of a watermark: from a stage upstream to the source, row or window for which it waits."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstr
 from beamlike.records.present import Present
 from stages.state.index import Holder
 from stages.waiting import WAITING
+from windowing.clocks import clock_percentile
 from windowing.lateness import collection
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
-from windowing.triggers.base import clock_percentile
 
 _TO_THE_END = "END_OF_WINDOW would let it go on to the end of the window"
 _HOLDS = {
@@ -27,7 +27,10 @@ _HOLDS = {
 
 @attrs.frozen
 class Link:
-    """One link of the way upstream, as a sentence; `waits`: a row of state waits, or a stage does, for whom."""
+    """A link of the way upstream, as a sentence.
+
+    `waits` is set if something waits: a row of state, or a stage for another.
+    """
 
     text: str
     waits: Literal["row", "stage", "source"] | None = None
@@ -38,9 +41,9 @@ class Link:
 
 @attrs.define
 class BlockingChain:
-    """What holds a stage back, followed upstream through the last batch of a run.
+    """The chain of holders from a stage upstream, after the last batch of a run.
 
-    `told` has the stages and sources that it came by.
+    `told` has the stages and sources that were already reported.
     """
 
     plan: RunDescription
@@ -49,7 +52,7 @@ class BlockingChain:
     told: set[str] = attrs.field(factory=set)
 
     def stage(self, name: str) -> StageRecord:
-        """The record of a stage; one that nothing has come to yet is at the beginning of time."""
+        """The record of a stage; a stage without input so far is at the beginning of time."""
         return self.batch.stages.get(name) or StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
 
     def source(self, name: str) -> SourceRecord:
@@ -61,7 +64,7 @@ class BlockingChain:
         return self.stage(name).output
 
     def upstream(self, name: str) -> Mapping[str, Upstream]:
-        """What a stage knows of what it reads from, its sides left out."""
+        """The inputs of a stage, without its sides, with the watermark that it has of each."""
         known, stage = self.stage(name).upstream, self.plan.stages[name]
         return {one: known.get(one) or self._now(one) for one in stage.main or stage.inputs}
 
@@ -71,7 +74,7 @@ class BlockingChain:
         return Upstream(self.output(name))
 
     def output_waits(self, name: str) -> Iterator[Link]:
-        """What the output watermark of a stage waits for."""
+        """Reports what the output watermark of a stage waits for."""
         self.told.add(name)
         record = self.stage(name)
         if record.window is None:
@@ -98,7 +101,7 @@ class BlockingChain:
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_stands(name)}"
 
     def _row_waits(self, name: str, row: Holder) -> Iterator[Link]:
-        """What a row of state waits for that is no window: the end of its time, and whatever else it may wait for."""
+        """Reports what a row of state, no window, waits for: the end of its time, or another event."""
         stage = self.plan.stages[name]
         if stage.sides:
             yield from self._side_waits(name, row.end)
@@ -118,7 +121,7 @@ class BlockingChain:
         yield from self.input_waits(name)
 
     def _side_waits(self, name: str, end: int) -> Iterator[Link]:
-        """What a row waits for whose window of some side ends there, the first that is not ready."""
+        """Reports the first side that is not ready for a row whose window ends at `end`."""
         for side, feeds in self.plan.stages[name].sides.items():
             heard = self.stage(name).sides.get(f"side.{side}", Upstream(MIN_TIME))
             if heard.watermark < end:
@@ -131,12 +134,12 @@ class BlockingChain:
                 yield from self._upstream_waits(name, {one: self._now(one) for one in feeds})
 
     def pane_stands(self, name: str) -> str:
-        """By which choice pending elements hold the output watermark, and what would change it."""
+        """The timestamp at which pending elements hold the output watermark, and the choice that would change it."""
         timestamp = self.plan.stages[name].choices["timestamp"]
         return _HOLDS.get(timestamp, f"a pane stands at {timestamp}")
 
     def window_waits(self, name: str, start: int, end: int) -> Iterator[Link]:
-        """What a window with pending elements waits for."""
+        """Reports what a window with pending elements waits for."""
         stage, record = self.plan.stages[name], self.stage(name)
         if end >= GLOBAL_WINDOW_END:
             text = f"the global window of stage `{name}` waits for the end of input, {self._or_trigger(name)}"
@@ -144,26 +147,25 @@ class BlockingChain:
             text = f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
         else:
             until = collection(end, stage.allowed_lateness)
-            over = "that window is over, and what came since" if record.input >= end else "that window"
-            text = (
-                f"{over} waits for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
-            )
+            over = record.input >= end
+            waits = "that window is over, and later elements wait" if over else "that window waits"
+            text = f"{waits} for its trigger {stage.choices['trigger']}, or for {self._to_go(name, until)}"
         yield Link(text, "row")
         yield from self.input_waits(name)
 
     def fires_at_end(self, name: str) -> bool:
-        """Whether the trigger of the stage waits for the ends of windows."""
+        """True if the trigger of the stage waits for the ends of windows."""
         return self.plan.stages[name].fires_at_end
 
     def _or_trigger(self, name: str) -> str:
-        """Another way for the global window to fire: the one that it has, or one that it might have."""
+        """The other event at which the global window fires, or a trigger that would fire earlier."""
         stage = self.plan.stages[name]
         if stage.fires_at_end and not stage.fires_before_end:
             return "at which alone its trigger fires; Repeatedly(AfterCount(...)) would give panes before"
         return f"or for its trigger {stage.choices['trigger']}"
 
     def _or_percentiles(self, name: str) -> str:
-        """Where the percentile watermarks stand that the trigger looks at."""
+        """The percentile watermarks that the trigger reads."""
         clocks = self.plan.stages[name].clocks
         shares = [share for clock in clocks if (share := clock_percentile(clock)) is not None]
         known = {share: self._input_percentile(name, share) for share in shares}
@@ -185,14 +187,14 @@ class BlockingChain:
         return f"the input watermark of stage `{name}` to reach {moment(time)}, {where}"
 
     def input_waits(self, name: str) -> Iterator[Link]:
-        """What the input watermark of a stage waits for."""
+        """Reports what the input watermark of a stage waits for."""
         yield from self._upstream_waits(name, self.upstream(name))
 
     def _upstream_waits(self, name: str, upstream: Mapping[str, Upstream]) -> Iterator[Link]:
-        """What the watermark of some of its inputs waits for."""
+        """Reports what the least watermark of some inputs waits for."""
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
-            yield Link(f"stage `{name}` goes on without {_named(idle)}, idle now")
+            yield Link(f"stage `{name}` ignores {_named(idle)}, idle now")
         behind = furthest_behind(upstream)
         if behind in self.plan.sources:
             yield from self._source_waits(name, behind)
@@ -203,7 +205,7 @@ class BlockingChain:
             yield from self.output_waits(behind)
 
     def _source_waits(self, name: str, behind: str) -> Iterator[Link]:
-        """What a source waits for, and what would let the others pass."""
+        """Reports what a source waits for, and what would let other sources pass."""
         record = self.source(behind)
         self.told.add(behind)
         if record.watermark >= MAX_TIME:
@@ -215,13 +217,11 @@ class BlockingChain:
         yield Link(f"source `{behind}` {self._stands(behind, record)}")
 
     def _silence(self, name: str, record: SourceRecord) -> str:
-        """How long nothing has come of it, and what would let the others pass."""
+        """The duration of a source's silence, and what would let other sources pass."""
         silent = 0 if record.since is None else self.present.time - record.since
-        awaited = f"which has no watermark until {record.awaited} has spoken" if record.awaited else ""
+        awaited = f"which has no watermark until {record.awaited} has had rows" if record.awaited else ""
         if silent <= 0:
-            return (
-                awaited or "from which elements came in this batch" * (record.elements > 0) or "which goes on"
-            )
+            return awaited or "which had elements in this batch" * (record.elements > 0) or "which advances"
         silence = f"silent for {length(silent)}"
         remedy = self._remedy(name, record, silent)
         return "; ".join(part for part in (awaited, silence, remedy) if part)
@@ -231,19 +231,19 @@ class BlockingChain:
         if record.watermark > MIN_TIME:
             return f"has its watermark at {moment(record.watermark)}, by {strategy}"
         if record.elements == 0 and record.dead_letters > 0:
-            return (
-                f"has no watermark yet: {rows(record.dead_letters, 'row')} came without a readable event time"
-            )
+            return f"has no watermark yet: {rows(record.dead_letters, 'row')} had no readable event time"
         return f"has no watermark yet: {strategy} has seen nothing that gives one"
 
     def _remedy(self, name: str, record: SourceRecord, silent: int) -> str:
         if record.idle:
-            return "all that the stage reads is idle, so its watermark stays until somebody speaks again"
+            return "all that the stage reads is idle, so its watermark stays until one of them has new rows"
         idle_after = self.plan.sources[name].idle_after
         if idle_after is not None:
             return f"idle_after={length(idle_after)} lets it pass in {length(max(0, idle_after - silent))}"
         if record.split is None and len(self.plan.sources) == 1:
-            return "it is the only source, so windows stay open until it speaks, or until the end of input"
+            return (
+                "it is the only source, so windows stay open until it has new rows, or until the end of input"
+            )
         return "set idle_after to let it pass"
 
 

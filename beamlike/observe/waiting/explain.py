@@ -1,4 +1,4 @@
-"""Why a window has not fired: what its stage waits for, followed upstream to who holds it."""
+"""Explanations why a window has not fired: what its stage waits for, followed upstream to the holder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from beamlike.observe.waiting.window_status import verdict
 from beamlike.observe.words import clock, in_hand_text, length, moment
 from beamlike.records.history import History
 from beamlike.records.model import is_a_time
+from beamlike.records.unread import unread_input
 from windowing.time import MAX_TIME
 
 
@@ -22,12 +23,20 @@ def why(
     window: str | None = None,
     now: int | None = None,
 ) -> list[str]:
-    """Sentences: which watermark a stage or its window waits for, how far that is, who holds it and since when.
+    """Explains in sentences which watermark a stage or a window waits for, its distance, its holder, and since when.
 
-    Without a stage, all that are not at the end of input, the furthest downstream first. `window` is START/END or a
-    time in it, in ISO 8601; `key` is as it is shown elsewhere, several key columns with a comma between.
-    `now` (us) is that of this machine by default; a run that is over is as it was after its last batch.
-    Raises `UnknownStage`, `UnknownWindow` and `UnknownKey`, which are `ViewError`s.
+    Args:
+        history: The history of the run.
+        stage: The name of a stage; by default all stages that have not reached the end of input, the most downstream
+            first.
+        key: A key as tables show it; several key columns are separated by a comma.
+        window: START/END, or a time in the window, in ISO 8601.
+        now: The time in microseconds, by default this machine's. A finished run is explained as of its last batch.
+
+    Raises:
+        UnknownStage: The run has no such stage. A `ViewError`, as are the others.
+        UnknownWindow: The stage has no such window.
+        UnknownKey: The stage has no such key.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d")).aggregate(n=bl.count()).named("days")
@@ -44,14 +53,15 @@ def why(
     in_hand = [text] if (text := in_hand_text(present)) is not None else []
     if present.batch is None:
         none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {going(history)}"
-        return [none, *in_hand]
+        return [none, *in_hand, *unread_input([], history.changed)]
     when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {going(history)}"
     chain = BlockingChain(history.plan, present, present.batch)
-    return [when, *in_hand, *_answers(chain, history, stage, key, window)]
+    unread = unread_input(history.batches, history.changed)
+    return [when, *in_hand, *_answers(chain, history, stage, key, window), *unread]
 
 
 def going(history: History) -> str:
-    """Whether the run goes on, or how it ended; and how many lines of its records are left out."""
+    """The state of the run, and the number of damaged lines that its records lack."""
     bad = history.bad_lines
     left_out = f"; {bad:,} damaged {'line' if bad == 1 else 'lines'} of its records left out" if bad else ""
     return _going(history) + left_out
@@ -62,8 +72,8 @@ def _going(history: History) -> str:
     if history.closed is not None:
         return states.get(history.closed, f"the run {history.closed}")
     if history.alive is None:
-        return "the run goes on, or was killed"
-    return "the run goes on" if history.alive else "the run was killed"
+        return "the run is running, or was killed"
+    return "the run is running" if history.alive else "the run was killed"
 
 
 def _answers(
@@ -82,7 +92,7 @@ def _answers(
             yield from map(str, chain.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
         yield (
-            "nothing moves until the run goes on: with the same checkpoint and new input, or with drain=True, which "
+            "nothing moves until the run is resumed: with the same checkpoint and new input, or with drain=True, which "
             "closes all windows"
         )
     if not waiting:
@@ -91,7 +101,7 @@ def _answers(
 
 
 def stands(chain: BlockingChain, name: str) -> str:
-    """Where the output watermark of a stage is, and for how long it has been there."""
+    """The output watermark of a stage, and for how long it has not advanced."""
     present, record = chain.present, chain.stage(name)
     text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
     lag = present.lag(record.output)
@@ -99,14 +109,14 @@ def stands(chain: BlockingChain, name: str) -> str:
         text += f", {length(lag)} behind processing time"
     since = chain.batch.processing_time if record.since is None else record.since
     if since < present.time and is_a_time(record.output):
-        text += f", and has stood there for {length(present.time - since)}, since {clock(since)}"
+        text += f", and has been there for {length(present.time - since)}, since {clock(since)}"
     return text
 
 
 def _asked(
     history: History, stage: str | None, key: str | None, window: str | None
 ) -> dict[str, Window | None]:
-    """The stages that have such a window, with it; without a stage, all that may have it."""
+    """The stages that have the window, with it; without a stage, all that may have it."""
     stages = history.plan.stages
     names = [name for name in ([stage] if stage is not None else stages) if key is None or stages[name].keys]
     if not names:

@@ -1,4 +1,4 @@
-"""The window that a user asks for, as text: `START/END`, `[START, END)` as it is shown, or a time in it."""
+"""Windows and keys as users name them: `START/END`, `[START, END)` as it is shown, or a time in the window."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _READ: Final[Mapping[str, Any]] = {
 
 
 def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | None:
-    """The key that the text names, as a row; None where types or parts are not known here. Raises `UnknownKey`."""
+    """Parses a key to a row; None if its types are not known here or its parts are ambiguous. Raises `UnknownKey`."""
     if not stage.key_types or not set(stage.key_types) <= _READ.keys():
         return None
     parts = [text] if len(stage.keys) == 1 else text.split(", ")
@@ -54,7 +54,7 @@ def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | N
 
 @attrs.frozen
 class Window:
-    """`[start, end)` in microseconds."""
+    """A window `[start, end)` in microseconds."""
 
     start: int
     end: int
@@ -64,7 +64,7 @@ class Window:
 
 
 def parse_time(text: str) -> int:
-    """ISO 8601 as microseconds; UTC where it has no zone. Raises `UnknownWindow`."""
+    """Parses ISO 8601, in UTC without a zone, to microseconds. Raises `UnknownWindow`."""
     if text in _ENDS:
         return _ENDS[text]
     try:
@@ -78,11 +78,9 @@ def parse_time(text: str) -> int:
 
 
 def parse_window(text: str, name: str, stage: StageDescription) -> Window:
-    """The window of this stage that the text names. Raises `UnknownWindow` where it has none such."""
+    """Parses a window of a stage. Raises `UnknownWindow` if the stage has no such window."""
     if not stage.windowed:
-        raise UnknownWindow(
-            f"stage `{name}` has no windows: it is {stage.choices.get('operator') or stage.choices['process']}"
-        )
+        raise UnknownWindow(f"stage `{name}` has no windows: it is {stage.what}")
     parts = _BETWEEN.split(text.strip().strip("[)").strip())
     if len(parts) > 2:
         raise UnknownWindow(f"{text!r} is no window; write START/END, each as in ISO 8601")
@@ -119,7 +117,7 @@ def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
 
 
 def _window_at(time: int, stage: StageDescription) -> Window | None:
-    """The last one that starts at or before this time; None where windows follow from elements."""
+    """The last window that starts at or before a time; None if windows depend on elements."""
     if stage.calendar is not None:
         assigned = CalendarWindows(**stage.calendar).assign(pl.DataFrame({EVENT_TIME: [time]}))
         return Window(*assigned.select(WINDOW_START, WINDOW_END).row(0))

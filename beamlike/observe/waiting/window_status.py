@@ -1,4 +1,4 @@
-"""What became of one window, or of the windows of a key: it waits, has fired, or drops what comes for it."""
+"""The status of one window, or of the windows of a key: waiting, fired, or closed for late elements."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from windowing.lateness import collection
 def verdict(
     chain: BlockingChain, history: History, name: str, key: str | None, window: Window | None
 ) -> Iterator[str]:
-    """Of this window, of this key's windows, or of this key's window."""
+    """Reports the status of a window, of a key's windows, or of a key's window."""
     if key is not None and not _has_come(history, name, key):
-        yield f"no element of key {key} has come to stage `{name}` in this run: there is nothing to wait for"
+        yield f"no element of key {key} has arrived at stage `{name}` in this run: there is nothing to wait for"
         return
     if window is None:
         yield from _of_key(chain, name, str(key))
@@ -56,7 +56,7 @@ def _of_key(chain: BlockingChain, name: str, key: str) -> Iterator[str]:
 
 
 def _has_come(history: History, name: str, key: str) -> bool:
-    """Whether an element of this key has come, or may have. Raises `UnknownKey` for what cannot be one."""
+    """True if an element of this key arrived or may have arrived. Raises `UnknownKey` if the text cannot be a key."""
     row = parse_key(key, name, history.plan.stages[name])
     if row is None or history.path is None:
         return True
@@ -79,7 +79,7 @@ def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> I
 
 
 def _is(held: Holder, key: str | None, window: Window, stage: StageDescription) -> bool:
-    """Whether that is the window; where windows merge, it may have grown since."""
+    """True if the holder is that window; a merging window may have grown since."""
     if key is not None and held.key != key:
         return False
     if key is not None and stage.spacing is None:
@@ -88,7 +88,7 @@ def _is(held: Holder, key: str | None, window: Window, stage: StageDescription) 
 
 
 def _over(chain: BlockingChain, history: History, name: str, window: Window) -> Iterator[str]:
-    """The input watermark has passed its end: when, and what still can come."""
+    """Reports when the input watermark passed the window's end, and whether elements are still accepted."""
     stage, at = history.plan.stages[name], chain.stage(name).input
     passed = _first_past(history, name, window.end)
     if passed is not None:
@@ -96,18 +96,18 @@ def _over(chain: BlockingChain, history: History, name: str, window: Window) -> 
     until = collection(window.end, stage.allowed_lateness)
     if at < until:
         yield (
-            f"it still takes late elements, until the input watermark reaches {moment(until)} (allowed lateness "
+            f"it still accepts late elements, until the input watermark reaches {moment(until)} (allowed lateness "
             f"{stage.choices['allowed lateness']}), which is at {moment(at)}, {length(until - at)} to go"
         )
         yield from map(str, chain.input_waits(name))
         return
     since = _first_past(history, name, until)
     collected = f" since batch {since.batch}, at {clock(since.processing_time)}" if since is not None else ""
-    yield f"it is closed{collected}: elements that come for it now are dropped as late"
+    yield f"it is closed{collected}: elements that arrive for it now are dropped as late"
 
 
 def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord) -> str:
-    """The batch in which it was over, with the panes of that batch."""
+    """The batch in which the window ended, with the panes of that batch."""
     text = (
         f"window {window} of stage `{name}` is over: the input watermark passed its end in batch {passed.batch}, "
         f"at {clock(passed.processing_time)}"
@@ -115,13 +115,11 @@ def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord)
     panes = passed.stages[name].panes
     if not panes:
         return f"{text}, and no window fired there"
-    return (
-        f"{text}; in that batch the stage gave {counts(panes)} panes, its own among them if it had elements"
-    )
+    return f"{text}; in that batch the stage emitted {counts(panes)} panes, its own among them if it had elements"
 
 
 def _first_past(history: History, name: str, time: int) -> BatchRecord | None:
-    """The batch in which the input watermark of the stage passed this time; None if the history begins later."""
+    """The batch in which the stage's input watermark passed a time; None if the history begins later."""
     past = [batch for batch in history.batches if name in batch.stages and batch.stages[name].input >= time]
     return past[0] if past else None
 

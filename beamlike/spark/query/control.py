@@ -10,6 +10,7 @@ from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
 from beamlike.runtime.ingested import Ingested
 from beamlike.runtime.messages import SourceMessage, SummaryMessage
 from beamlike.runtime.reading import ingest_step
+from beamlike.runtime.source_turns import columns_left_out
 from beamlike.spark.checkpoint.commands import ControlCommand, PlayStep
 
 
@@ -40,5 +41,5 @@ def messages(
     summary = SummaryMessage(ingested.summary, ended, now)
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
-    message = SourceMessage.of(ingested, now, ended=ended)
+    message = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
     yield note(topology.label_of(source.name), RECORDS, source.name, message)

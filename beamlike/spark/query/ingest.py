@@ -22,7 +22,7 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import (
-    Decoding,
+    HasDecode,
     Planned,
     ReadBySpark,
     ReadFromMemory,
@@ -262,7 +262,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> In
 
 def _rows_of(plan: SourcePlan, frame: pl.DataFrame) -> Chunk:
     """Converts rows of Spark to rows of the source. A declared schema may be wider than Spark's."""
-    if isinstance(plan.source, Decoding):
+    if isinstance(plan.source, HasDecode):
         return plan.source.decode(frame.drop(NOW))
     return frame.lazy().select(pl.col(name).cast(dtype) for name, dtype in plan.raw.items())
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pyspark import TaskContext
 
 from beamlike.io.base import Sink
-from beamlike.io.sinks import InTwoSteps
+from beamlike.io.sinks import TwoPhase
 
 _LOG = logging.getLogger("beamlike")
 
@@ -20,7 +20,7 @@ def is_again(context: TaskContext | None) -> bool:
 
 def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
     """Logs which files may be those of an attempt that does not count, if Spark runs copies of slow tasks."""
-    places = {sink.shown_early() for sink in sinks if isinstance(sink, InTwoSteps)}
+    places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
     remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:
         told = (

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.refreshed import ReadingsAsFiles
-from beamlike.io.sources import Found, Planned, ReadInFiles
+from beamlike.io.sources import FoundFile, Planned, ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
@@ -245,6 +245,10 @@ class Listing(Lists):
             self._write(new[first : first + size], known)
         return bool(new)
 
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return {} if self._changes is None else self._changes.report()
+
     def _fold_read(self) -> None:
         """Merges lists that no batch needs any more, if there are enough of them."""
         read = self.read_by(last_batch(self.checkpoint, "commits"))
@@ -255,7 +259,7 @@ class Listing(Lists):
         # If batches read few lists, the next check is after as many more.
         self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
 
-    def _write(self, files: Sequence[Found], known: Sequence[KnownFiles]) -> None:
+    def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles]) -> None:
         first = len(self.known)
         entries: list[FilePart | KnownFiles] = [*known]
         for number, file in enumerate(files, start=first):
@@ -264,7 +268,7 @@ class Listing(Lists):
         self._lists += 1
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
-    def _parts(self, number: int, file: Found) -> list[FilePart]:
+    def _parts(self, number: int, file: FoundFile) -> list[FilePart]:
         """The parts of a file: one, or as many as its size needs."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
         stamp = attrs.asdict(Stamp.of(file))
@@ -315,6 +319,11 @@ class Listings:
         """Logs input that did not fit into the batch before; True if there is something to read."""
         found = [planner.look_on() for planner in self.waiting]
         return any(found)
+
+    def changed(self) -> dict[str, dict[str, str]]:
+        """Returns, by source, the files that changed since the last call."""
+        files = {name: one for name, one in self.sources.items() if isinstance(one, Listing)}
+        return {name: found for name, listing in files.items() if (found := listing.changed())}
 
     def close(self) -> None:
         """Informs sources of the batches that are committed, and closes them."""

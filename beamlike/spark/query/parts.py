@@ -14,7 +14,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
-from beamlike.io.sinks import InTwoSteps, written_by_tasks
+from beamlike.io.sinks import TwoPhase, written_by_tasks
 from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
 from beamlike.runtime.messages import AgainMessage, SinkMessage
 from beamlike.runtime.sinks import writing
@@ -39,7 +39,7 @@ class PartWriter:
 
     def at_sources(self, first: int, step: int) -> SourceParts:
         """The parts for the tasks of a stream of sources, numbered from `first` in steps of `step`."""
-        direct = {name for name, sink in self.sinks.items() if isinstance(sink, InTwoSteps)}
+        direct = {name for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
         return SourceParts(self, frozenset(direct), first, step)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
@@ -67,7 +67,7 @@ class PartWriter:
         frame = output_frame(pl.concat(frames))
         files: Mapping[str, str] = {}
         with activity("sink", name), writing(sink, name, part.batch):
-            if isinstance(sink, InTwoSteps):
+            if isinstance(sink, TwoPhase):
                 files = sink.prepare(frame, part)
             else:
                 sink.write(frame, part)
@@ -129,7 +129,7 @@ NO_PARTS: Final = PartWriter({}, "")
 
 def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
     """The sink with an absolute path of the driver: executors have working directories of their own."""
-    return sink.from_anywhere() if isinstance(sink, InTwoSteps) else sink
+    return sink.from_anywhere() if isinstance(sink, TwoPhase) else sink
 
 
 def _batch() -> int:

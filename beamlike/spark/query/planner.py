@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError, naming_source
 from beamlike.io.in_process import CHUNK_ROWS
-from beamlike.io.planned import PlannedIntake
-from beamlike.io.sources import Planned, Position, ReadInParts, Taken, ToldOfCommits
+from beamlike.io.planned import PlannedReader
+from beamlike.io.sources import AcceptsCommits, Planned, PlannedBatch, Position, ReadInParts
 from beamlike.plan.model import SourcePlan
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
@@ -37,9 +37,9 @@ class LoggedPlan:
     watermark: int | None
 
     @property
-    def taken(self) -> Taken:
+    def taken(self) -> PlannedBatch:
         """The batch as its source has planned it."""
-        return Taken(self.input, self.position, watermark=self.watermark)
+        return PlannedBatch(self.input, self.position, watermark=self.watermark)
 
     @property
     def file(self) -> str:
@@ -124,7 +124,7 @@ class Planner(PlanLog):
 
     source: Planned
     whole: bool = False
-    _intake: PlannedIntake = attrs.field(init=False)
+    _reader: PlannedReader = attrs.field(init=False)
     _number: int = attrs.field(default=0, init=False)
     _due: list[LoggedPlan] = attrs.field(factory=list, init=False)
     _more: bool = attrs.field(default=True, init=False)
@@ -141,7 +141,7 @@ class Planner(PlanLog):
     @property
     def waits(self) -> bool:
         """True if the next batch is planned when the one before is committed."""
-        return isinstance(self.source, ToldOfCommits) and not self.whole
+        return isinstance(self.source, AcceptsCommits) and not self.whole
 
     def _go_on(self) -> None:
         read = self.read_by(last_batch(self.checkpoint, "commits"))
@@ -149,7 +149,7 @@ class Planner(PlanLog):
         last = self._last(read)
         rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
         with activity("source", self.name), naming_source(self.name):
-            self._intake = PlannedIntake(self.source, {} if last is None else last.position, rows)
+            self._reader = PlannedReader(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
             # A run that was killed right after the commit has not informed the sources.
@@ -167,13 +167,13 @@ class Planner(PlanLog):
     def _add(self, noted: LoggedPlan) -> None:
         self._due.append(noted)
         self._number += 1
-        self._intake.go_on_from(noted.taken)
+        self._reader.go_on_from(noted.taken)
 
     def _done(self, batches: Sequence[LoggedPlan], names: Iterable[str]) -> None:
         """Informs the source of committed batches, stores that, and removes the log entries of these names."""
         with activity("source", self.name), naming_source(self.name):
             for noted in batches:
-                self._intake.committed(noted.taken)
+                self._reader.committed(noted.taken)
         for last in batches[-1:]:
             # All facts that a source may have to be informed of again are stored.
             self.keep(last if self.waits else attrs.evolve(last, input=None))
@@ -208,7 +208,7 @@ class Planner(PlanLog):
     def _plan(self) -> bool:
         """Plans the next batch, if there is one; True if there is something to read."""
         with activity("source", self.name), naming_source(self.name):
-            taken = self._intake.new()
+            taken = self._reader.new()
         self._more = taken is not None and taken.more
         if taken is None:
             return False
@@ -222,8 +222,8 @@ class Planner(PlanLog):
         self._add(noted)
         return taken.more or taken.input is not None
 
-    def _noted(self, taken: Taken) -> LoggedPlan:
-        position = {**self._intake.position, **taken.position}
+    def _noted(self, taken: PlannedBatch) -> LoggedPlan:
+        position = {**self._reader.position, **taken.position}
         return LoggedPlan(self._number, taken.input, position, cast("int | None", taken.watermark))
 
     def look_on(self) -> bool:
@@ -234,7 +234,7 @@ class Planner(PlanLog):
         """Informs the source of committed batches, and closes it."""
         if self.waits:
             self.settle()
-        self._intake.close()
+        self._reader.close()
 
     def read(self) -> DataFrame:
         """A stream of lines: the first line of each log entry, and its parts."""

@@ -42,6 +42,7 @@ class BatchWriter:
     gives the processing time (us) at which a batch is done; None if time is simulated. `tracker` has the activity of
     the driver. `leftovers` publishes the files of a batch, and removes those of attempts that do not count.
     `may_replay`: an earlier run may have begun the first batch.
+    `changed` returns, by source, the files that changed since the last call, as in `SourceRecord`.
     """
 
     plan: Plan
@@ -52,6 +53,7 @@ class BatchWriter:
     tracker: ActivityTracker
     leftovers: Leftovers
     may_replay: bool
+    changed: Callable[[], Mapping[str, Mapping[str, str]]]
     writing: bool = attrs.field(default=False, init=False)
     """True from when sinks may have received something of the current batch."""
     _sources: SourceTurns = attrs.field(init=False)
@@ -121,17 +123,18 @@ class BatchWriter:
         known = self.latest.stages if self.latest else {}
         lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
         made = DeadLetterCounts.of_all(told.dead_letters for told in of_both)
+        changed = self.changed()
         record = BatchRecord(
             batch,
             now,
-            {name: self._source(name, notes, now) for name in self.plan.sources},
+            {name: self._source(name, notes, now, changed.get(name, {})) for name in self.plan.sources},
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
             finished=now if self.clock is None else max(now, self.clock()),
             sinks=rows,
         )
         return with_letters(record, lost, made).following(self.latest)
 
-    def _source(self, name: str, notes: list[Note], now: int) -> SourceRecord:
+    def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
         """The record of a source: from a stage that reads it and stores its state, or else from this run."""
         mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
@@ -143,7 +146,8 @@ class BatchWriter:
             record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        return self._sources.tell(name, record, SourceTurn.of_all(told.turn for told in mine), before)
+        turn = attrs.evolve(SourceTurn.of_all(told.turn for told in mine), changed=changed)
+        return self._sources.tell(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """The record of a source that only sinks read. Without rows it stays where it was, or becomes idle."""

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
-from beamlike.io.sources import PlacedOnSpark, Planned, ReadInFiles
+from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import needs_processing_time, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
@@ -257,7 +257,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
 
 def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str]:
     """The lines for a source that was read in process."""
-    if not isinstance(source.source, PlacedOnSpark):
+    if not isinstance(source.source, HasSparkOffsets):
         kind = type(source.source).__name__
         raise CheckpointError(
             f"source {name!r}: {kind} does not say where Spark reads on from where it was in process: it has no "

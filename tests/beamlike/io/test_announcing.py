@@ -75,9 +75,11 @@ def test_a_batch_may_have_parts(tmp_path: Path) -> None:
 
 def test_a_run_without_a_checkpoint_reads_what_is_there_and_commits_nothing(tmp_path: Path) -> None:
     class Lasting(Parcels):
-        def plan(self, position: Any, rows: int) -> bl.Taken | None:
+        def plan(self, position: Any, rows: int) -> bl.PlannedBatch | None:
             there = sorted(Path(self.folder).glob("*.json"))[position.get("done", 0) :]
-            return bl.Taken(there[0].name, {"done": position.get("done", 0) + 1}, True) if there else None
+            return (
+                bl.PlannedBatch(there[0].name, {"done": position.get("done", 0) + 1}, True) if there else None
+            )
 
     filled(tmp_path / "queue")
     source = Lasting(str(tmp_path / "queue"))
@@ -120,18 +122,18 @@ def test_what_is_no_plan_is_an_error_that_says_so(tmp_path: Path) -> None:
 
     class Timeless(Parcels):
         def plan(self, position: Any, rows: int) -> Any:
-            return bl.Taken(0, {}, watermark="noon")  # type: ignore[arg-type]
+            return bl.PlannedBatch(0, {}, watermark="noon")  # type: ignore[arg-type]
 
     class Placeless(Parcels):
         def plan(self, position: Any, rows: int) -> Any:
-            return bl.Taken(0, 7)  # type: ignore[arg-type]
+            return bl.PlannedBatch(0, 7)  # type: ignore[arg-type]
 
     class Unkept(Parcels):
         def plan(self, position: Any, rows: int) -> Any:
-            return bl.Taken({1}, {"next": 1})
+            return bl.PlannedBatch({1}, {"next": 1})
 
     for kind, why in (
-        (Wrong, "must give a bl.Taken"),
+        (Wrong, "must give a bl.PlannedBatch"),
         (Timeless, "must be a datetime or microseconds"),
         (Placeless, "the position must be a dict .*, not 7"),
         (Unkept, "must be data that JSON can hold: .*set"),

@@ -22,22 +22,21 @@ READ = (
     sources.ReadInParts,
     sources.ReadBySpark,
     sources.ReadInSteps,
-    sources.ToldEventTime,
-    sources.AskedOfSpark,
+    sources.AcceptsEventTime,
+    sources.SchemaFromSpark,
 )
 WRITTEN = (
     WrittenInFrames,
     WrittenBySpark,
-    sinks.Located,
-    sinks.Fitted,
-    sinks.Checked,
-    sinks.Held,
-    sinks.Started,
-    sinks.Remembering,
+    sinks.HasLocation,
+    sinks.AcceptsSchema,
+    sinks.HasCheck,
+    sinks.Lockable,
+    sinks.HasStart,
+    sinks.RecordsBatches,
     sinks.Replacing,
-    sinks.InTwoSteps,
-    sinks.Discarding,
-    sinks.TakingBack,
+    sinks.TwoPhase,
+    sinks.HasTakeBack,
 )
 
 
@@ -48,10 +47,10 @@ def named(kinds: Any, thing: object) -> set[str]:
 @pytest.mark.parametrize(
     ("source", "can"),
     [
-        (bl.Parquet("plays"), {"ReadInChunks", "ReadInFiles", "ToldEventTime"}),
-        (bl.CSV("plays"), {"ReadInChunks", "ReadInFiles", "ToldEventTime"}),
+        (bl.Parquet("plays"), {"ReadInChunks", "ReadInFiles", "AcceptsEventTime"}),
+        (bl.CSV("plays"), {"ReadInChunks", "ReadInFiles", "AcceptsEventTime"}),
         (bl.Rows([{"n": 1}]), {"ReadInChunks", "ReadFromMemory"}),
-        (bl.SparkSource(lambda spark: spark, {"n": int}), {"ReadBySpark", "AskedOfSpark"}),
+        (bl.SparkSource(lambda spark: spark, {"n": int}), {"ReadBySpark", "SchemaFromSpark"}),
         (bl.TestStream({"n": int}), {"ReadInChunks", "ReadInSteps"}),
         (bl.Delta("plays"), {"ReadInChunks", "ReadInParts"}),
         (bl.Table("sqlite:///plays.db", "plays", grows="id"), {"ReadInChunks", "ReadInParts"}),
@@ -61,8 +60,16 @@ def test_sources(source: Any, can: set[str]) -> None:
     assert named(READ, source) == can
 
 
-TABLE = {"WrittenInFrames", "Located", "Fitted", "Checked", "Held", "Started", "Remembering"}
-FILES = {*TABLE, "Replacing", "InTwoSteps"}
+TABLE = {
+    "WrittenInFrames",
+    "HasLocation",
+    "AcceptsSchema",
+    "HasCheck",
+    "Lockable",
+    "HasStart",
+    "RecordsBatches",
+}
+FILES = {*TABLE, "Replacing", "TwoPhase"}
 
 
 @pytest.mark.parametrize(
@@ -70,10 +77,10 @@ FILES = {*TABLE, "Replacing", "InTwoSteps"}
     [
         (bl.JSONLines("out"), FILES, True),
         (bl.Table("sqlite:///out.db", "t"), TABLE, False),
-        (bl.Delta("out"), {*TABLE, "InTwoSteps"}, True),
-        (bl.Memory(), {"WrittenInFrames", "Started", "Remembering", "Discarding"}, False),
+        (bl.Delta("out"), {*TABLE, "TwoPhase"}, True),
+        (bl.Memory(), {"WrittenInFrames", "HasStart", "RecordsBatches", "HasTakeBack"}, False),
         (bl.Console(), {"WrittenInFrames"}, False),
-        (bl.Callback(print), {"WrittenInFrames", "TakingBack"}, False),
+        (bl.Callback(print), {"WrittenInFrames", "HasTakeBack"}, False),
         (bl.SparkSink("delta", "out"), {"WrittenBySpark"}, False),
     ],
 )
@@ -167,7 +174,6 @@ async def of_run(self: Any, run: str) -> None:
         ("hold", nothing, "for hold(run), and this one has hold()"),
         ("place", "somewhere", "for place(), and this one has place='somewhere'"),
         ("place", of_frame, "for place(), and this one has place(frame)"),
-        ("discard", nothing, "for discard(part), and this one has discard()"),
         ("take_back", of_frame, "for take_back(empty, part), and this one has take_back(frame)"),
         ("for_run", of_frame, "for for_run(), and this one has for_run(frame)"),
         ("distributed", nothing, "for distributed as True or False, and this one has distributed()"),
@@ -317,8 +323,8 @@ def test_a_class_of_the_other_role_is_refused_with_the_one_that_was_meant() -> N
 @pytest.mark.parametrize(("role", "module"), [("sink", sinks), ("source", sources)])
 def test_the_signatures_of_every_capability_are_compared(role: Any, module: Any) -> None:
     declared = {kind for kind in vars(module).values() if getattr(kind, "_is_protocol", False)}
-    own = {kind for kind in declared if kind.__module__ == module.__name__} - {sources.Intake}
-    assert own <= {*capabilities._PROTOCOLS[role]}  # an intake is not declared: `resume` gives it
+    own = {kind for kind in declared if kind.__module__ == module.__name__} - {sources.Reader}
+    assert own <= {*capabilities._PROTOCOLS[role]}  # a reader is not declared: `resume` gives it
 
 
 def test_a_sink_that_forgets_in_another_way_is_told() -> None:

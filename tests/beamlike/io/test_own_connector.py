@@ -14,7 +14,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.sinks import Feed, Place
+from beamlike.io.sinks import Place, SinkInput
 
 LINES = ["ada 1 5", "bob 2 2", "ada 30 1", "ada 70 9"]
 TOTALS = [("ada", 0, 6), ("ada", 60, 9), ("bob", 0, 2)]
@@ -103,7 +103,7 @@ class Ledger:
     def place(self) -> Place:
         return Place("ledger", self.folder, key=("ledger", self.folder), path=self.folder, names=("page",))
 
-    def fitted(self, rows: Feed) -> Self:
+    def fitted(self, rows: SinkInput) -> Self:
         return attrs.evolve(self, columns=rows.key_columns)
 
     def check(self) -> None:

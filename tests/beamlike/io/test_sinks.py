@@ -207,9 +207,9 @@ def test_a_run_that_adds_to_files_of_others_says_so(tmp_path: Path, caplog: pyte
     sink = Parquet(tmp_path)
     sink.write(rows(1), Part("a", 0))
     (tmp_path / "notes.parquet").touch()
-    sink.tell_of_others("a")
+    sink.warn_of_others("a")
     assert caplog.messages == []
-    sink.tell_of_others("b")
+    sink.warn_of_others("b")
     assert len(caplog.messages) == 1
     assert f"{str(tmp_path)!r} has files of other runs already (1): this run adds to them" in caplog.text
 

@@ -69,7 +69,7 @@ def sorted_out(source: Source, size: int = 1_000) -> tuple[list[tuple[Any, ...]]
     """The rows, and (error, row) of the letters, without the folders of their files."""
     chunks = list(source.chunks(size))
     rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.collect().rows()]
-    letters = [row for chunk in chunks if isinstance(chunk, Faulty) for row in chunk.letters.rows()]
+    letters = [row for chunk in chunks if isinstance(chunk, Faulty) for row in chunk.dead_letters.rows()]
     return rows, [(re.sub(r"file '.*/(.*?)':", r"\1:", error), row) for error, row in letters]
 
 

@@ -108,6 +108,7 @@ def test_files_of_all_sinks_replace_those_of_an_earlier_run_before_it_ends() -> 
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_so_they_do_on_spark(spark: SparkSession) -> None:
     shown_by_two(2).run(bl.SparkRunner(session=spark, shards=1))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.io.sources import Taken
+from beamlike.io.sources import PlannedBatch
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.local.logged_batch import LoggedBatch
@@ -24,7 +24,7 @@ from tests.support.storage import full
 
 def begun(number: int) -> LoggedBatch:
     """A batch that takes a number."""
-    taken = {"numbers": Taken([number, number + 1], {"next": number + 1, f"seen {number}": [True]})}
+    taken = {"numbers": PlannedBatch([number, number + 1], {"next": number + 1, f"seen {number}": [True]})}
     return LoggedBatch(number, 1_000 * number, 7, taken, waiting=("other",))
 
 

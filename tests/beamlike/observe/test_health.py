@@ -140,12 +140,12 @@ def test_a_run_that_was_killed_is_told_with_what_it_was_in(tmp_path: Path) -> No
     tracker = ActivityTracker(Clock(START), status.write)
     tracker.begin(5)
     tracker.enter("stage", "counted")
-    assert why(History.open(path))[0].endswith("; the run goes on")
+    assert why(History.open(path))[0].endswith("; the run is running")
     status._file.close()  # as the end of a process does it
     told = History.open(path)
     assert why(told)[0] == "after batch 4, at 2026-01-01T00:00:20Z; the run was killed"
     assert why(told)[1] == "it was in batch 5, in stage `counted`"
-    assert "nothing moves until the run goes on" in why(told)[-1]
+    assert "nothing moves until the run is resumed" in why(told)[-1]
     assert verdict_of(told).startswith(
         "The run was killed, after batch 4. It was in batch 5, in stage counted"
     )
@@ -159,7 +159,7 @@ def test_a_first_batch_that_hangs_shows(tmp_path: Path) -> None:
     tracker.begin(0)
     tracker.enter("source", "mobile")
     told.in_hand = tracker.in_hand
-    said = "batch 0 has been at it for 1m: source `mobile`, for 1m"
+    said = "batch 0 has been running for 1m: source `mobile`, for 1m"
     assert said in why(told, now=START + 60 * SECOND)
     status.remove()
 

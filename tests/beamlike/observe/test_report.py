@@ -78,9 +78,9 @@ def test_a_run_at_its_end_is_shown_as_it_was_before_the_end_of_input(page):
 
 def test_a_run_that_goes_on_says_what_its_stages_wait_for():
     text = Page(report(flagship(held=False, ended=False))).text
-    assert "Where it stands" in text
-    assert "What it waits for after batch 59" in text
-    assert "average" in text.partition("What it waits for")[2].partition("What came")[0]
+    assert "Watermarks before the end" not in text
+    assert "Waits after batch 59" in text
+    assert "average" in text.partition("Waits after")[2].partition("Rows")[0]
 
 
 def test_charts_are_drawn_for_all_sources_together_and_for_each_stage(page):
@@ -164,7 +164,7 @@ def replayed(history: History, *, faster: int = 1) -> History:
 def test_lags_of_elements_of_long_ago_are_told_behind_the_newest_source():
     text = Page(report(replayed(flagship(held=True)))).text
     assert text.count("lag behind the newest source") == 1 + 4
-    assert "366d" not in text.partition("What it waits for")[0]
+    assert "366d" not in text.partition("Waits after")[0]
     assert "mobile 12:09:30 0s" in text
     assert "console 12:09:03 27s" in text
 

@@ -29,7 +29,7 @@ def going(now: float, alive: bool | None = True, closed: str | None = None, **ma
 
 def test_it_says_what_is_behind_the_furthest_first() -> None:
     assert list(going(70).lines()) == [
-        "the run goes on; the last batch is 7, which began 10s ago",
+        "the run is running; the last batch is 7, which began 10s ago",
         "stage sessions: 20s behind",
         "source mobile: 15s behind",
     ]
@@ -69,7 +69,7 @@ def test_how_a_run_ended(alive: bool, closed: str | None, troubles: list[str]) -
 def test_a_run_without_a_batch() -> None:
     empty = history()
     empty.alive = True
-    assert list(Status.of(empty, now=at(0)).lines()) == ["the run goes on, without a batch"]
+    assert list(Status.of(empty, now=at(0)).lines()) == ["the run is running, without a batch"]
 
 
 def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
@@ -84,7 +84,7 @@ def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
     silent = CliRunner().invoke(main, ["status", str(records), "--max-lag", "5m"])
     assert silent.exit_code == 1
     assert "Trouble: the last batch began" in silent.output
-    assert silent.output.startswith("the run goes on, or was killed")
+    assert silent.output.startswith("the run is running, or was killed")
     assert CliRunner().invoke(main, ["status", str(records), "--max-lag", "soon"]).exit_code == 2
 
 
@@ -100,8 +100,8 @@ def first_batch(alive: bool | None = True) -> Status:
 
 def test_during_the_first_batch_it_says_what_that_is_at() -> None:
     assert list(first_batch().lines()) == [
-        "the run goes on, without a complete batch",
-        "batch 0 has been at it for 10s: step `slow`, for 10s",
+        "the run is running, without a complete batch",
+        "batch 0 has been running for 10s: step `slow`, for 10s",
     ]
 
 

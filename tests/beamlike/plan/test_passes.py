@@ -1,23 +1,13 @@
-"""The compiler's passes one by one, each a pure function of a draft, and the checks of what they make."""
+"""The compiler's passes, each a function of what those before it have found, and the checks of a plan."""
 
 from __future__ import annotations
 
-import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.plan.compiler import (
-    CHECKS,
-    PASSES,
-    Draft,
-    cut,
-    narrow,
-    reach,
-    require_one_clock,
-    require_percentiles,
-    require_sinks_apart,
-    trace,
-)
+from beamlike.plan.checks import CHECKS, require_one_clock, require_percentiles, require_sinks_apart
+from beamlike.plan.compiler import Compiled
+from beamlike.plan.model import Plan
 from tests.support.pipelines import SCHEMA, plays
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 
@@ -38,9 +28,9 @@ class Tally(bl.CombineFn):
         return accumulator
 
 
-def draft(pipeline: bl.Pipeline) -> Draft:
-    """What the first pass begins with: what is written, and nothing found yet."""
-    return Draft(pipeline, tuple(pipeline.written()))
+def compiled(pipeline: bl.Pipeline) -> Compiled:
+    """The results of all passes, unchecked."""
+    return Compiled.of(pipeline, tuple(pipeline.written()))
 
 
 def counted() -> tuple[bl.Pipeline, bl.Collection]:
@@ -57,66 +47,62 @@ def written() -> bl.Pipeline:
     return p
 
 
-def test_every_pass_leaves_the_draft_that_it_was_given_as_it_is():
-    made = draft(written())
-    for take in PASSES:
-        before = attrs.asdict(made, recurse=False)
-        after = take(made)
-        assert attrs.asdict(made, recurse=False) == before
-        assert take(made) == after
-        made = after
+def test_passes_give_the_same_results_each_time():
+    p = written()
+    one, other = compiled(p), compiled(p)
+    assert [*one.nodes] == [*other.nodes]
+    assert (one.paths, one.graph, one.routes) == (other.paths, other.graph, other.routes)
+    assert one.plan().graph == other.plan().graph
 
 
-# reach: what leads to a sink
+# find_reachable: the sources and stages that lead to a sink
 
 
-def test_reach_finds_the_sources_and_groupings_that_lead_to_a_sink():
+def test_find_reachable_finds_the_sources_and_groupings_that_lead_to_a_sink():
     p = written()
     plays(p, "unused").window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
-    found = reach(draft(p))
-    assert list(found.nodes) == ["counts", "plays"]
-    assert found == attrs.evolve(draft(p), nodes=found.nodes)
+    assert list(compiled(p).nodes) == ["counts", "plays"]
 
 
-def test_reach_finds_what_dropped_elements_and_dead_letters_come_from():
+def test_find_reachable_finds_what_dropped_elements_and_dead_letters_come_from():
     p, counts = counted()
     counts.late().write("too late", bl.Memory())
     plays(p, "others").dead_letters().write("unread", bl.Memory())
-    assert list(reach(draft(p)).nodes) == ["counts", "others", "plays"]
+    assert list(compiled(p).nodes) == ["counts", "others", "plays"]
 
 
-def test_reach_is_in_the_order_of_the_alphabet_however_sinks_are_declared():
+def test_find_reachable_is_in_the_order_of_the_alphabet_however_sinks_are_declared():
     p = bl.Pipeline("p")
     for name in ("b", "a", "c"):
         plays(p, name).write(f"sink {name}", bl.Memory())
-    assert list(reach(draft(p)).nodes) == ["a", "b", "c"]
+    assert list(compiled(p).nodes) == ["a", "b", "c"]
 
 
-# trace: the paths to each consumer
+# build_paths: the paths to each consumer
 
 
-def test_trace_finds_the_steps_on_the_way_to_groupings_and_sinks():
-    traced = trace(reach(draft(written())))
-    (to_stage,), (to_sink,) = traced.to_stages["counts"], traced.to_sinks["out"]
+def test_build_paths_finds_the_steps_on_the_way_to_groupings_and_sinks():
+    traced = compiled(written())
+    (to_stage,), (to_sink,) = traced.paths.to_stages["counts"], traced.paths.to_sinks["out"]
     assert to_stage.producer == "plays"
     assert [step.name for step in to_stage.steps] == ["plays.filter", "plays.window_into"]
     assert (to_sink.producer, to_sink.steps) == ("counts", ())
     assert traced.graph.inputs("counts") == ("plays",)
 
 
-def test_trace_finds_every_way_where_there_are_several():
+def test_build_paths_finds_every_way_where_there_are_several():
     p = bl.Pipeline("p")
     source = plays(p)
     bl.flatten(source, source.filter(bl.col("won"))).write("out", bl.Memory())
-    ways = trace(reach(draft(p))).to_sinks["out"]
+    ways = compiled(p).paths.to_sinks["out"]
     assert [[step.name for step in way.steps] for way in ways] == [[], ["plays.filter"]]
 
 
-def test_trace_says_with_which_output_a_path_begins():
+def test_build_paths_says_with_which_output_a_path_begins():
     p, counts = counted()
     counts.late().write("late", bl.Memory())
     counts.select("n").dead_letters().write("letters", bl.Memory())
-    to_sinks = trace(reach(draft(p))).to_sinks
+    to_sinks = compiled(p).paths.to_sinks
     (late,), (letters,) = to_sinks["late"], to_sinks["letters"]
     assert (late.output, late.producer, late.before) == ("late", "counts", ())
     assert (letters.output, letters.of, [step.name for step in letters.before]) == (
@@ -126,67 +112,67 @@ def test_trace_says_with_which_output_a_path_begins():
     )
 
 
-# cut: what each stage computes
+# build_operators: the operator of each stage
 
 
-def test_cut_makes_a_grouping_of_the_columns_that_it_needs():
-    grouping = cut(trace(reach(draft(written())))).operators["counts"]
+def test_build_operators_makes_a_grouping_of_the_columns_that_it_needs():
+    grouping = compiled(written()).operators["counts"]
     assert tuple(grouping.columns) == ("user",)
     assert grouping.windowing.windows == bl.FixedWindows("1m")
     assert (grouping.late_columns, grouping.letter_columns) == (None, ())
 
 
-def test_cut_keeps_every_column_where_dropped_elements_are_wanted():
+def test_build_operators_keeps_every_column_where_dropped_elements_are_wanted():
     p, counts = counted()
     counts.late().write("late", bl.Memory())
-    grouping = cut(trace(reach(draft(p)))).operators["counts"]
+    grouping = compiled(p).operators["counts"]
     assert (set(grouping.late_columns or ()), grouping.letter_columns) == (set(SCHEMA), ())
     assert set(grouping.columns) == set(SCHEMA)
 
 
-def test_cut_keeps_every_column_where_dead_letters_are_wanted():
+def test_build_operators_keeps_every_column_where_dead_letters_are_wanted():
     p = bl.Pipeline("p")
     windowed = plays(p).window_into(bl.FixedWindows("1m"))
     counts = windowed.aggregate(n=bl.combine(Tally(), "score", int)).named("counts")
     counts.dead_letters().write("letters", bl.Memory())
-    grouping = cut(trace(reach(draft(p)))).operators["counts"]
+    grouping = compiled(p).operators["counts"]
     assert (grouping.late_columns, grouping.letter_columns) == (None, tuple(SCHEMA))
     assert set(grouping.columns) == set(SCHEMA)
 
 
-def test_cut_does_not_merge_again_what_an_earlier_grouping_has_merged():
+def test_build_operators_does_not_merge_again_what_an_earlier_grouping_has_merged():
     p = bl.Pipeline("p")
     sessions = plays(p).window_into(bl.Sessions("1m")).group_by("user", name="first").aggregate(n=bl.count())
     sessions.aggregate(n=bl.sum("n")).named("second").write("out", bl.Memory())
-    groupings = cut(trace(reach(draft(p)))).operators
+    groupings = compiled(p).operators
     assert {name: grouping.merge_windows for name, grouping in groupings.items()} == {
         "first": True,
         "second": False,
     }
 
 
-# narrow: what is sent to whom
+# prune_columns: the columns of each route
 
 
-def test_narrow_leaves_the_last_windowing_to_the_stage_and_sends_what_it_needs():
-    (route,) = narrow(cut(trace(reach(draft(written()))))).routes["plays"]
+def test_prune_columns_leaves_the_last_windowing_to_the_stage_and_sends_what_it_needs():
+    (route,) = compiled(written()).routes["plays"]
     assert [step.name for step in route.steps] == ["plays.filter"]
     assert (route.consumer, route.columns) == ("counts", ("user", EVENT_TIME))
 
 
-def test_narrow_sends_windows_along_that_the_stage_cannot_find_again():
+def test_prune_columns_sends_windows_along_that_the_stage_cannot_find_again():
     p = bl.Pipeline("p")
     won = plays(p).window_into(bl.FixedWindows("1m")).filter(bl.col("won"))
     won.group_by("user", name="counts").aggregate(n=bl.count()).write("out", bl.Memory())
-    (route,) = narrow(cut(trace(reach(draft(p))))).routes["plays"]
+    (route,) = compiled(p).routes["plays"]
     assert [step.name for step in route.steps] == ["plays.window_into", "plays.filter"]
     assert route.columns == ("user", EVENT_TIME, *WINDOW_COLUMNS)
 
 
-def test_narrow_gives_the_routes_of_each_producer_in_the_order_of_their_consumers():
+def test_prune_columns_gives_the_routes_of_each_producer_in_the_order_of_their_consumers():
     p = written()
     plays(p, "others").write("b", bl.Memory()).write("a", bl.Memory())
-    routes = narrow(cut(trace(reach(draft(p))))).routes
+    routes = compiled(p).routes
     assert {name: [route.consumer for route in own] for name, own in routes.items()} == {
         "counts": ["out"],
         "others": ["a", "b"],
@@ -197,12 +183,9 @@ def test_narrow_gives_the_routes_of_each_producer_in_the_order_of_their_consumer
 # Checks: each raises for a plan that the passes make without complaint
 
 
-def made(pipeline: bl.Pipeline):
+def made(pipeline: bl.Pipeline) -> Plan:
     """The plan, unchecked."""
-    plan = draft(pipeline)
-    for take in PASSES:
-        plan = take(plan)
-    return plan.plan()
+    return compiled(pipeline).plan()
 
 
 def test_a_plan_without_fault_passes_every_check():

@@ -31,7 +31,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def tried(collection: bl.Collection, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """The rows after the one step that made the collection, and its dead letters."""
     attempt = collection.node.origin.attempt(rows.lazy())
-    after, letters = attempt.rows, attempt.letters
+    after, letters = attempt.rows, attempt.dead_letters
     if letters is None:
         return after.collect(), []
     assert letters.schema == DEAD_LETTERS

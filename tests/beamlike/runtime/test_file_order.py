@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 import beamlike as bl
-from beamlike.io.files.order import Found, Order, in_order
+from beamlike.io.files.order import FoundFile, Order, in_order
 from beamlike.io.files.paths import _under
 
 FILES, ROWS = 20, 3
@@ -81,7 +81,7 @@ def test_where_the_order_makes_files_late_the_log_says_which_and_what_may_help(
 
 def test_the_order_is_total_and_does_not_depend_on_the_listing() -> None:
     names = ["part-2", "part-02", "part-10", "a/b", "a-1/b", "a/10", "a/9", "2", "10", "b2a10", "b2a9", "b"]
-    files = [Found(name, number % 2, 0) for number, name in enumerate(names)]
+    files = [FoundFile(name, number % 2, 0) for number, name in enumerate(names)]
     expected = {order: in_order(files, order) for order in get_args(Order)}
     for seed in range(20):
         random.Random(seed).shuffle(files)

@@ -162,6 +162,7 @@ def test_too_many_fail_the_run_and_count_on_when_it_is_started_again(
     assert sum(batch.sources["plays"].dead_letters for batch in run(4, 2).batches) == 2
 
 
+@pytest.mark.slow
 def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_over_runs(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

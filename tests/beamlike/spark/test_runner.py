@@ -162,6 +162,7 @@ def test_a_given_session_stays_as_it_was(spark: SparkSession, tmp_path: Path) ->
     assert spark.streams.active == []
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_process_does(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_pr
         assert sorted(written.select("user", "total").rows()) == [("ada", 6), ("bob", 2)]
 
 
+@pytest.mark.slow
 def test_without_a_checkpoint_what_came_from_a_spark_source_stays(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ def test_exactly_the_rows_without_windows_are_set_aside_and_each_is_asked_for_on
     rows = frame(*range(len(given)), text=pl.Series(given, dtype=pl.String))
     listing, spreading = parts(collection.node.origin)
     attempt = listing.attempt(rows.lazy())
-    listed, letters = attempt.rows, attempt.letters
+    listed, letters = attempt.rows, attempt.dead_letters
     after = spreading.apply(listed).collect()
     bad = [number for number, text in enumerate(given) if text not in GOOD]
     assert numbers([] if letters is None else letters.to_dicts()) == bad
@@ -117,7 +117,7 @@ def test_a_time_that_python_cannot_hold_is_a_letter_of_its_row_alone() -> None:
     listing, _ = parts(plays().window_into(ByDay()).node.origin)
     far = pl.Series("at", [0, 2**60, 0], pl.Int64).cast(pl.Datetime("us", "UTC"))
     attempt = listing.attempt(frame(1, 2, 3, at=far).lazy())
-    listed, letters = attempt.rows, attempt.letters
+    listed, letters = attempt.rows, attempt.dead_letters
     assert listed.collect()["tick"].to_list() == [0, 2]
     assert letters is not None
     assert letters["error"].to_list()[0].startswith("ValueError: it has a time or a duration that Python")

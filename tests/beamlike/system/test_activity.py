@@ -127,9 +127,9 @@ class Looked:
         """The same everywhere, and that the run is alive."""
         work = f"{kind} `{name}`{inside}"
         assert self.history.alive
-        said = f"batch {batch} has been at it for 4m12s: {work}, for "
+        said = f"batch {batch} has been running for 4m12s: {work}, for "
         assert any(text.startswith(said) for text in why(self.history, now=self.now))
-        assert why(self.history, now=self.now)[0].endswith("; the run goes on")
+        assert why(self.history, now=self.now)[0].endswith("; the run is running")
         assert said in " ".join(watched(self.history, now=self.now).split())
         page = re.sub(r"<[^>]*>", "", report(self.history, self.now))
         assert f"Stuck: {said}".replace("`", "") in page
@@ -210,7 +210,7 @@ def test_where_a_run_in_process_hangs_is_told(
 
 def asks_for_keys(history: History) -> None:
     """Of keys that came, that did not, and that cannot be."""
-    none = "no element of key 7 has come to stage `first` in this run: there is nothing to wait for"
+    none = "no element of key 7 has arrived at stage `first` in this run: there is nothing to wait for"
     assert none in why(history, stage="first", key="7")
     assert none in why(history, key="7", window="1970-01-01T00:00:01Z/1970-01-01T00:00:02Z")
     for number in NUMBERS:
@@ -223,6 +223,7 @@ def asks_for_keys(history: History) -> None:
         why(history, stage="first", key="ada")
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_where_a_run_on_spark_hangs_is_told(spark: SparkSession, tmp_path: Path) -> None:
     hang, checkpoint = Hang(tmp_path), tmp_path / "checkpoint"

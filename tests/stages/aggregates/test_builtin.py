@@ -20,7 +20,6 @@ from stages.aggregates.totals import Mean, Sum
 from stages.errors import StepError
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.aggregated import Elements, law, run, windowings
@@ -36,6 +35,7 @@ from windowing import (
     WindowFn,
     Windowing,
 )
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 NUMBERS: dict[str, Aggregate] = {"sum": Sum("v"), "mean": Mean("v")}
@@ -293,6 +293,6 @@ def test_what_is_taken_back_is_subtracted_exactly(dtype: pl.DataType) -> None:
     )
     grouping = Grouping((), Windowing(FixedWindows(us(10))), {"sum": Sum("v")}, pl.Schema({"v": dtype}))
     stage, store = Stage("stage", grouping), DictStore()
-    stage.step(store, {MAIN: rows[3:]}, Clock(0))
-    panes = stage.step(store, {MAIN: rows[:3]}, Clock(MAX_TIME)).panes
+    stage.step(store, {MAIN: rows[3:]}, Times.of(0))
+    panes = stage.step(store, {MAIN: rows[:3]}, Times.of(MAX_TIME)).panes
     assert panes["sum"].to_list() == [valued(least, dtype)]

@@ -15,13 +15,13 @@ from stages.aggregates.base import Aggregate
 from stages.aggregates.spread import Std, Var
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.aggregated import Elements, law, run, windowings
 from tests.support.model import MAX_TIME
 from tests.support.strategies import us
 from windowing import FixedWindows, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 BOTH: dict[str, Aggregate] = {"var": Var("v"), "std": Std("v")}
@@ -125,8 +125,8 @@ def test_what_is_taken_back_is_subtracted(values: list[float], data: st.DataObje
     schema = {"v": pl.Float64, PANE_RETRACTED: pl.Boolean, EVENT_TIME: pl.Int64}
     for bundle in (played[:3], played[3:]):
         arrivals = pl.DataFrame([(*row, 1) for row in bundle], schema, orient="row")
-        stage.step(store, {MAIN: arrivals}, Clock(0))
-    panes = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Clock(MAX_TIME)).panes
+        stage.step(store, {MAIN: arrivals}, Times.of(0))
+    panes = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Times.of(MAX_TIME)).panes
     (wanted,) = run(BOTH, pl.Float64(), [[(float(value), 1) for value in values]], FIXED)
     assert panes.select(list(BOTH)).rows(named=True) == [wanted]
 

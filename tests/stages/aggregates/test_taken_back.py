@@ -21,7 +21,6 @@ from stages.aggregates.spread import Std, Var
 from stages.aggregates.totals import Mean, Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.stages.aggregates.test_chosen import ORDERLESS, Row, cases
@@ -29,6 +28,7 @@ from tests.support.aggregated import law
 from tests.support.model import MAX_TIME
 from tests.support.strategies import us
 from windowing import FixedWindows, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 SUBTRACTED: dict[str, Aggregate] = {
@@ -66,8 +66,8 @@ def result(
     store = DictStore()
     schema = {**columns, EVENT_TIME: pl.Int64(), PANE_RETRACTED: pl.Boolean()}
     for bundle in bundles:
-        stage.step(store, {MAIN: pl.DataFrame(bundle, schema)}, Clock(0))
-    done = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Clock(MAX_TIME))
+        stage.step(store, {MAIN: pl.DataFrame(bundle, schema)}, Times.of(0))
+    done = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Times.of(MAX_TIME))
     return done.panes.select(list(aggregates)).rows(named=True)
 
 

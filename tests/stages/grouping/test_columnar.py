@@ -19,7 +19,6 @@ from stages.aggregates.spread import Var
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support.runs import InOrder
@@ -35,6 +34,7 @@ from windowing import (
     WindowFn,
     Windowing,
 )
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_TIMING
 
 SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})
@@ -73,7 +73,7 @@ class Firing:
         return dict(pl.concat(panes)[PANE_TIMING].value_counts().rows())
 
     def _step(self, each: int, watermark: int) -> pl.DataFrame:
-        return self.stage.step(self.store, {MAIN: arrivals(self.windows, each)}, Clock(watermark)).panes
+        return self.stage.step(self.store, {MAIN: arrivals(self.windows, each)}, Times.of(watermark)).panes
 
     def _count(self, frame: FrameType, event: str, argument: Any) -> None:
         self.calls += event == "call"
@@ -119,7 +119,7 @@ def test_all_windows_of_a_step_are_merged_in_one_call_to_a_users_aggregate(windo
         stage, store = Stage("own", Grouping(("user",), Windowing(windows), own, SCHEMA)), DictStore()
         Counted.calls.clear()
         for rows in (arrivals(count, 3), arrivals(count, 2), arrivals(0, 0)):
-            panes = stage.step(store, {MAIN: rows}, Clock(0 if len(rows) else 120_000_000)).panes
+            panes = stage.step(store, {MAIN: rows}, Times.of(0 if len(rows) else 120_000_000)).panes
         assert panes["scores"].to_list() == [[1] * 5] * count
         return len(Counted.calls)
 

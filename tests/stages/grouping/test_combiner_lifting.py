@@ -30,7 +30,6 @@ from stages.grouping import combiner_lifting as lifting
 from stages.grouping.combiner_lifting import elements_in, lift, lift_if_smaller
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
 from tests.support.examples import share
@@ -51,6 +50,7 @@ from tests.support.strategies import (
     windowings,
 )
 from windowing import FixedWindows, GlobalWindows, SlidingWindows, TimestampCombiner, Windowing
+from windowing.clocks import Times
 from windowing.columns import PANE_RETRACTED, WINDOW_END, WINDOW_START
 from windowing.time import MAX_TIME
 
@@ -93,7 +93,7 @@ class Whole:
     store: DictStore = attrs.field(factory=DictStore)
 
     def step(self, bundle: Bundle) -> StageResult:
-        clock = Clock(bundle.watermark, bundle.processing_time, bundle.percentiles)
+        clock = Times.of(bundle.watermark, bundle.processing_time, bundle.percentiles)
         return Stage("grouping", self.grouping).step(
             self.store, {MAIN: self.arrivals(bundle.elements)}, clock
         )
@@ -274,7 +274,7 @@ def test_elements_in_gaps_are_counted_lifted_or_not() -> None:
     elements = (("a", 1, 0), ("a", 2, 3), ("b", 3, 4), ("b", 4, 11), ("b", 5, 9))
     layout = grouping(windowing).layout
     for frame in (arrivals(elements), lift(arrivals(elements), layout)):
-        step = Stage("grouping", grouping(windowing)).step(DictStore(), {MAIN: frame}, Clock(MAX_TIME))
+        step = Stage("grouping", grouping(windowing)).step(DictStore(), {MAIN: frame}, Times.of(MAX_TIME))
         assert step.dropped == {"late": 0, "closed": 0, "no window": 3}
         assert step.elements == 5
         assert step.panes["n"].to_list() == [1, 1]

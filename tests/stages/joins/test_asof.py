@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from stages.joins.asof import AsOfJoin, How
 from stages.joins.base import LEFT, RIGHT
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -48,7 +48,7 @@ class Run:
                 rows.append((key, None if side else row, row if side else None, at * SECOND))
                 self.number += 1
         arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
-        clock = Clock(watermark if watermark == MAX_TIME else watermark * SECOND)
+        clock = Times.of(watermark if watermark == MAX_TIME else watermark * SECOND)
         return self.stage.step(self.store, {MAIN: arrivals}, clock)
 
 

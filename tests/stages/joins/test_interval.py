@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import How, IntervalJoin, TimeOf
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
 from tests.support.patched import SIZES, moved, patched, require_exact
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -66,7 +66,7 @@ class Run:
                 self.number += 1
         arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
         return self.stage.step(
-            self.store, {MAIN: arrivals}, Clock(watermark if watermark == MAX_TIME else watermark * SECOND)
+            self.store, {MAIN: arrivals}, Times.of(watermark if watermark == MAX_TIME else watermark * SECOND)
         )
 
 

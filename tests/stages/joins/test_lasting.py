@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.lasting import LastingJoin
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 Bundle = tuple[Sequence[tuple[Any, int]], Sequence[tuple[Any, int]], int]
@@ -66,7 +66,7 @@ def test_pairs_are_those_of_all_rows_together(case: tuple[pl.DataType, list[Bund
             again = DictStore()
             restore(joined, again, save(joined, store))
             store = again
-        step = joined.step(store, {MAIN: arrivals(bundle, number, dtype)}, Clock(bundle[2]))
+        step = joined.step(store, {MAIN: arrivals(bundle, number, dtype)}, Times.of(bundle[2]))
         rows = step.panes.select(LEFT, RIGHT, EVENT_TIME).rows()
         found += Counter((left["number"], right["number"], at) for left, right, at in rows)
         for side, own in zip(sides, bundle[:2], strict=True):
@@ -92,7 +92,7 @@ def test_a_batch_costs_what_comes_and_not_all_that_is_kept(dtype: pl.DataType) -
     for step in range(40):
         own = [(key, 0) for key in keys[200 * step : 200 * step + 200]]
         store.gets = 0
-        joined.step(store, {MAIN: arrivals((own, own, 0), 0, dtype)}, Clock(0))
+        joined.step(store, {MAIN: arrivals((own, own, 0), 0, dtype)}, Times.of(0))
         read.append(store.gets)
     # The index of each side, and once in a while eight runs that become one.
     assert sorted(read)[len(read) // 2] == 2

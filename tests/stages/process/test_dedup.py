@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from stages.operator import MAIN
 from stages.process import dedup
 from stages.process.dedup import By, Dedup
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
 from tests.support import model_joins
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 from windowing.windowing import Windowing
@@ -53,7 +53,7 @@ class Shards:
         for shard, store in enumerate(self.stores):
             mine = [row for row in numbered if zlib.crc32(str(row[0]).encode()) % len(self.stores) == shard]
             arrivals = pl.DataFrame(mine, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
-            found = self.stage.step(store, {MAIN: arrivals}, Clock(watermark * SECOND, now * SECOND))
+            found = self.stage.step(store, {MAIN: arrivals}, Times.of(watermark * SECOND, now * SECOND))
             passed |= {*found.panes["number"].to_list()}
         return [n in passed for n in range(len(bundle))]
 
@@ -64,7 +64,7 @@ class Shards:
     def end(self) -> int:
         """How many are at the end."""
         nothing = self.stage.operator.inputs[MAIN].no_arrivals()
-        return sum(self.stage.step(store, {MAIN: nothing}, Clock(MAX_TIME)).live for store in self.stores)
+        return sum(self.stage.step(store, {MAIN: nothing}, Times.of(MAX_TIME)).live for store in self.stores)
 
 
 @given(bundles, st.integers(1, 30), st.sampled_from([0, 7]), st.sampled_from([1, 3]))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from stages.operator import MAIN
 from stages.process.into_batches import ROWS, IntoBatches, Limits
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 from windowing.windowing import Windowing
@@ -104,7 +104,7 @@ def test_batches_are_those_of_rows_one_by_one(
                 if zlib.crc32(str(row[0]).encode()) % shards == shard
             ]
             arrivals = pl.DataFrame(mine, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
-            step = stage.step(store, {MAIN: arrivals}, Clock(watermark, now))
+            step = stage.step(store, {MAIN: arrivals}, Times.of(watermark, now))
             columns = step.panes.select("key", WINDOW_END, ROWS, EVENT_TIME)
             found += [as_batch(*row) for row in columns.iter_rows()]
             held.append(step.watermarks.output)

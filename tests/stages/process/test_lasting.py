@@ -10,8 +10,8 @@ import pytest
 
 import beamlike as bl
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME
 
@@ -46,7 +46,7 @@ def _told(change: Callable[[Any, int], None], *times: int) -> list[str]:
     for time in times:
         row = pl.DataFrame({"key": ["k"], "at": [time * SECOND]}, SCHEMA)
         given = row.with_columns(pl.col("at").alias(EVENT_TIME))
-        told += stage.step(store, {MAIN: given}, Clock(MIN_TIME)).panes["told"].to_list()
+        told += stage.step(store, {MAIN: given}, Times.of(MIN_TIME)).panes["told"].to_list()
     return told
 
 

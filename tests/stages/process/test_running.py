@@ -18,9 +18,9 @@ from stages.operator import MAIN
 from stages.process.cumulative import Cumulative, OfAggregate, Previous, cumulative
 from stages.process.keyed import Order
 from stages.process.running import Running
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import DictStore
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 from windowing.windowing import Windowing
@@ -56,9 +56,11 @@ def results(bundles: list[list[Row]], order: Order) -> pl.DataFrame:
     for bundle in bundles:
         rows = [(user, value, number + n, at) for n, (user, at, value) in enumerate(bundle)]
         arrivals = pl.DataFrame(rows, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
-        frames.append(stage(order).step(store, {MAIN: arrivals}, Clock(0)).panes)
+        frames.append(stage(order).step(store, {MAIN: arrivals}, Times.of(0)).panes)
         number += len(bundle)
-    end = stage(order).step(store, {MAIN: stage(order).operator.inputs[MAIN].no_arrivals()}, Clock(MAX_TIME))
+    end = stage(order).step(
+        store, {MAIN: stage(order).operator.inputs[MAIN].no_arrivals()}, Times.of(MAX_TIME)
+    )
     assert (end.live, end.pending) == (0, 0)
     return pl.concat([*frames, end.panes]).sort("number")
 

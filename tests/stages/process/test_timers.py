@@ -111,7 +111,7 @@ class Again(bl.Process):
 def test_timers_that_set_each_other_without_end_are_named(
     kind: str, later: int, jump: int | None, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stages.process.play.MOST_IN_A_STEP", 100_000)
+    monkeypatch.setattr("stages.process.executor.MOST_IN_A_STEP", 100_000)
     with pytest.raises(bl.StepError, match=f"timer '{kind}' of key a sets itself .* {told}"):
         played(Again(kind, later), 0, jump=jump)
 
@@ -134,7 +134,7 @@ class Branching(bl.Process):
 
 
 def test_timers_that_set_more_and_more_others_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stages.process.play.MOST_IN_A_STEP", 1_000)
+    monkeypatch.setattr("stages.process.executor.MOST_IN_A_STEP", 1_000)
     with pytest.raises(bl.StepError, match=r"timer 'tick' of key a sets itself or others .* in one batch"):
         played(Branching(), 0, jump=DAY)
 

@@ -145,6 +145,9 @@ def runner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return bl.SparkRunner(str(tmp_path / "checkpoint"), session=session, shards=2, drain=True)
 
 
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
+)
 def test_files_side_by_side_are_logs_and_their_paths_a_column(runner: Any, tmp_path: Path) -> None:
     logs = {"a": range(0, 300, 10), "b": range(5, 300, 15), "c": range(0, 60, 20)}
     for name, times in logs.items():

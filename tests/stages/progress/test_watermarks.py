@@ -8,11 +8,11 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.clock import Watermarks
 from stages.facts import from_json, to_facts, to_json
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, of_shards
 from stages.progress.splits import WHOLE, summarize
-from stages.progress.watermarks import Watermarks
 from stages.strategies.base import BoundedOutOfOrderness, MonotonousTimestamps, WatermarkStrategy
 from stages.strategies.histogram import histogram
 from windowing.columns import EVENT_TIME

@@ -17,10 +17,9 @@ from stages.aggregates.builtin import Collect, Count, First, Last
 from stages.aggregates.combine_fn import Combine
 from stages.aggregates.totals import Sum
 from stages.operator import MAIN, Spread
-from stages.progress.watermarks import Clock
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
-from stages.state.due_soon import NEAR
+from stages.state.due_soon import HOT
 from stages.state.index import Index
 from stages.state.store import DictStore
 from stages.strategies.histogram import Histogram
@@ -48,8 +47,9 @@ from windowing import (
     TimestampCombiner,
     Windowing,
 )
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import WINDOW_END
-from windowing.triggers.base import WATERMARK, Trigger
+from windowing.triggers.base import Trigger
 
 law = share(5)
 STAGE = "grouping"
@@ -164,7 +164,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
     with sizes(**PATIENT):
         run = StageRun(windowing)
         steps = [run.step(bundle.elements, bundle.watermark) for bundle in stream[:3]]
-        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == NEAR)
+        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == HOT)
         assert near["deadline.watermark"].to_list() == [19]
         steps += [run.step(bundle.elements, bundle.watermark) for bundle in stream[3:]]
     assert shown(steps) == shown(expected)
@@ -173,7 +173,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
 def last_of_a(stream: Stream) -> list[tuple[Any, ...]]:
     run = StageRun(Windowing(Sessions(us(10))), {"last": Last("value"), "n": Count()})
     for bundle in stream:
-        step = run.stage.step(run.store, {MAIN: arrivals(bundle.elements)}, Clock(bundle.watermark))
+        step = run.stage.step(run.store, {MAIN: arrivals(bundle.elements)}, Times.of(bundle.watermark))
     return step.panes.filter(pl.col("key") == "a").select("last", "n").rows()
 
 
@@ -195,8 +195,8 @@ def test_sessions_that_an_element_joins_are_put_together_in_order_of_time() -> N
     aggregates = {"values": Combine(InOrder(), "value", pl.List(pl.Int64()))}
     run = StageRun(Windowing(Sessions(us(12))), aggregates)
     for number, time in ((1, 0), (4, 40), (2, 20), (3, 10), (5, 30)):
-        run.stage.step(run.store, {MAIN: arrivals([("a", number, time)])}, Clock(-1))
-    step = run.stage.step(run.store, {MAIN: arrivals([])}, Clock(MAX_TIME))
+        run.stage.step(run.store, {MAIN: arrivals([("a", number, time)])}, Times.of(-1))
+    step = run.stage.step(run.store, {MAIN: arrivals([])}, Times.of(MAX_TIME))
     assert step.panes["values"].to_list() == [[1, 2, 3, 4, 5]]
 
 
@@ -297,7 +297,7 @@ def test_arrivals_that_can_wait_are_put_beside_the_rows_without_reading_them(win
         step = run.step([(f"key {number}", 1, 1_900_000) for number in range(0, 5_000, 1_000)], 1_000_010)
     assert step.panes == []
     assert step.live == 5_005
-    assert not [key for key in store.read if not key.startswith(("index", f"rows/{NEAR}/"))]
+    assert not [key for key in store.read if not key.startswith(("index", f"rows/{HOT}/"))]
 
 
 def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> None:
@@ -343,7 +343,7 @@ def test_percentiles_that_are_asked_for_later_find_sessions_as_if_nothing_had_wa
         run = StageRun(Windowing(Sessions(us(10))))
         run.step([("a", 1, 10), ("b", 1, 60)], 0)
         run.step([("a", 2, 5)], 1)
-        clock = Clock(2, 0, {66: 17})
+        clock = Times.of(2, 0, {66: 17})
         return run.stage.step(run.store, {MAIN: run.stage.operator.together([])}, clock).holds
 
     assert run()["buckets"] == [19, 69]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 import pytest
 
 from stages.operator import MAIN
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, running
 from tests.support.patched import moved, patched, require_exact
+from windowing.clocks import Times
 
 CHUNK = 50_000  # bytes
 
@@ -25,7 +25,7 @@ def take(stage: Stage, store: Noting, keys: Iterable[str], turn: int) -> list[st
     """Has rows with these keys come in as batch number `turn`; gives the chunks that were read."""
     store.read.clear()
     rows: list[Row] = [(key, 6 + turn) for key in keys]
-    stage.step(store, {MAIN: arrivals(stage, rows, (1 + turn) * MANY)}, Clock(7 + turn, 0))
+    stage.step(store, {MAIN: arrivals(stage, rows, (1 + turn) * MANY)}, Times.of(7 + turn, 0))
     read = [key for key in store.read if key.startswith("rows/")]
     require_exact(stage, store)
     return read

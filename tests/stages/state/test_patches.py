@@ -1,4 +1,4 @@
-"""Large buckets of tables visited by key: the same answers however rows lie, an exact index, small writes."""
+"""Large buckets of tables found by key: the same answers however rows lie, an exact index, small writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from stages.operator import MAIN
 from stages.process.cumulative import OfAggregate, Previous
 from stages.process.into_batches import IntoBatches, Limits
 from stages.process.running import Running
-from stages.progress.watermarks import Clock
 from stages.stage import Stage
 from stages.state.store import ENCODING, PATCHED, DictStore
 from tests.cases.on_model import outcome
@@ -38,6 +37,7 @@ from tests.support.runs import StageRun, play
 from tests.support.strategies import Stream, bridged_streams, crowded_streams, windowings
 from tests.support.strategies import streams as streams_of_elements
 from windowing import Accumulation, AfterCount, FixedWindows, Repeatedly, Windowing
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME
 
@@ -156,7 +156,7 @@ def played(
             store = moved(stage, store)
         watermark, now = min(watermark + ahead, MAX_TIME), now + later
         percentiles = {90: watermark} if step >= asked else {}
-        clock = Clock(watermark, now, percentiles)
+        clock = Times.of(watermark, now, percentiles)
         given = stage.step(store, {MAIN: arrivals(stage, rows, number)}, clock)
         number += len(rows)
         panes = sorted(given.panes.rows(), key=str)
@@ -207,7 +207,7 @@ def filled(make: Callable[[], Stage]) -> tuple[Stage, Noting]:
     """A stage that has a row of each of many keys."""
     stage, store = make(), Noting()
     rows: list[Row] = [(f"key {number // 2}", 5) for number in range(2 * MANY)]
-    stage.step(store, {MAIN: arrivals(stage, rows, 0)}, Clock(6, 0))
+    stage.step(store, {MAIN: arrivals(stage, rows, 0)}, Times.of(6, 0))
     store.written.clear()
     return stage, store
 
@@ -243,7 +243,7 @@ def test_a_batch_that_reaches_few_keys_writes_about_what_it_reaches(make: Callab
     whole = sum(map(plain_bytes, store.values.values()))
     random = np.random.default_rng(1)
     rows: list[Row] = [(f"key {number}", 7) for number in random.integers(0, MANY, 200)]
-    step = stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
+    step = stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Times.of(8, 0))
     assert len(step.panes) >= 100
     assert sum(size for _, size in store.written) < whole / 20
 
@@ -260,7 +260,7 @@ def of_side(side: str, keys: Iterable[int], first: int) -> pl.DataFrame:
 @pytest.mark.usefixtures("usual")
 def test_what_is_only_looked_up_is_not_written() -> None:
     stage, store = filled(as_of)
-    step = stage.step(store, {MAIN: of_side(LEFT, range(0, MANY, 3), 2 * MANY)}, Clock(8, 0))
+    step = stage.step(store, {MAIN: of_side(LEFT, range(0, MANY, 3), 2 * MANY)}, Times.of(8, 0))
     assert (len(step.panes), step.panes[RIGHT].null_count()) == (-(-MANY // 3), 0)
     assert {key for key, _ in store.written} == {"index", "waiting/index"}
     require_exact(stage, store)
@@ -269,11 +269,11 @@ def test_what_is_only_looked_up_is_not_written() -> None:
 @pytest.mark.usefixtures("usual")
 def test_of_an_outer_join_a_row_is_written_again_when_its_first_partner_comes_and_no_more() -> None:
     stage, store, sizes = outer(), Noting(), []
-    stage.step(store, {MAIN: of_side(LEFT, range(MANY), 0)}, Clock(6, 0))
+    stage.step(store, {MAIN: of_side(LEFT, range(MANY), 0)}, Times.of(6, 0))
     whole = sum(map(plain_bytes, store.values.values()))
     for number in range(2):
         store.written.clear()
-        stage.step(store, {MAIN: of_side(RIGHT, range(200), MANY + 200 * number)}, Clock(6, 0))
+        stage.step(store, {MAIN: of_side(RIGHT, range(200), MANY + 200 * number)}, Times.of(6, 0))
         sizes.append(sum(size for key, size in store.written if key.startswith("rows")))
         require_exact(stage, store)
     assert 0 < sizes[0] < whole / 20
@@ -286,7 +286,7 @@ def test_patches_become_part_of_the_rows_before_they_are_many() -> None:
     rows: list[Row] = [("key 1", 7), ("key 2", 7)]
     chunks = []
     for number in range(40):
-        stage.step(store, {MAIN: arrivals(stage, rows, 2 * (MANY + number))}, Clock(8, 0))
+        stage.step(store, {MAIN: arrivals(stage, rows, 2 * (MANY + number))}, Times.of(8, 0))
         chunks.append(sum(key.startswith("rows/") for _, key in store.values))
     assert 16 <= max(chunks) - min(chunks) <= 17
     require_exact(stage, store)
@@ -300,7 +300,7 @@ def test_what_is_written_anew_for_all_that_has_come_is_read_once() -> None:
     before = {key for _, key in store.values if key.startswith("rows/")}
     store.read.clear()
     rows: list[Row] = [(f"key {number}", 7) for number in range(MANY // 4, 2 * MANY)]
-    stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Clock(8, 0))
+    stage.step(store, {MAIN: arrivals(stage, rows, 2 * MANY)}, Times.of(8, 0))
     assert before <= {key for key, _ in store.written}
     assert sorted(key for key in store.read if key.startswith("rows/")) == sorted(before)
     require_exact(stage, store)
@@ -311,7 +311,7 @@ def test_what_is_written_anew_for_all_that_has_come_is_read_once() -> None:
 def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else(make: Callable[[], Stage]) -> None:
     stage, store = filled(make)
     versions = {value[0] for value in store.values.values()}
-    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY + 1)}, Clock(8, 0))
+    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY + 1)}, Times.of(8, 0))
     assert versions == {ENCODING}
     assert {value[0] for value in store.values.values()} == {ENCODING, PATCHED}
 
@@ -319,5 +319,5 @@ def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else(make: C
 def test_without_patches_a_store_is_as_it_was_before_there_were_any() -> None:
     with patched(**ALWAYS):
         stage, store = batches(), DictStore()
-        stage.step(store, {MAIN: arrivals(stage, [("a", 1), ("b", 2)], 0)}, Clock(0, 0))
+        stage.step(store, {MAIN: arrivals(stage, [("a", 1), ("b", 2)], 0)}, Times.of(0, 0))
     assert sorted(key for _, key in store.values if not key.startswith("keys/")) == ["index", "rows/128/0"]

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from stages.joins.base import LEFT
 from stages.joins.lasting import Rows
 from stages.operator import HOLD, PENDING
-from stages.progress.watermarks import Times
 from stages.state.runs import FAN, LEVEL, RUN, Runs
 from stages.state.storage import Storage
 from stages.state.store import DictStore
 from stages.state.tables import storage
+from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
 KEPT = Rows(LEFT, ("key", "other"), pl.Schema({"key": pl.Int64(), "other": pl.String(), LEFT: pl.Int64()}))
@@ -32,7 +32,7 @@ def kept(store: DictStore) -> Storage:
 
 
 def put(store: DictStore, rows: list[Row]) -> None:
-    Runs(kept(store)).add(frame(rows), Times()).save(store, "stage")
+    Runs(kept(store)).append(frame(rows), Times()).save(store, "stage")
 
 
 key, other = st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["x", "y"])
@@ -48,7 +48,7 @@ def test_what_is_found_is_what_was_added_with_these_keys(
         put(store, batch)
     keys = pl.DataFrame(asked, {"key": pl.Int64(), "other": pl.String()}, orient="row")
     everything = [row for batch in batches for row in batch]
-    found = Runs(kept(store)).find(keys).select("key", "other", LEFT).rows()
+    found = Runs(kept(store)).lookup(keys).select("key", "other", LEFT).rows()
     assert sorted(found) == sorted(row for row in everything if row[:2] in asked and None not in row[:2])
     assert sorted(Runs(kept(store)).everything()[LEFT]) == sorted(row[2] for row in everything)
 

@@ -19,9 +19,9 @@ from polars.testing import assert_frame_equal
 from polars.testing.parametric import dataframes
 
 from stages import keys
+from stages.clock import Watermarks
 from stages.keys import hashed, key_hash, shard_of
 from stages.operator import HOLD, PENDING, Table
-from stages.progress.watermarks import Clock, Times, Watermarks
 from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, Holder, Index, Size, summarize
 from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
@@ -32,8 +32,8 @@ from tests.support.places import ROOT
 from tests.support.runs import StageRun
 from tests.support.strategies import us
 from windowing import FixedWindows, Windowing
+from windowing.clocks import WATERMARK, Times
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.triggers.base import WATERMARK
 
 law = share(5)
 STAGE = "grouping"
@@ -149,7 +149,7 @@ def index_of(*holds: tuple[int, str | None, int | None]) -> Index:
 
 
 def at(watermark: int) -> Times:
-    return Times().advance(Clock(watermark))
+    return Times().advance(Times.of(watermark))
 
 
 def test_a_bucket_is_due_at_the_first_deadline_in_it() -> None:
@@ -204,7 +204,7 @@ def test_a_key_may_be_named_as_a_column_of_the_index(name: str) -> None:
 def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     store = DictStore()
     assert Index.load(store, STAGE, CLOCKS).watermarks == Watermarks(MIN_TIME, MIN_TIME)
-    times = Times().advance(Clock(MAX_TIME, 8, {33: 7}))
+    times = Times().advance(Times.of(MAX_TIME, 8, {33: 7}))
     marks, holds = Watermarks(MAX_TIME, 3), {1: histogram(pl.Series([5, 5, 7]))}
     saved = attrs.evolve(index_of((1, "a", 5)), watermarks=marks, holds=holds, times=times)
     saved.save(store, STAGE)

@@ -23,7 +23,7 @@ from windowing import (
     Repeatedly,
     Trigger,
 )
-from windowing.triggers.base import PROCESSING_TIME, WATERMARK
+from windowing.clocks import PROCESSING_TIME, WATERMARK
 
 S = 1_000_000
 OVER = moment(END)

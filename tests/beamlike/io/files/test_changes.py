@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import html
 import os
+import re
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from rich.console import Console
 
 import beamlike as bl
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.paths import list_files
-from beamlike.io.sources import Found
+from beamlike.io.sources import FoundFile
+from beamlike.observe.report import report
+from beamlike.observe.waiting.explain import why
+from beamlike.observe.watch import frame
+from beamlike.records.history import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,11 +32,11 @@ def put(file: Path, *users: str, second: int = 0) -> None:
     os.utime(file, (1_000 + second, 1_000 + second))
 
 
-def run(folder: Path, runner: type[Any], out: list[str], **choices: Any) -> None:
+def run(folder: Path, runner: type[Any], out: list[str], **choices: Any) -> Any:
     p = bl.Pipeline("p")
     source = bl.CSV(folder / "in", schema={"user": str}, **choices)
     p.read("plays", source).write("out", bl.Callback(lambda frame, batch: out.extend(frame["user"])))
-    p.run(runner(checkpoint=str(folder / "checkpoint"), trigger="available_now"))
+    return p.run(runner(checkpoint=str(folder / "checkpoint"), trigger="available_now"))
 
 
 def go_on_after_changes(folder: Path, runner: type[Any], caplog: pytest.LogCaptureFixture) -> None:
@@ -42,12 +50,34 @@ def go_on_after_changes(folder: Path, runner: type[Any], caplog: pytest.LogCaptu
     put(folder / "in" / "c", "cid")
     with pytest.raises(bl.errors.SourceError, match="in/a' was changed after it was listed"):
         run(folder, runner, out, on_change="error")
-    run(folder, runner, out)
-    assert (
-        "in/a' was changed after it was listed (9 bytes of 1970-01-01 00:16:40.000, now 13 bytes of"
-        in caplog.text
+    how = "9 bytes of 1970-01-01 00:16:40.000, now 13 bytes of 1970-01-01 00:16:41.000"
+    unread = (
+        f"source `plays` does not read what was written to file '{folder}/in/a' after it was listed ({how})"
     )
+    ended = run(folder, runner, out)
+    assert f"in/a' was changed after it was listed ({how})" in caplog.text
     assert out == ["ada", "bob", "cid"]
+    assert ended.batches[-1].sources["plays"].changed == {f"{folder}/in/a": how}
+    assert unread in repr(ended)
+    history = History.open(folder / "checkpoint")
+    assert not history.changed
+    check_shown(history, unread)
+    put(folder / "in" / "b", "bob", "fay", second=1)
+    assert not run(folder, runner, out).batches  # a file that changed is no input of a batch
+    history = History.open(folder / "checkpoint")
+    assert sorted(history.changed["plays"]) == [f"{folder}/in/a", f"{folder}/in/b"]
+    check_shown(history, f"{unread.partition(' after')[0]} (and 1 more) after it was listed ({how})")
+
+
+def check_shown(history: History, sentence: str) -> None:
+    """The sentence is in `why`, in `watch` and in the report."""
+    assert why(history)[-1] == sentence
+    console = Console(width=1_000, file=StringIO())
+    console.print(frame(history))
+    assert sentence in console.file.getvalue()  # type: ignore[attr-defined]
+    assert sentence.replace("`", "").removeprefix("source") in html.unescape(
+        re.sub("<[^>]*>", "", report(history))
+    )
 
 
 def test_a_file_that_grew_is_told_or_fails_the_run_in_process(
@@ -66,7 +96,7 @@ def test_a_file_that_grew_is_told_or_fails_the_run_on_spark(
 def test_each_change_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     changes = Changes("ignore", {"a": Stamp(1, 2), "b": Stamp(1, 2)})
     for modified, size in (1, 2), (2, 2), (2, 2), (2, 3), (2, 3):
-        changes.look([Found("a", modified, size), Found("b", 1, 2), Found("new", modified, size)])
+        changes.look([FoundFile("a", modified, size), FoundFile("b", 1, 2), FoundFile("new", modified, size)])
     assert [record.message.split(" was changed")[0] for record in caplog.records] == ["file 'a'", "file 'a'"]
 
 
@@ -74,9 +104,9 @@ def test_what_was_listed_before_stamps_were_kept_is_compared_from_the_next_listi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     changes = Changes.of(bl.CSV("in"), {"a": None})
-    changes.look([Found("a", 1, 2)])
+    changes.look([FoundFile("a", 1, 2)])
     assert not caplog.records
-    changes.look([Found("a", 1, 3)])
+    changes.look([FoundFile("a", 1, 3)])
     assert "'a' was changed" in caplog.text
 
 

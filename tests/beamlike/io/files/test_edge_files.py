@@ -291,7 +291,7 @@ def parsed(text: bytes, size: int, dialect: Dialect = Dialect()) -> tuple[list[A
     with tempfile.TemporaryDirectory() as folder:
         for frame, faulty in csvlines.frames(str(put(Path(folder) / "f", text)), raw, typed, dialect, size):
             rows += frame.rows()
-            letters += [] if faulty is None else faulty.letters.rows()
+            letters += [] if faulty is None else faulty.dead_letters.rows()
     return rows, [(re.sub(r"file '.*?': ", "", why), row) for why, row in letters]
 
 
@@ -337,7 +337,7 @@ def test_good_lines_of_a_json_file_are_all_read(lines: list[str], size: int) -> 
         for block in jsonlines.blocks(str(put(Path(folder) / "f", "\n".join(lines))), size):
             frame, faulty = jsonlines.parse("f", block, raw, [pl.col("n"), pl.col("t")])
             rows += frame.rows()
-            letters += [] if faulty is None else faulty.letters["row"].to_list()
+            letters += [] if faulty is None else faulty.dead_letters["row"].to_list()
     objects = [json.loads(line) for line in lines if line in LINES]
     texts = [None if one.get("t") is None else str(one["t"]) for one in objects]
     assert rows == [(one.get("n"), text) for one, text in zip(objects, texts, strict=True)]

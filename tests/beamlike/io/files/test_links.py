@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.files.order import Found
+from beamlike.io.files.order import FoundFile
 from beamlike.io.files.paths import list_files
 from tests.beamlike.io.test_sources import put, sorted_out
 
@@ -85,7 +85,7 @@ def test_without_links_a_glob_is_as_in_python(files: list[str], pattern: str) ->
     assert found == expected
 
 
-def _listed(path: str) -> list[Found]:
+def _listed(path: str) -> list[FoundFile]:
     try:
         return list_files(path)
     except FileNotFoundError:

@@ -78,6 +78,9 @@ def test_a_path_that_names_nothing_is_an_error_that_says_how_far_it_leads(
     assert why.format(Path.cwd()) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    "runner", ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])], indirect=True
+)
 def test_an_empty_folder_has_no_rows_and_one_with_an_odd_name_is_read(runner: Any) -> None:
     assert users("data/empty", runner) == []
     assert users("data/empt*", runner) == []

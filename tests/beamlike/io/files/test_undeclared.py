@@ -11,6 +11,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.io.files.jsonl import BLOCK
+from beamlike.records.history import History
 from tests.beamlike.io.test_sources import sorted_out
 
 FORMATS = [bl.CSV, bl.JSONLines, bl.Parquet]
@@ -42,6 +43,39 @@ def test_a_column_of_a_later_file_is_told_once(
     caplog.clear()
     read(kind(tmp_path, order="path", schema={"a": int}))
     assert not caplog.records
+
+
+def check_recorded(kind: Any, folder: Path, runner: Any) -> None:
+    """The records have the columns that are left out, batch by batch."""
+    put(kind, folder / "in" / "1", a=[1])
+    put(kind, folder / "in" / "2", a=[2], late=[3])
+    put(kind, folder / "in" / "3", a=[2], late=[3], later=[4])
+    p = bl.Pipeline("p")
+    p.read("in", kind(folder / "in", order="path", max_files_per_trigger=1)).write("out", bl.Memory())
+    done = p.run(runner)
+    left_out = [dict(batch.sources["in"].left_out) for batch in done.batches]
+    second, third = f"{folder}/in/2", f"{folder}/in/3"
+    assert [columns for columns in left_out if columns][-1] == {"late": third, "later": third}
+    assert {"late": second} in left_out or kind is not bl.Parquet
+    assert "source `in` leaves out column 'late' (and 1 more), which file " in repr(done)
+    batches = History.open(folder / "checkpoint").batches
+    assert [dict(batch.sources["in"].left_out) for batch in batches] == left_out
+    declared = bl.Pipeline("declared")
+    declared.read("in", kind(folder / "in", schema={"a": int})).write("out", bl.Memory())
+    assert not any(batch.sources["in"].left_out for batch in declared.run().batches)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_columns_that_are_left_out_are_in_the_records(kind: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    check_recorded(kind, tmp_path, bl.LocalRunner(checkpoint=tmp_path / "checkpoint"))
+
+
+@pytest.mark.spark
+def test_columns_that_are_left_out_are_in_the_records_of_a_run_on_spark(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    runner = bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1)
+    check_recorded(bl.CSV, tmp_path, runner)
 
 
 def test_a_column_after_the_first_megabytes_is_told_and_nested_names_are_not(

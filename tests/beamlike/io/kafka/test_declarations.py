@@ -16,7 +16,7 @@ import beamlike as bl
 from beamlike.io.kafka.client import for_java
 from beamlike.io.kafka.messages import raw_schema
 from beamlike.io.kafka.offsets import in_turn, position
-from beamlike.io.sinks import Feed
+from beamlike.io.sinks import SinkInput
 from beamlike.system.locks import InUse
 
 SERVER = "localhost:9092"
@@ -121,7 +121,7 @@ def test_each_message_is_one_row_or_one_dead_letter(values: list[bytes | None]) 
     assert rows.select("kafka_offset", "a").rows() == [
         (at, good[value]) for at, value in enumerate(values) if value in good
     ]
-    letters = [row for piece in pieces[:-1] for row in piece.rows.letters["row"]]  # type: ignore[union-attr]
+    letters = [row for piece in pieces[:-1] for row in piece.rows.dead_letters["row"]]  # type: ignore[union-attr]
     bad = [(at, value.decode()) for at, value in enumerate(values) if value is not None and value not in good]
     assert [(row["kafka_offset"], row["value"]) for row in map(json.loads, letters)] == bad
 
@@ -169,7 +169,7 @@ def test_settings_are_those_of_the_java_client_on_spark(tmp_path: Path) -> None:
 
 def test_two_sinks_of_a_run_may_send_to_one_topic_and_two_runs_of_one_name_may_not() -> None:
     one, other = (
-        bl.KafkaSink("localhost:9092", "t").fitted(Feed(name, pl.Schema({"n": pl.Int64()}), ("n",)))
+        bl.KafkaSink("localhost:9092", "t").fitted(SinkInput(name, pl.Schema({"n": pl.Int64()}), ("n",)))
         for name in ("one", "other")
     )
     with one.hold("run") as lock, other.hold("run"), one.hold("another run"):

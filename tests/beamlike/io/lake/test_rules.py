@@ -20,7 +20,7 @@ from pyiceberg.types import LongType, NestedField, StringType, StructType, Times
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.sinks import Feed
+from beamlike.io.sinks import SinkInput
 
 LONG = "é" * 130
 """Text of 260 bytes, which cannot name a folder."""
@@ -126,7 +126,7 @@ def test_rows_against_a_rule_of_a_delta_table_fail_the_batch(tmp_path: Path, mod
 def test_rows_that_keep_the_rules_of_a_delta_table_are_written_once(tmp_path: Path) -> None:
     path, frame = str(tmp_path / "t"), pl.DataFrame({"k": ["a", "b"], "n": [2, 3]})
     table_of(tmp_path / "t", frame, partition_by="k").alter.add_constraint({"great": "n > 1"})
-    sink = bl.Delta(path).fitted(Feed("rows", frame.schema, tuple(frame.columns)))
+    sink = bl.Delta(path).fitted(SinkInput("rows", frame.schema, tuple(frame.columns)))
     sink.check()
     for again in (False, True):
         parts = sink.prepare(frame[:1], Part("run", 0)) | sink.prepare(frame[1:], Part("run", 0, 1))
@@ -323,7 +323,7 @@ def test_required_columns_of_iceberg_are_written_and_never_null(catalog: Catalog
 def test_a_table_of_iceberg_that_is_made_anew_during_a_run_is_refused(catalog: Catalog) -> None:
     catalog.create_table("n.t", KEYED)
     frame = pl.DataFrame({"k": ["a"], "n": [1]})
-    sink = iceberg(catalog).fitted(Feed("rows", frame.schema, tuple(frame.columns)))
+    sink = iceberg(catalog).fitted(SinkInput("rows", frame.schema, tuple(frame.columns)))
     sink.check()
     catalog.drop_table("n.t")
     catalog.create_table("n.t", KEYED)

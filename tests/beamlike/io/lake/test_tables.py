@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 
 import beamlike as bl
 from beamlike.io import Part
-from beamlike.io.sinks import Feed
+from beamlike.io.sinks import SinkInput
 
 EVERY = pl.DataFrame(
     {
@@ -41,7 +41,7 @@ EVERY = pl.DataFrame(
 
 
 def fitted(sink: Any, frame: pl.DataFrame = EVERY) -> Any:
-    return sink.fitted(Feed("rows", frame.schema, tuple(frame.columns)))
+    return sink.fitted(SinkInput("rows", frame.schema, tuple(frame.columns)))
 
 
 class OfDelta:

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from beamlike.io import Part
-from beamlike.io.sinks import Feed, RowKey
+from beamlike.io.sinks import RowKey, SinkInput
 from beamlike.io.sql import bulk
 from beamlike.io.sql.table import Table
 from tests.support.databases import execute, postgres, rows_of
@@ -31,11 +31,11 @@ def lite(tmp_path: Path) -> str:
 
 
 def appending(url: str) -> Table:
-    return Table(url, "t", "append").fitted(Feed("out", SCHEMA, ("k", "n")))
+    return Table(url, "t", "append").fitted(SinkInput("out", SCHEMA, ("k", "n")))
 
 
 def replacing(url: str) -> Table:
-    return Table(url, "t").fitted(Feed("out", SCHEMA, ("k", "n"), RowKey(("k",), None, None)))
+    return Table(url, "t").fitted(SinkInput("out", SCHEMA, ("k", "n"), RowKey(("k",), None, None)))
 
 
 def rows(*numbers: int, key: str | None = "a") -> pl.DataFrame:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.errors import PlanError
 from beamlike.io import Part
-from beamlike.io.sinks import Feed, RowKey
+from beamlike.io.sinks import RowKey, SinkInput
 from beamlike.io.sql.statements import column_types, table_of
 from beamlike.io.sql.table import Table
 from tests.support.databases import execute, postgres, rows_of
@@ -59,7 +59,7 @@ def table(url: str, name: str = "t", key: RowKey | None = KEY, schema: pl.Schema
     mode = "append" if key is None else "upsert"
     sink = Table(url, name, mode, per_pane=bool(key and key.per_pane))
     users = tuple(column for column in schema if column not in ("window_end", "pane_index", "pane_retracted"))
-    return sink.fitted(Feed("out", schema, users, key))
+    return sink.fitted(SinkInput("out", schema, users, key))
 
 
 def anew(url: str, name: str = "t") -> str:

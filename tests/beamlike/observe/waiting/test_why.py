@@ -52,21 +52,22 @@ def held_by_earliest() -> History:
 
 def test_the_first_sentence_says_of_when_the_others_are():
     assert (
-        why(history(waiting()))[0] == "after batch 7, at 2026-01-31T12:05:00Z; the run goes on, or was killed"
+        why(history(waiting()))[0]
+        == "after batch 7, at 2026-01-31T12:05:00Z; the run is running, or was killed"
     )
     assert why(history(waiting(), closed="stopped"))[0].endswith("the run was stopped")
 
 
 def test_a_run_without_a_batch_says_so():
     assert why(history()) == [
-        "pipeline 'scores' has not recorded a batch yet; the run goes on, or was killed"
+        "pipeline 'scores' has not recorded a batch yet; the run is running, or was killed"
     ]
 
 
 def test_a_silent_split_is_named_with_how_long_and_what_to_do():
     assert told(waiting(), stage="sessions").splitlines() == [
         "the output watermark of stage `sessions` is at 2026-01-31T12:00:43Z, 4m17s behind processing time, and has "
-        "stood there for 4m, since 2026-01-31T12:01:00Z",
+        "been there for 4m, since 2026-01-31T12:01:00Z",
         "stage `sessions` waits for source `console`, split 3, silent for 4m12s; set idle_after to let it pass",
         "source `console` has its watermark at 2026-01-31T12:00:43Z, by BoundedOutOfOrderness(bound=5s)",
     ]
@@ -90,7 +91,7 @@ def test_without_a_stage_each_is_told_once_the_furthest_downstream_first():
     plan = replanned(PLAN, other=stage(("mobile",)))
     text = "\n".join(why(history(record, plan=plan)))
     assert text.count("waits for source `console`") == 1
-    assert text.count("waits for source `mobile`, from which elements came in this batch") == 1
+    assert text.count("waits for source `mobile`, which had elements in this batch") == 1
 
 
 def test_where_idle_after_is_set_it_says_when_the_split_is_let_pass():
@@ -106,7 +107,7 @@ def test_the_only_source_is_not_told_to_be_left_out():
     )
     record = batch(0, 60, {"mobile": source_record(0, 10)}, {"n": stage_record(0, 0, {"mobile": 0})})
     text = "\n".join(why(history(record, plan=plan)))
-    assert "silent for 50s; it is the only source, so windows stay open until it speaks" in text
+    assert "silent for 50s; it is the only source, so windows stay open until it has new rows" in text
 
 
 def test_idle_sources_are_named_and_the_others_followed():
@@ -114,15 +115,15 @@ def test_idle_sources_are_named_and_the_others_followed():
     sessions = stage_record(290, 290, {"console": 43, "mobile": 290}, idle=("console",))
     record = attrs.evolve(record, stages={"sessions": sessions, "average": sessions})
     text = told(record, stage="sessions")
-    assert "stage `sessions` goes on without `console`, idle now" in text
-    assert "stage `sessions` waits for source `mobile`, from which elements came in this batch" in text
+    assert "stage `sessions` ignores `console`, idle now" in text
+    assert "stage `sessions` waits for source `mobile`, which had elements in this batch" in text
 
 
 def test_when_all_are_idle_it_says_that_the_watermark_stays():
     record = waiting(idle=True)
     sessions = stage_record(43, 43, {"console": 43, "mobile": 290}, idle=("console", "mobile"))
     record = attrs.evolve(record, stages={"sessions": sessions})
-    assert "all that the stage reads is idle, so its watermark stays until somebody speaks again" in told(
+    assert "all that the stage reads is idle, so its watermark stays until one of them has new rows" in told(
         record, stage="sessions"
     )
 
@@ -132,11 +133,11 @@ def test_when_all_are_idle_it_says_that_the_watermark_stays():
     [
         (
             {"awaited": "split 'us'", "split": None},
-            "which has no watermark until split 'us' has spoken; silent for 4m12s",
+            "which has no watermark until split 'us' has had rows; silent for 4m12s",
         ),
         (
             {"dead_letters": 2},
-            "source `console` has no watermark yet: 2 rows came without a readable event time",
+            "source `console` has no watermark yet: 2 rows had no readable event time",
         ),
         (
             {"elements": 2},
@@ -170,7 +171,7 @@ def test_a_hold_by_earliest_is_named_with_what_would_change_it():
         "that window waits for the input watermark of stage `sessions` to reach 2026-01-31T12:03:05Z, which is at "
         "2026-01-31T12:02:00Z, 1m5s to go",
     ]
-    assert lines[5] == "stage `sessions` waits for source `console`, from which elements came in this batch"
+    assert lines[5] == "stage `sessions` waits for source `console`, which had elements in this batch"
 
 
 def test_a_window_that_waits_for_its_trigger_or_lateness_says_so():
@@ -188,7 +189,7 @@ def test_a_window_that_waits_for_its_trigger_or_lateness_says_so():
     record = attrs.evolve(waiting(), stages={"average": average, "sessions": stage_record(130, 130)})
     text = "\n".join(why(history(record, plan=plan), stage="average"))
     assert (
-        "that window is over, and what came since waits for its trigger Repeatedly(AfterCount(10)), or for the input "
+        "that window is over, and later elements wait for its trigger Repeatedly(AfterCount(10)), or for the input "
         "watermark of stage `average` to reach 2026-01-31T12:03:00Z, which is at 2026-01-31T12:02:10Z, 50s to go"
     ) in text
 
@@ -228,7 +229,9 @@ def test_the_end_of_input_leaves_nothing_to_wait_for():
 
 def test_a_run_that_is_over_says_how_its_open_windows_can_close():
     lines = why(history(waiting(), closed="ended"))
-    assert lines[-1].startswith("nothing moves until the run goes on: with the same checkpoint and new input")
+    assert lines[-1].startswith(
+        "nothing moves until the run is resumed: with the same checkpoint and new input"
+    )
 
 
 # Windows and keys
@@ -253,9 +256,9 @@ def test_a_window_that_has_fired_says_when_and_with_which_panes():
     batches = [past(3, 100, 90), past(4, 130, 121, panes={"on_time": 2}), past(5, 140, 125)]
     assert told(*batches, stage="average", window="2026-01-31T12:01").splitlines() == [
         OVER
-        + "the input watermark passed its end in batch 4, at 2026-01-31T12:02:10Z; in that batch the stage gave "
+        + "the input watermark passed its end in batch 4, at 2026-01-31T12:02:10Z; in that batch the stage emitted "
         "2 on time panes, its own among them if it had elements",
-        "it is closed since batch 4, at 2026-01-31T12:02:10Z: elements that come for it now are dropped as late",
+        "it is closed since batch 4, at 2026-01-31T12:02:10Z: elements that arrive for it now are dropped as late",
     ]
     text = told(past(4, 130, 121), stage="average", window="2026-01-31T12:01")
     assert "in batch 4, at 2026-01-31T12:02:10Z, and no window fired there" in text
@@ -269,7 +272,7 @@ def test_a_window_that_still_takes_late_elements_says_until_when():
     record = attrs.evolve(waiting(), stages={"average": stage_record(140, 140, {"sessions": 140})})
     text = "\n".join(why(history(record, plan=plan), stage="average", window="2026-01-31T12:01"))
     assert (
-        "it still takes late elements, until the input watermark reaches 2026-01-31T12:03:00Z (allowed lateness 1m), "
+        "it still accepts late elements, until the input watermark reaches 2026-01-31T12:03:00Z (allowed lateness 1m), "
         "which is at 2026-01-31T12:02:20Z, 40s to go"
     ) in text
 

@@ -39,7 +39,7 @@ def test_why_names_the_split_that_is_silent_while_a_run_goes_on(tmp_path: Path) 
     of_stage, of_window = told
     silent = "waits for source `console`, split 3, silent for 4m12s; set idle_after to let it pass"
     assert f"stage `sessions` {silent}" in of_stage
-    assert of_stage[0].endswith("; the run goes on")
+    assert of_stage[0].endswith("; the run is running")
     assert any("stage `average` waits for stage `sessions`" in line for line in of_window)
     assert any(silent in line for line in of_window)
     assert why(records) == [

@@ -152,7 +152,7 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
         (empty("state/0/_metadata/v2/0"), "_metadata/v2/0 is not what was written"),
         (remove("beamlike/manifest.json"), "lost its manifest"),
         pytest.param(remove("state"), "the state directory is empty or missing", marks=pytest.mark.slow),
-        (remove("state/1/0/3.changelog"), r"3\.changelog does not exist"),
+        pytest.param(remove("state/1/0/3.changelog"), r"3\.changelog does not exist", marks=pytest.mark.slow),
         pytest.param(cut("state/0/1/3.changelog"), "error occurred during loading", marks=pytest.mark.slow),
         (flip("state/0/0/3.changelog"), r"state/0/0/3\.changelog is not what was written"),
         pytest.param(remove("state/0/_stateSchema"), "_stateSchema.* does not exist", marks=pytest.mark.slow),
@@ -193,6 +193,7 @@ def test_what_is_known_of_lists_that_were_read_has_checksums(
             Listing.of(checkpoint, source)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_lists_that_were_read_are_folded_while_a_run_goes_on(
     spark: SparkSession, damaged: Callable[[Damage], Path], monkeypatch: pytest.MonkeyPatch

@@ -115,7 +115,7 @@ def test_notes_that_are_gone_or_of_an_earlier_version_are_told_of(
         )
 
     notes = {number: note(number) for number in range(4)}
-    assert opened(notes, 2)._intake.position == {"version": 3, "file": None}
+    assert opened(notes, 2)._reader.position == {"version": 3, "file": None}
     with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000002.json is gone"):
         opened({number: notes[number] for number in (0, 1, 3)}, 2)
     with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000001.json is gone"):

@@ -151,6 +151,7 @@ def test_a_session_of_spark_connect_is_refused() -> None:
         open_session(object(), master=None, shards=1, name="test", config={})  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_polars_has_one_thread_in_our_workers_and_all_in_the_users(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

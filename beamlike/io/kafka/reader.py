@@ -1,4 +1,4 @@
-"""A log that a run reads on from where it is: what is new there, and any range of it again."""
+"""Reads a log on from its offsets: what is new there, and any range again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import polars as pl
 from beamlike.io.base import Pieces
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.offsets import Offsets, in_turn
-from beamlike.io.sources import Taken
+from beamlike.io.sources import PlannedBatch
 
 ASK_EVERY: Final = 1.0
 """Seconds after which the broker is asked again for partitions, and for messages that do not come by themselves."""
 
 
-class Reader(Protocol):
-    """What is asked of the source."""
+class LogSource(Protocol):
+    """The methods of a source that the reader of its log calls."""
 
     @property
     def max_offsets_per_trigger(self) -> int | None: ...
@@ -33,42 +33,52 @@ class Reader(Protocol):
     def decode(self, frame: pl.DataFrame) -> Pieces: ...
 
 
-@attrs.define
-class LogIntake:
-    """Reads a log on from offsets, a batch of `rows` messages after the other, up to its `end`.
+@attrs.define(kw_only=True)
+class LogReader:
+    """Reads a log on from offsets, in batches of `rows` messages, up to its `end`.
 
-    If it `ends`, that is where the log ends when it is opened; else what has come counts when all was read. What is not
-    yet `noted` of where it begins is taken even if nothing has come: "latest" is somewhere else tomorrow.
+    If it `ends`, the end is that of the log when it was opened; else the end moves when all was read. `noted` is False
+    while the position at the beginning is in no batch yet: a batch is then planned even without messages, since
+    "latest"
+    changes from day to day.
     """
 
-    source: Reader
+    source: LogSource
     log: Log
     at: Offsets
     end: Offsets
     rows: int
     ends: bool
     noted: bool = True
-    _next: Taken | None = attrs.field(default=None, init=False)
+    _next: PlannedBatch | None = attrs.field(default=None, init=False)
     _asked: float = attrs.field(default=-inf, init=False)
 
     @classmethod
-    def of(cls, source: Reader, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
-        """Opens the log. Partitions that are not in a position have come since, and are read from their beginning.
+    def of(cls, source: LogSource, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
+        """Opens the log. Partitions that are not in `position` are new, and are read from their beginning.
 
-        With `goes_on` another run will begin where this one ends. Raises `DataLoss` where the log ends before that.
+        `goes_on`: another run will begin where this one ends. Raises `DataLoss` if the log ends before the position.
         """
         log = source.log()
         try:
             at = position or source.first(log)
             end = source.last(log)
             most = source.max_offsets_per_trigger or rows
-            return cls(source, log, _reached(log, at, end), end, most, ends, bool(position) or not goes_on)
+            return cls(
+                source=source,
+                log=log,
+                at=_reached(log, at, end),
+                end=end,
+                rows=most,
+                ends=ends,
+                noted=bool(position) or not goes_on,
+            )
         except BaseException:
             log.close()
             raise
 
-    def new(self) -> Taken | None:
-        """What comes next, shared out among the partitions; the same until it is read."""
+    def new(self) -> PlannedBatch | None:
+        """Returns the next batch, with a share of each partition; the same batch until it is read."""
         if self._next is None:
             to = self._ahead()
             if to == self.at and not self.ends:
@@ -76,15 +86,15 @@ class LogIntake:
                 to = self._ahead()
             if to == self.at:
                 if not self.noted:
-                    self._next = Taken(None, self.at)
+                    self._next = PlannedBatch(None, self.at)
                 return self._next
             begin = {name: self.at.get(name, 0) for name, at in to.items() if at != self.at.get(name, 0)}
             span = {"begin": begin, "end": {name: to[name] for name in begin}}
-            self._next = Taken(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
+            self._next = PlannedBatch(span, to, any(at < self.end.get(name, 0) for name, at in to.items()))
         return self._next
 
     def _found(self) -> Offsets:
-        """Up to where there is something now: what has come by itself, and now and then what the broker says."""
+        """Returns the current end: what the client received, and every `ASK_EVERY` seconds what the broker reports."""
         if time.monotonic() >= self._asked + ASK_EVERY:
             self._asked = time.monotonic()
             end = self.source.last(self.log)
@@ -96,18 +106,20 @@ class LogIntake:
         at = {**dict.fromkeys(self.end, 0), **self.at}
         return in_turn(at, self.end, self.rows)
 
-    def read(self, taken: Taken) -> Pieces:
-        """Those messages, as rows and dead letters. Raises `DataLoss` where they are gone."""
+    def read(self, taken: PlannedBatch) -> Pieces:
+        """Returns the messages as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = taken.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
         self.at, self._next, self.noted = {**self.at, **taken.position}, None, True
         return rows
 
     def close(self) -> None:
-        """Ends the connection."""
         self.log.close()
 
 
 def _reached(log: Log, at: Offsets, end: Offsets) -> Offsets:
-    """Where to read on. An `end` before that may be that of the log, or one that somebody asked for."""
+    """Returns the offsets to read on from.
+
+    If `end` is before them, the log may have been replaced, or the user asked for this end.
+    """
     return at if all(offset <= end.get(name, -1) for name, offset in at.items()) else log.within(at)

@@ -1,4 +1,4 @@
-"""What the client has given as columns, by partition, until somebody asks for it. No message is looked at by itself."""
+"""Received messages as columns, by partition, until they are read. Messages are converted in bulk, not one by one."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from beamlike.io.kafka.offsets import Offsets, split_name, split_of
 
 
 @attrs.define
-class Held:
-    """Messages of each partition, in the order of their offsets; with `headers`, if they are asked for."""
+class MessageBuffer:
+    """Messages of each partition, in the order of their offsets. `headers`: whether to keep their headers."""
 
     headers: bool
     _frames: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict, init=False)
 
     def put(self, messages: Sequence[Any]) -> Offsets:
-        """More of them. By partition, the offset after the last one."""
+        """Adds messages. Returns the offset after the last one of each partition."""
         come: dict[str, int] = {}
         for name, frame in _by_partition(messages, self._given).items():
             self._frames.setdefault(name, []).append(frame)
@@ -41,9 +41,9 @@ class Held:
         return come
 
     def take(self, ends: Offsets) -> pl.DataFrame:
-        """Those of these partitions before these offsets, as columns of `raw_schema`, in order of both.
+        """Removes and returns the messages before these offsets, as columns of `raw_schema`, by partition and offset.
 
-        They are no longer held.
+        Only the partitions in `ends` are read.
         """
         parts = [part for name in sorted(ends, key=split_of) for part in self._take(name, ends[name])]
         kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 is for none
@@ -61,11 +61,11 @@ class Held:
         return taken
 
     def clear(self) -> None:
-        """Forgets all of them."""
+        """Removes all messages."""
         self._frames.clear()
 
     def counts(self, since: Offsets = MappingProxyType({})) -> dict[str, int]:
-        """How many there are, by partition, from these offsets on."""
+        """Returns the number of messages of each partition, from these offsets on."""
         return {
             name: sum(len(frame) - _before(frame, since.get(name, 0)) for frame in frames)
             for name, frames in self._frames.items()
@@ -73,12 +73,12 @@ class Held:
 
     @property
     def ends(self) -> Offsets:
-        """By partition, the offset after the last one."""
+        """The offset after the last message of each partition."""
         return {name: _end(frames[-1]) for name, frames in self._frames.items()}
 
     @property
     def _given(self) -> pl.Schema:
-        """The columns with times as the client gives them: milliseconds, and their kind from 0 on, which is none."""
+        """The columns as the client has them: times in milliseconds, and their kind as a number, 0 for no time."""
         return pl.Schema({**raw_schema(headers=self.headers), TIMESTAMP: pl.Int64()})
 
 
@@ -87,7 +87,7 @@ def _end(frame: pl.DataFrame) -> int:
 
 
 def _before(frame: pl.DataFrame, offset: int) -> int:
-    """How many are before it."""
+    """Returns the number of messages before an offset."""
     if _end(frame) <= offset:
         return len(frame)
     return int(frame[OFFSET].search_sorted(offset)) if offset else 0

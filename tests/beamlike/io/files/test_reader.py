@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from beamlike.io.base import Faulty, Pieces
-from beamlike.io.sources import Intake, Taken
+from beamlike.io.sources import PlannedBatch, Reader
 
 SCHEMA = {"n": int}
 
@@ -32,17 +32,17 @@ def numbers(pieces: Pieces) -> list[int]:
     found: list[int] = []
     for piece in pieces.pieces:
         rows = piece.rows
-        found += [-1] * len(rows.letters) if isinstance(rows, Faulty) else rows.collect()["n"].to_list()
+        found += [-1] * len(rows.dead_letters) if isinstance(rows, Faulty) else rows.collect()["n"].to_list()
     return found
 
 
-def take(intake: Intake, position: dict[str, Any]) -> tuple[Taken, list[int]] | None:
+def take(reader: Reader, position: dict[str, Any]) -> tuple[PlannedBatch, list[int]] | None:
     """The next batch; the position has moved."""
-    taken = intake.new()
+    taken = reader.new()
     if taken is None:
         return None
-    assert intake.new() == taken
-    rows = numbers(intake.read(taken))
+    assert reader.new() == taken
+    rows = numbers(reader.read(taken))
     position.update(taken.position)
     return taken, rows
 
@@ -64,16 +64,16 @@ def test_each_row_comes_once_and_in_order_whatever_is_cut_and_started_again(
             total += size
         source = bl.JSONLines(folder, SCHEMA, max_files_per_trigger=files)
         position: dict[str, Any] = {}
-        intake, rows, batches = source.resume(position, limit, apart=apart), list[int](), 0
+        reader, rows, batches = source.resume(position, limit, apart=apart), list[int](), 0
         while True:
             before = dict(position)
-            if (found := take(intake, position)) is None:
+            if (found := take(reader, position)) is None:
                 break
             rows += found[1]
             # Killed before it was noted as done: the next run reads the same, and goes on as this one does.
             if batches in restarts:
-                intake = source.resume(before, limit + 1, apart=apart)
-                assert numbers(intake.read(found[0])) == found[1]
+                reader = source.resume(before, limit + 1, apart=apart)
+                assert numbers(reader.read(found[0])) == found[1]
             batches += 1
         assert rows == list(range(total))
         assert len(position) == len(sizes)
@@ -110,15 +110,15 @@ def test_what_cannot_be_read_comes_again_too(tmp_path: Path) -> None:
 def test_files_that_come_later_are_found_and_told_where_they_are_splits(tmp_path: Path) -> None:
     write(tmp_path, 0, range(2))
     source, position = bl.JSONLines(tmp_path, SCHEMA), dict[str, Any]()
-    intake = source.resume(position, 100, apart=True)
-    first = intake.new()
+    reader = source.resume(position, 100, apart=True)
+    first = reader.new()
     assert first is not None
-    pieces = intake.read(first)
+    pieces = reader.read(first)
     assert [*pieces.known] == [str(tmp_path / "000.jsonl")]
     assert [piece.over for piece in pieces.pieces] == [True]
-    assert intake.new() is None
+    assert reader.new() is None
     write(tmp_path, 1, range(2, 3))
-    second = intake.new()
+    second = reader.new()
     assert second is not None
     assert not second.more
     assert [*second.position] == [str(tmp_path / "001.jsonl")]
@@ -139,12 +139,12 @@ def test_input_that_is_gone_or_another_is_not_taken_for_the_same(tmp_path: Path)
 
 def test_rows_in_memory_go_on_from_a_row() -> None:
     source, position = bl.Rows(pl.DataFrame({"n": range(5)}), rows_per_batch=2), dict[str, Any]()
-    intake = source.resume(position, 100)
-    taken = intake.new()
-    assert taken == Taken([0, 2], {"row": 2}, True)
-    assert intake.read(taken).collect()["n"].to_list() == [0, 1]
+    reader = source.resume(position, 100)
+    taken = reader.new()
+    assert taken == PlannedBatch([0, 2], {"row": 2}, True)
+    assert reader.read(taken).collect()["n"].to_list() == [0, 1]
     rest = source.resume(taken.position, 100)
     assert rest.read(taken).collect()["n"].to_list() == [0, 1]  # done again
     assert rest.read(rest.new() or pytest.fail("nothing is left")).collect()["n"].to_list() == [2, 3]
     last = rest.new()
-    assert last == Taken([4, 5], {"row": 5}, False)
+    assert last == PlannedBatch([4, 5], {"row": 5}, False)

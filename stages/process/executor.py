@@ -1,6 +1,17 @@
-"""Playing rows and timers: a user's methods are called, key by key, each in its order of time.
+"""Runs a user's methods for rows and timers: cell by cell (a key and window), each cell in its order of time.
 
-This is the one place where Python is called per row: what comes in and what goes out are columns.
+No other place calls Python per row: input and output are columns. The rows of a step lie cell by cell:
+
+    state of the plan    cell 0               cell 1           cell 2        a row per cell, null for a new one
+    rows of the plan     a a a | t t t t      | t t            a |           a: at once, t: in order of time
+                         |     |              |
+                     begins[0] timed_from[0]  begins[1] = timed_from[1]
+
+    a cell is run:  load fields and timers -> rows at once -> rows in order of time, with the event timers between them
+                    -> event timers up to the watermark -> processing timers -> expiry -> store fields and timers
+
+The log has an entry for each emitted row (item, time, cell), and for each row or firing on which a method raised. It
+can be reset to an earlier length, so a cell that fails is run again as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -13,111 +24,116 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from stages.clock import StepClock
 from stages.errors import ResultError, UnreadableState
 from stages.operator import PENDING
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
-from stages.process.keyed import Clocks
 from stages.process.layout import Layout
 from stages.process.moments import from_datetime
 from stages.process.timers import SOON, Family, Single
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
 MOST_HOPS: Final = 10_000
-"""The firings that may set each other at the end of input, or while time hardly goes on."""
+"""The length of a chain of firings that set each other at the end of input, or while time hardly advances, at most."""
 
 MOST_IN_A_STEP: Final = 1_000_000
-"""The firings of one key in a step that other firings of the step have set: what they emit is in memory."""
+"""The firings of one key in a step that were set by other firings of the step, at most: emitted rows are in memory."""
 
 _CHUNK: Final = 10_000  # rows as dicts at a time
 
 _NO_ROWS: Final = (Mapping, str, TimestampedValue)
 
-Firing = tuple[str, str | None, int]
+FiringId = tuple[str, str | None, int]
 """The name of a timer, its tag, if it is of a family, and its time (us)."""
 
 Check = Callable[[Sequence[Any]], Mapping[int, str]]
-"""Which of these results do not fit the declared columns, by their number, and why."""
+"""Returns the results that do not fit the declared columns, by their number, with the reason."""
 
 
-Invoke = Callable[[Any, tuple[Any, ...], "Firing | int"], None]
+Invoke = Callable[[Any, tuple[Any, ...], "FiringId | int"], None]
 """Calls a method with arguments, for a firing or for the row of this number."""
 
 
 class RunawayTimer(ResultError):
-    """A timer fires again and again."""
+    """A timer that fires again and again without end."""
 
 
 _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
 
 
 @attrs.frozen
-class Script:
-    """What is to be played: `rows` of the cells of `state`, which has a row for each, null where there was none.
+class CallPlan:
+    """The calls of a step: `rows` by cell, and `state` with a row for each cell, null for a new one.
 
-    Rows `begins[i]` up to `turns[i]` of cell i come at once, from there to `begins[i + 1]` in their turn, by time.
+    Rows `begins[i]` up to `timed_from[i]` of cell i are processed at once, those from there to `begins[i + 1]` in order
+    of time.
     """
 
     state: pl.DataFrame
     begins: Sequence[int]
-    turns: Sequence[int]
+    timed_from: Sequence[int]
     rows: pl.DataFrame
     times: Sequence[int]
     retracted: Sequence[bool] | None = None
 
 
 @attrs.define
-class Played:
-    """What came of it: emitted `items` with the time (us) and the cell of each, and what could not be played."""
+class CallLog:
+    """The results of the calls: emitted `items` with the time (us) and cell of each, and refused rows and firings."""
 
     items: list[Any] = attrs.field(factory=list)
     times: list[int] = attrs.field(factory=list)
     cells: list[int] = attrs.field(factory=list)
     refused_rows: list[tuple[int, Exception]] = attrs.field(factory=list)
-    refused_firings: list[tuple[int, Firing, Exception]] = attrs.field(factory=list)
+    refused_firings: list[tuple[int, FiringId, Exception]] = attrs.field(factory=list)
     fired: int = 0
 
     def mark(self) -> tuple[int, int, int, int]:
-        """How far it has come."""
+        """The current position, for `reset_to`."""
         return len(self.items), len(self.refused_rows), len(self.refused_firings), self.fired
 
-    def back_to(self, mark: tuple[int, int, int, int]) -> None:
-        """Forgets all since."""
+    def reset_to(self, mark: tuple[int, int, int, int]) -> None:
+        """Removes everything after a position."""
         items, rows, firings, self.fired = mark
         del self.items[items:], self.times[items:], self.cells[items:]
         del self.refused_rows[rows:], self.refused_firings[firings:]
 
 
-class Player:
-    """Plays the cells of a step.
+class Executor:
+    """Runs the methods for the cells of a step.
 
-    A cell on which a method raises is played again, call by call, as are `careful` ones: what a call that raises has
-    changed is taken back, and what it gives is looked at before it counts. So no other cell pays for that.
+    If a method raises, its cell is run again, as the cells `call_by_call` are: each call has a copy of what it may
+    change, the changes of a call that raises are undone, and its results are checked before they count. Other cells do
+    not pay for that.
     """
 
     def __init__(
         self,
         process: Process,
         layout: Layout,
-        script: Script,
-        clocks: Clocks,
+        plan: CallPlan,
+        clock: StepClock,
         check: Check,
-        careful: frozenset[int],
+        call_by_call: frozenset[int],
     ) -> None:
-        self.script, self.clocks, self.check, self.careful = script, clocks, check, careful
-        self.played = Played()
-        keys = [script.state[key].to_list() for key in layout.keys]
-        self.call = Call(layout.key_type, keys, clocks.processing_time, clocks.at_end)
-        self.state = CellState(process, layout, script.state, self.call)
+        self.plan, self.check, self.call_by_call = plan, check, call_by_call
+        # Plain numbers, as they are read for each row.
+        self.input_before, self.watermark, self.at_end = clock.input_before, clock.watermark, clock.at_end
+        self.processing_time = clock.processing_time
+        self.log = CallLog()
+        keys = [plan.state[key].to_list() for key in layout.keys]
+        self.call = Call(layout.key_type, keys, self.processing_time, self.at_end)
+        self.state = CellState(process, layout, plan.state, self.call)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
         self.event_timers = [timer for timer in self.timers if timer.event]
         self.processing_timers = [timer for timer in self.timers if not timer.event]
         self.expires = layout.expires
-        self.expiries = script.state.select(layout.latest.alias("")).to_series().to_list()
-        self.starts, self.ends = (script.state[column].to_list() for column in layout.window)
-        self.known = script.state[PENDING].is_not_null().to_list()
+        self.expiries = plan.state.select(layout.latest.alias("")).to_series().to_list()
+        self.starts, self.ends = (plan.state[column].to_list() for column in layout.window)
+        self.known = plan.state[PENDING].is_not_null().to_list()
         self.dead: list[int] = []
         self.element, self.called = self.state.process.element, self.state.called
         self._chunk: list[dict[str, Any]] = []
@@ -126,65 +142,68 @@ class Player:
         self._chained = 0
         self._touched = False
 
-    def play(self) -> Played:
-        """All cells."""
+    def run(self) -> CallLog:
+        """Runs all cells."""
         for cell in range(len(self.starts)):
-            if cell in self.careful:
-                self._play(cell, self._checked, self.known[cell])
+            if cell in self.call_by_call:
+                self._run_cell(cell, self._checked, self.known[cell])
                 continue
-            mark = self.played.mark()
+            # No copy of the state is needed: only `leave` writes it, at the end of a cell that has succeeded.
+            mark = self.log.mark()
             try:
-                self._play(cell, self._trusted, True)
+                self._run_cell(cell, self._trusted, True)
             except Exception as error:
-                self._give_up(error)
-                self.played.back_to(mark)
+                self._raise_unless_of_rows(error)
+                self.log.reset_to(mark)
                 self._chunk = []  # a method may have changed a row that it was given
                 self.state.as_declared()
-                self._play(cell, self._checked, self.known[cell])
-        return self.played
+                self._run_cell(cell, self._checked, self.known[cell])
+        return self.log
 
-    def _play(self, cell: int, invoke: Invoke, touched: bool) -> None:
-        """`touched`: there is something of the cell, so that it is no trace of rows on which the method raises."""
+    def _run_cell(self, cell: int, invoke: Invoke, touched: bool) -> None:
+        """Runs one cell. `touched`: the cell is kept; otherwise it is kept only if a call succeeds."""
         self._invoke, self._touched = invoke, touched
-        script, call, clocks = self.script, self.call, self.clocks
+        plan, call = self.plan, self.call
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
         self._chained, call.endless = 0, False
         self.state.load(cell)
-        begin, turn, end = script.begins[cell], script.turns[cell], script.begins[cell + 1]
-        if begin < turn:
-            call.watermark = clocks.before
-            for row, given in enumerate(self._given(begin, turn), begin):
-                self._row(row, script.times[row], given)
-                self._fire_until(clocks.before, self.event_timers)
-        call.watermark, call.late = clocks.now, False
-        for row, given in enumerate(self._given(turn, end), turn):
-            time = script.times[row]
+        begin, timed_from, end = plan.begins[cell], plan.timed_from[cell], plan.begins[cell + 1]
+        # Rows at once are late, or need no order: they have the watermark of before the step.
+        if begin < timed_from:
+            call.watermark = self.input_before
+            for row, given in enumerate(self._row_dicts(begin, timed_from), begin):
+                self._row(row, plan.times[row], given)
+                self._fire_until(self.input_before, self.event_timers)
+        call.watermark, call.late = self.watermark, False
+        for row, given in enumerate(self._row_dicts(timed_from, end), timed_from):
+            time = plan.times[row]
             self._fire_until(time, self.event_timers)
             self._row(row, time, given)
-        self._move()
+        # No row of the step is left, so timers may fire up to the clock of the step.
+        self._advance()
         self.state.leave(cell)
         if not self._touched:
             self.dead.append(cell)
 
-    def _move(self) -> None:
-        """Time goes on to where the clocks stand, and over the end of the window, perhaps."""
-        call, clocks = self.call, self.clocks
+    def _advance(self) -> None:
+        """Advances time to the clocks of the step, which may be past the end of the window."""
+        call = self.call
         firing = self.event_timers
-        call.endless = clocks.at_end
-        if clocks.at_end:
+        call.endless = self.at_end
+        if self.at_end:
             firing = [timer for timer in firing if not timer.drops]
-        self._fire_until(clocks.now, firing)
+        self._fire_until(self.watermark, firing)
         if self.processing_timers:
             self._by_processing_time(firing)
-        if call.expiry <= clocks.now:
+        if call.expiry <= self.watermark:
             call.now = call.stamp = call.expiry
             if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
-    def _given(self, begin: int, end: int) -> Iterable[dict[str, Any]]:
-        """These rows as dicts, of which a chunk is made at a time: as a rule it has them all."""
+    def _row_dicts(self, begin: int, end: int) -> Iterable[dict[str, Any]]:
+        """Yields these rows as dicts, made in chunks that usually contain all of them."""
         first = self._first
         if first <= begin and end <= first + len(self._chunk):
             return self._chunk[begin - first : end - first]
@@ -193,7 +212,7 @@ class Player:
     def _across(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
         while begin < end:
             if not self._first <= begin < self._first + len(self._chunk):
-                self._chunk, self._first = self.script.rows.slice(begin, _CHUNK).rows(named=True), begin
+                self._chunk, self._first = self.plan.rows.slice(begin, _CHUNK).rows(named=True), begin
             upto = min(end, self._first + len(self._chunk))
             yield from self._chunk[begin - self._first : upto - self._first]
             begin = upto
@@ -201,13 +220,13 @@ class Player:
     def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
         call = self.call
         call.now = call.stamp = time
-        call.late, call.hops = time < self.clocks.before, 0
-        if self.script.retracted is not None:
-            call.retracted = self.script.retracted[row]
+        call.late, call.hops = time < self.input_before, 0
+        if self.plan.retracted is not None:
+            call.retracted = self.plan.retracted[row]
         self._invoke(self.element, (given,), row)
 
     def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
-        """Event timers up to this time, in order of time, those among them that others set."""
+        """Fires event timers up to this time, in order of time, with those that other firings set."""
         while True:
             found = None
             for timer in timers:
@@ -227,11 +246,11 @@ class Player:
         call.hops = hops + 1
         call.now, call.stamp = now, now if stamp is None else stamp
         call.late = call.retracted = False
-        self.played.fired += 1
+        self.log.fired += 1
         self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
 
     def _count(self, timer: Single | Family, time: int, hops: int) -> None:
-        """Raises `RunawayTimer` for a chain of firings that would not end, or fill the memory."""
+        """Raises `RunawayTimer` for a chain of firings that would not end, or would fill the memory."""
         if not hops:
             return
         self._chained += 1
@@ -252,8 +271,8 @@ class Player:
         raise RunawayTimer(f"{runs} {why}, the last time for {format_time(time)}; {hint}")
 
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
-        """Each timer that is due fires once: what it sets for now is for the next step."""
-        latest = MAX_TIME if self.clocks.at_end else self.clocks.processing_time
+        """Fires each due timer once; a timer that is set for the current time then fires in the next step."""
+        latest = MAX_TIME if self.at_end else self.processing_time
         done = set[tuple[int, str | None]]()
         while due := self._due(latest, done):
             for _, number, tag in due:
@@ -266,8 +285,8 @@ class Player:
                     if output is not None and (hold is not None or stamp <= MIN_TIME):
                         stamp = output
                     self._fire(timer, tag, stamp, stamp, time, hops)
-                    self._fire_until(self.clocks.now, event_timers)
-            if not self.clocks.at_end:
+                    self._fire_until(self.watermark, event_timers)
+            if not self.at_end:
                 return
 
     def _due(self, latest: int, done: set[tuple[int, str | None]]) -> list[tuple[int, int, str | None]]:
@@ -281,35 +300,35 @@ class Player:
         return sorted(due, key=lambda firing: (*firing[:2], firing[2] or ""))
 
     def _output_watermark(self) -> int:
-        """Where the stage stood before the step, as far as this key alone holds it: the same on any shard."""
+        """The output watermark before the step, as this key alone holds it, which is the same on any shard."""
         holds = [timer.least_hold() for timer in self.timers]
-        return min([self.clocks.before, *(hold for hold in holds if hold is not None)])
+        return min([self.input_before, *(hold for hold in holds if hold is not None)])
 
-    def _trusted(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
+    def _trusted(self, method: Any, args: tuple[Any, ...], origin: FiringId | int) -> None:
         result = method(*args)
         if result is not None:
             self._emit(result)
         self.called()
 
-    def _checked(self, method: Any, args: tuple[Any, ...], origin: Firing | int) -> None:
-        saved, mark = self.state.saved(), self.played.mark()
+    def _checked(self, method: Any, args: tuple[Any, ...], origin: FiringId | int) -> None:
+        saved, mark = self.state.saved(), self.log.mark()
         try:
             self._trusted(method, deepcopy(args), origin)
-            for why in self.check(self.played.items[mark[0] :]).values():
+            for why in self.check(self.log.items[mark[0] :]).values():
                 raise ResultError(why)
             self.state.require_fitting()
             self._touched = True
         except Exception as error:
-            self._give_up(error)
+            self._raise_unless_of_rows(error)
             self.state.restore(saved)
-            self.played.back_to(mark)
+            self.log.reset_to(mark)
             if isinstance(origin, int):
-                self.played.refused_rows.append((origin, error))
+                self.log.refused_rows.append((origin, error))
             else:
-                self.played.refused_firings.append((self.call.cell, origin, error))
+                self.log.refused_firings.append((self.call.cell, origin, error))
 
-    def _give_up(self, error: Exception) -> None:
-        """Raises what is no fault of a row or firing, so that nothing may become a dead letter for it."""
+    def _raise_unless_of_rows(self, error: Exception) -> None:
+        """Raises errors that no row or firing has caused, so that none becomes a dead letter for them."""
         if self.state.unreadable is not None:
             raise self.state.unreadable
         if isinstance(error, _NO_FAULT_OF_ROWS):
@@ -323,7 +342,7 @@ class Player:
                 "; write yield in place of return" if isinstance(result, Mapping | TimestampedValue) else ""
             )
             raise ResultError(f"expected several dicts, as a method with yield gives, got {result!r}{hint}")
-        played, call = self.played, self.call
+        log, call = self.log, self.call
         for item in result:
             stamp = call.stamp
             if type(item) is TimestampedValue:
@@ -334,6 +353,6 @@ class Player:
                         f"{format_time(call.stamp)}, the time of what it was made for: it could be late"
                     )
                 item = item.value
-            played.items.append(item)
-            played.times.append(stamp)
-            played.cells.append(call.cell)
+            log.items.append(item)
+            log.times.append(stamp)
+            log.cells.append(call.cell)

@@ -1,4 +1,4 @@
-"""Files that a run reads on from where an earlier one was: those that are new, and the rest of one that was cut."""
+"""Reads files on from where an earlier run was: the rest of a file that was read in part, then new files."""
 
 from __future__ import annotations
 
@@ -12,28 +12,32 @@ import attrs
 from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.chunking import together
-from beamlike.io.sources import Found, Position, Taken
+from beamlike.io.sources import FoundFile, PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 from stages.facts import SPARSE, from_facts, to_facts
 
 
-class Reader(Protocol):
-    """What is asked of the source."""
+class FileSource(Protocol):
+    """The methods of a source of files that its reader calls."""
 
     @property
     def max_files_per_trigger(self) -> int | None: ...
 
-    def found(self, *, later: bool = False) -> Sequence[Found]: ...
+    def found(self, *, later: bool = False) -> Sequence[FoundFile]: ...
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
-        """The pieces of files of at most so many rows, the last one of each file marked, and how many rows each is."""
+        """Yields pieces of at most `rows` rows with their row counts.
+
+        The last piece of each file is marked as `over`.
+        """
 
 
 @attrs.frozen
-class Place:
-    """How much of a file was read: all of it, or so many `pieces` of at most `rows` rows.
+class FileProgress:
+    """The progress in a file: read as a whole, or `pieces` of it, of at most `rows` rows each.
 
-    `number` is its place in the order in which files were found. `modified` and `size` are those of that listing.
+    `number` is its place in the order in which files were found. `modified` (ms) and `size` (bytes) are from that
+    listing.
     """
 
     number: int
@@ -43,9 +47,9 @@ class Place:
     size: int | None = attrs.field(default=None, metadata=SPARSE)
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Cut:
-    """Some pieces of a file, as a batch takes them: `count` from number `first` on, of at most `rows` rows each."""
+    """Pieces of a file in a batch: `count` of them from number `first` on, of at most `rows` rows each."""
 
     file: str
     number: int
@@ -57,23 +61,23 @@ class Cut:
     size: int | None = attrs.field(default=None, metadata=SPARSE)
 
     @property
-    def place(self) -> Place:
-        """Where the file stands after it."""
+    def place(self) -> FileProgress:
+        """The progress in the file after these pieces."""
         pieces, rows = (None, None) if self.over else (self.first + self.count, self.rows)
-        return Place(self.number, pieces, rows, self.modified, self.size)
+        return FileProgress(self.number, pieces, rows, self.modified, self.size)
 
 
 @attrs.frozen
 class Batch:
-    """What a batch takes: cuts of files; `known` are files that are found with it, where each is a split."""
+    """The input of a batch: pieces of files. `known`: if each file is a split, the files that are found with it."""
 
     cuts: tuple[Cut, ...]
     known: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Ahead:
-    """A piece that was read ahead, and how many rows it is."""
+    """A piece that was read ahead, with its row count."""
 
     cut: Cut
     piece: FromFile
@@ -81,34 +85,36 @@ class _Ahead:
 
 
 @attrs.define
-class FileIntake:
-    """Reads files on from a position, which has a `Place` for each file by its path.
+class FileReader:
+    """Reads files on from a position, which has a `FileProgress` for each path.
 
-    A batch takes `max_files_per_trigger` files, or as many pieces as stay within `rows` rows, as in a run without a
-    checkpoint. Files are listed when all that were found before are read. `apart`: each is a split of the source.
+    A batch has `max_files_per_trigger` files, or as many pieces as fit into `rows` rows, as in a run without a
+    checkpoint.
+    Files are listed again when all files of the last listing are read. `apart`: each file is a split of the source.
     """
 
-    source: Reader
-    places: dict[str, Place]
+    source: FileSource
+    places: dict[str, FileProgress]
     rows: int
     apart: bool = False
     _changes: Changes = attrs.field(init=False)
     _ahead: Iterator[_Ahead] = attrs.field(factory=lambda: iter(()), init=False)
     _peeked: _Ahead | None = attrs.field(default=None, init=False)
     _known: tuple[str, ...] = attrs.field(default=(), init=False)
-    _next: tuple[Taken, list[FromFile]] | None = attrs.field(default=None, init=False)
+    _next: tuple[PlannedBatch, list[FromFile]] | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         stamps = {file: Stamp.noted(place.modified, place.size) for file, place in self.places.items()}
         self._changes = Changes.of(self.source, stamps)
 
     @classmethod
-    def of(cls, source: Reader, position: Position, rows: int, *, apart: bool) -> Self:
-        """At a position that an intake of the source gave."""
-        return cls(source, {file: from_facts(Place, facts) for file, facts in position.items()}, rows, apart)
+    def of(cls, source: FileSource, position: Position, rows: int, *, apart: bool) -> Self:
+        """Returns a reader from the position of an earlier reader on."""
+        return cls(
+            source, {file: from_facts(FileProgress, facts) for file, facts in position.items()}, rows, apart
+        )
 
-    def new(self) -> Taken | None:
-        """The next pieces of files that are there."""
+    def new(self) -> PlannedBatch | None:
         if self._next is None:
             if self._peek() is None:
                 self._list()
@@ -116,12 +122,12 @@ class FileIntake:
                 cuts, known = tuple(_joined(ahead.cut for ahead in pieces)), self._known
                 self._known = ()
                 position = {cut.file: to_facts(cut.place) for cut in cuts}
-                taken = Taken(to_facts(Batch(cuts, known)), position, self._peek() is not None)
+                taken = PlannedBatch(to_facts(Batch(cuts, known)), position, self._peek() is not None)
                 self._next = taken, [ahead.piece for ahead in pieces]
         return None if self._next is None else self._next[0]
 
-    def read(self, taken: Taken) -> Pieces:
-        """Those pieces, which were read ahead or are read once more."""
+    def read(self, taken: PlannedBatch) -> Pieces:
+        """Returns the pieces, which were read ahead or are read again."""
         batch = from_facts(Batch, taken.input)
         if self._next is not None and self._next[0].input == taken.input:
             pieces, self._next = self._next[1], None
@@ -130,32 +136,45 @@ class FileIntake:
         self.places.update({cut.file: cut.place for cut in batch.cuts})
         return Pieces(pieces, batch.known) if self.apart else together(pieces)
 
+    def changed(self) -> dict[str, str]:
+        """Returns the files that changed since the last call, as `Changes.report` does."""
+        return self._changes.report()
+
     def close(self) -> None:
-        """Nothing is open."""
+        """Closes nothing."""
 
     def _list(self) -> None:
-        """Has what is left of a file that was cut read, and then the files that are new."""
+        """Lists the files. The next pieces are from a file that was read in part, then from new files."""
         cut = {file: place for file, place in self.places.items() if place.pieces is not None}
         found = self.source.found(later=True)
         self._changes.look(found)
         new = [file for file in found if file.path not in self.places]
         files = cut | {
-            file.path: Place(number, modified=file.modified, size=file.size)
+            file.path: FileProgress(number, modified=file.modified, size=file.size)
             for number, file in enumerate(new, start=len(self.places))
         }
         self._known = tuple(file.path for file in new) if self.apart else ()
         self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
 
-    def _rest(self, file: str, place: Place) -> Iterator[_Ahead]:
-        """The pieces of a file from there on."""
+    def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
+        """Yields the pieces of a file that were not read yet."""
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:
-                cut = Cut(file, place.number, index, 1, rows, piece.over, place.modified, place.size)
+                cut = Cut(
+                    file=file,
+                    number=place.number,
+                    first=index,
+                    count=1,
+                    rows=rows,
+                    over=piece.over,
+                    modified=place.modified,
+                    size=place.size,
+                )
                 yield _Ahead(cut, piece, height)
 
     def _batch(self) -> list[_Ahead]:
-        """The pieces of a batch."""
+        """Returns the pieces of the next batch."""
         taken: list[_Ahead] = []
         while (ahead := self._peek()) is not None and not (taken and self._is_full(taken, ahead)):
             taken.append(ahead)
@@ -168,7 +187,7 @@ class FileIntake:
         return sum(one.height for one in taken) + ahead.height > self.rows
 
     def _peek(self) -> _Ahead | None:
-        """The piece that comes next, if it is listed."""
+        """Returns the next piece of the listed files; None if there is none."""
         if self._peeked is None:
             self._peeked = next(self._ahead, None)
         return self._peeked
@@ -184,7 +203,7 @@ class FileIntake:
 
 
 def _joined(cuts: Iterable[Cut]) -> Iterator[Cut]:
-    """Those of one file as one."""
+    """Joins consecutive pieces of one file."""
     for _, group in groupby(cuts, key=lambda cut: cut.file):
         first, *others = group
         last = others[-1] if others else first

@@ -1,0 +1,41 @@
+"""Input that a run did not read: files that changed after they were listed, and columns that are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from types import MappingProxyType
+
+from beamlike.records.model import BatchRecord
+
+Files = Mapping[str, Mapping[str, str]]
+"""By source: the files that changed, each with how."""
+
+
+def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyType({})) -> Iterator[str]:
+    """Yields a sentence for each source with changed files, and one for each with columns that it leaves out.
+
+    `changed` has files that changed after the last batch.
+    """
+    files = {name: dict(found) for name, found in changed.items()}
+    columns: dict[str, dict[str, str]] = {}
+    for batch in batches:
+        for name, source in batch.sources.items():
+            if source.changed:
+                files.setdefault(name, {}).update(source.changed)
+            for column, file in source.left_out.items():
+                columns.setdefault(name, {}).setdefault(column, file)
+    for name, found in files.items():
+        file, how = next(iter(found.items()))
+        yield (
+            f"source `{name}` does not read what was written to file {file!r}{_more(found)} after it was listed ({how})"
+        )
+    for name, found in columns.items():
+        column, file = next(iter(found.items()))
+        yield (
+            f"source `{name}` leaves out column {column!r}{_more(found)}, which file {file!r} has: declare it with "
+            "schema="
+        )
+
+
+def _more(found: Sized) -> str:
+    return f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""

@@ -1,0 +1,25 @@
+"""Types that tell row numbers in a bucket from positions in a frame that was loaded from it.
+
+bucket     0  1  2  3 | 4  5 | 6      numbers: base rows, then the rows of each patch, deleted rows included
+frame               0   1  2          positions: the rows of the chunks that were read
+numbers             3 | 4  5          the number of the row at each position
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+import numpy as np
+import numpy.typing as npt
+
+RowNumbers = NewType("RowNumbers", npt.NDArray[np.intp])
+"""Numbers of rows in their bucket. A row keeps its number until the bucket is rewritten."""
+
+Positions = NewType("Positions", npt.NDArray[np.intp])
+"""Positions of rows in a loaded frame."""
+
+BucketMask = NewType("BucketMask", npt.NDArray[np.bool_])
+"""A flag for each row of a bucket, by its number."""
+
+FrameMask = NewType("FrameMask", npt.NDArray[np.bool_])
+"""A flag for each row of a loaded frame, by its position."""
