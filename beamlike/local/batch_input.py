@@ -20,8 +20,8 @@ from beamlike.local.prefetch import (
 )
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingested import Chunk, Ingested
-from beamlike.runtime.reading import ingest_step, read_in_process
+from beamlike.runtime.batch.ingested import Chunk, Ingested
+from beamlike.runtime.batch.reading import ingest_step, read_in_process
 from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, StartedTask, Threads
 from stages.progress.inputs import Arrived, Inputs

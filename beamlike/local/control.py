@@ -8,7 +8,7 @@ import attrs
 
 from beamlike.local.engine import EngineHooks
 from beamlike.local.journal import Journal
-from beamlike.runtime.phase import Phase
+from beamlike.runtime.run.options import Phase
 
 
 class GivenUp(Exception):

@@ -15,12 +15,12 @@ from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.ingested import Ingested, SourceTurn
-from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurns, columns_left_out
-from beamlike.runtime.stage_task import StageTask, StageTurn
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.build_records import with_letters
+from beamlike.runtime.batch.envelope import shard_name
+from beamlike.runtime.batch.ingested import Ingested, SourceTurn
+from beamlike.runtime.batch.stage_task import StageTask, StageTurn
+from beamlike.runtime.run.source_turns import SourceTurns, columns_left_out
 from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs

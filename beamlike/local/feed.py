@@ -26,7 +26,7 @@ from beamlike.local.prefetch import (
 )
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingested import Chunk
+from beamlike.runtime.batch.ingested import Chunk
 from beamlike.system.activity import activity
 from beamlike.system.threads import StartedTask, Threads
 from stages.progress.inputs import Inputs

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.io.sources import PlannedBatch, Position, Reader
-from beamlike.runtime.ingested import AllChunks, Chunk
+from beamlike.runtime.batch.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
 """The entry for an empty source in its position, in the place of a file."""

@@ -21,10 +21,9 @@ from beamlike.local.prefetch import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, seconds
-from beamlike.runtime.phase import KEPT_BATCHES, Phase
-from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.summary import Shown, log_open
+from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
+from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import in_one_thread
 

@@ -24,20 +24,20 @@ from beamlike.plan.stepped import steps_of
 from beamlike.plan.tables import with_tables
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
-from beamlike.runtime.copies import CopyGuard, Reached, require_run
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
-from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
-from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import AVAILABLE_NOW
-from beamlike.runtime.outcome import RecordHooks
-from beamlike.runtime.progress import Progress
-from beamlike.runtime.reading import require_files
-from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.side_tables import at_hand, kept_tables
-from beamlike.runtime.sinks import check_sinks, require_in_process
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.batch.reading import require_files
+from beamlike.runtime.run.checkpoint import require_fitting, saved_manifest, stored
+from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
+from beamlike.runtime.run.open_run import OpenRun
+from beamlike.runtime.run.options import AVAILABLE_NOW
+from beamlike.runtime.run.outcome import RecordHooks
+from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_sinks import RunSinks
+from beamlike.runtime.run.side_tables import at_hand, kept_tables
+from beamlike.runtime.run.sinks import check_sinks, require_in_process
 from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 

@@ -15,8 +15,8 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import ALONE, StartedTask, Threads
 

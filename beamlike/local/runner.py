@@ -15,9 +15,9 @@ from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
-from beamlike.runtime.side_tables import with_tables_read
-from beamlike.runtime.sinks import with_sinks_of_run
+from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
+from beamlike.runtime.run.side_tables import with_tables_read
+from beamlike.runtime.run.sinks import with_sinks_of_run
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 

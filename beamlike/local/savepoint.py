@@ -23,12 +23,12 @@ from beamlike.local.logged_batch import LoggedBatch
 from beamlike.plan.manifest import Runner, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.checkpoint import stored
-from beamlike.runtime.envelope import Topology
-from beamlike.runtime.kept_inputs import INPUTS, keep_inputs, load_inputs
-from beamlike.runtime.resharding import put_together, take_apart
-from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import copy_tables
+from beamlike.runtime.batch.envelope import Topology
+from beamlike.runtime.batch.kept_inputs import INPUTS, keep_inputs, load_inputs
+from beamlike.runtime.run.checkpoint import stored
+from beamlike.runtime.run.side_tables import copy_tables
+from beamlike.runtime.savepoint.resharding import put_together, take_apart
+from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.system.durable import make_folder, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs

@@ -51,7 +51,7 @@ class SourceRecord:
     Of the rows `read` (None: not counted), `elements` reached the watermark, and `dead_letters` could not be used by
     the reader, the event time or a step before; steps filtered the others.
     `split`: the split that the watermark waits for; None if splits are not tracked. `awaited`: the splits that must
-    report before there is a watermark. `since`: the processing time (us) of the last rows that it waits after.
+    report before there is a watermark. `since`: the processing time (us) since when no rows of it have arrived.
     `idle`: the source is left out of the minimum downstream. `splits`: those that are furthest behind.
     `changed`: the files that were changed after they were listed, each with the kind of change. `left_out`: columns of
     files that the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of

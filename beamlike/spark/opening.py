@@ -20,28 +20,27 @@ from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
-from beamlike.runtime.batch_sinks import Leftovers
-from beamlike.runtime.copies import CopyGuard, Reached, require_run
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.digests import digest_of_streams
-from beamlike.runtime.envelope import Topology
-from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import RunOptions, seconds
-from beamlike.runtime.outcome import RecordHooks
-from beamlike.runtime.progress import Progress
-from beamlike.runtime.reading import require_files
-from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.sinks import hold_sinks
+from beamlike.runtime.batch.batch_sinks import Leftovers
+from beamlike.runtime.batch.envelope import Topology
+from beamlike.runtime.batch.reading import require_files
+from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.digests import digest_of_streams
+from beamlike.runtime.run.open_run import OpenRun
+from beamlike.runtime.run.options import RunOptions, seconds
+from beamlike.runtime.run.outcome import RecordHooks
+from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.readings import with_readings_as_files
+from beamlike.runtime.run.run_sinks import RunSinks
+from beamlike.runtime.run.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
-from beamlike.spark.query.leftovers import warn_of_copies
 from beamlike.spark.query.listing import Listings
-from beamlike.spark.query.parts import PartWriter
+from beamlike.spark.query.parts import PartWriter, warn_of_copies
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock

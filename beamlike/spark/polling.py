@@ -9,7 +9,7 @@ from typing import Final
 import attrs
 
 from beamlike.errors import RunError
-from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.run.options import Trigger, seconds
 from beamlike.spark.query.listing import Listings
 
 _SHORTEST: Final = 0.1  # seconds between two polls

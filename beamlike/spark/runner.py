@@ -18,10 +18,9 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
-from beamlike.runtime.phase import KEPT_BATCHES, Phase
-from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
-from beamlike.runtime.summary import Shown, log_open
+from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
+from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.runtime.phase import Phase
+from beamlike.runtime.run.options import Phase
 
 Batch = Callable[[DataFrame, int], None]
 """A `foreachBatch` function."""

@@ -13,9 +13,9 @@ from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan
-from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
-from beamlike.runtime.dead_letter_limit import Counted
-from beamlike.runtime.digests import other_streams
+from beamlike.runtime.run.checkpoint import CheckpointFolder, require_fitting, saved_manifest
+from beamlike.runtime.run.dead_letter_limit import Counted
+from beamlike.runtime.run.digests import other_streams
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep, command_text
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.syncing import SparkFiles

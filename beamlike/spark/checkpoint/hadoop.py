@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
-from beamlike.runtime import checkpoint
+from beamlike.runtime.run import checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import fits, sums, sums_of
 from beamlike.system import durable
 from beamlike.system.file_digests import files_below, has_content, size_and_digest

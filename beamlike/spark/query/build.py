@@ -13,7 +13,7 @@ from beamlike.io.sources import ReadBySpark
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.envelope import Topology
+from beamlike.runtime.batch.envelope import Topology
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
-from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
-from beamlike.runtime.ingested import Ingested
-from beamlike.runtime.messages import SourceMessage, SummaryMessage
-from beamlike.runtime.reading import ingest_step
-from beamlike.runtime.source_turns import columns_left_out
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, note
+from beamlike.runtime.batch.ingested import Ingested
+from beamlike.runtime.batch.messages import SourceMessage, SummaryMessage
+from beamlike.runtime.batch.reading import ingest_step
+from beamlike.runtime.run.source_turns import columns_left_out
 from beamlike.spark.checkpoint.commands import ControlCommand, PlayStep
 
 

@@ -31,9 +31,9 @@ from beamlike.io.sources import (
     ReadInSteps,
 )
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.spark.checkpoint.commands import read_command
 from beamlike.spark.query.control import apply_command, messages
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry

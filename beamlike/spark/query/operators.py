@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from beamlike.runtime.envelope import ARROW, DDL, Envelope
+from beamlike.runtime.batch.envelope import ARROW, DDL, Envelope
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.task_activity import query_of

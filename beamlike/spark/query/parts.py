@@ -1,7 +1,11 @@
-"""Sinks that tasks write: rows are written where they are made, or at the end of the query."""
+"""Sinks that tasks write: rows are written where they are made, or at the end of the query.
+
+Spark may make several attempts at a task: `is_again` is True for later ones.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -15,10 +19,9 @@ from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
 from beamlike.io.sinks import TwoPhase, written_by_tasks
-from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
-from beamlike.runtime.messages import AgainMessage, SinkMessage
-from beamlike.runtime.sinks import writing
-from beamlike.spark.query.leftovers import is_again
+from beamlike.runtime.batch.envelope import DDL, RECORDS, Envelope, note, to_arrow
+from beamlike.runtime.batch.messages import AgainMessage, SinkMessage
+from beamlike.runtime.batch.writing import writing
 from beamlike.spark.query.task_activity import TaskTrackers, batch_of
 from beamlike.spark.session.workers import settled
 from beamlike.system.activity import activity
@@ -158,3 +161,23 @@ def write_in_tasks(
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
     return envelopes.repartition(len(labels), "shard").mapInArrow(settled(trackers.tracked(write, 1)), DDL)
+
+
+_LOG = logging.getLogger("beamlike")
+
+
+def is_again(context: TaskContext | None) -> bool:
+    """True if there was an earlier attempt at this task."""
+    return context is not None and context.attemptNumber() > 0
+
+
+def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
+    """Logs which files may be those of an attempt that does not count, if Spark runs copies of slow tasks."""
+    places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
+    remote = sorted(place for place in places if place is not None)
+    if speculation == "true" and remote:
+        told = (
+            "spark.speculation is on, and an object store shows files at once: those in %s may be replaced by an "
+            "attempt at a task that does not count; functions should give the same rows each time, or set it to false"
+        )
+        _LOG.warning(told, ", ".join(map(repr, remote)))

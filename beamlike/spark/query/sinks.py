@@ -18,13 +18,13 @@ from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.batch_sinks import Leftovers, take_back
-from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.envelope import RECORDS, Envelope
-from beamlike.runtime.ingested import SourceTurn
-from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
-from beamlike.runtime.sinks import writing
-from beamlike.runtime.source_turns import SourceTurns
+from beamlike.runtime.batch.batch_sinks import Leftovers, take_back
+from beamlike.runtime.batch.build_records import with_letters
+from beamlike.runtime.batch.envelope import RECORDS, Envelope
+from beamlike.runtime.batch.ingested import SourceTurn
+from beamlike.runtime.batch.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
+from beamlike.runtime.batch.writing import writing
+from beamlike.runtime.run.source_turns import SourceTurns
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.plan.model import Plan
 from beamlike.plan.tables import with_tables
-from beamlike.runtime.side_tables import as_bytes, kept_tables, seen_of
+from beamlike.runtime.run.side_tables import as_bytes, kept_tables, seen_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.task_activity import wall_clock
 from stages.sides.contents import Seen

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from beamlike.runtime.envelope import Envelope
-from beamlike.runtime.resharding import put_together
+from beamlike.runtime.batch.envelope import Envelope
+from beamlike.runtime.savepoint.resharding import put_together
 from beamlike.spark.query.level import Level
 from stages.state.store import StateStore
 

@@ -21,11 +21,11 @@ from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import needs_processing_time, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.kept_inputs import INPUTS
-from beamlike.runtime.resharding import take_apart
-from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import copy_tables
+from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.kept_inputs import INPUTS
+from beamlike.runtime.run.side_tables import copy_tables
+from beamlike.runtime.savepoint.resharding import take_apart
+from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready

@@ -17,7 +17,7 @@ from beamlike.io.sources import PlannedBatch
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.state.store import DictStore
 from tests.support.storage import full
 

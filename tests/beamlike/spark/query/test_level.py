@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord
-from beamlike.runtime import envelope as envelopes
-from beamlike.runtime.envelope import ARROW, RECORDS, Envelope, Topology, note, to_arrow
-from beamlike.runtime.messages import Kind, ReportMessage, SinkMessage
-from beamlike.runtime.origins import shard_name
+from beamlike.runtime.batch import envelope as envelopes
+from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope, Topology, note, shard_name, to_arrow
+from beamlike.runtime.batch.messages import Kind, ReportMessage, SinkMessage
 from stages.operator import Input
 from stages.progress.reports import Report
 from tests.support.examples import share
@@ -361,9 +360,7 @@ def test_envelopes_are_rows_for_arrow() -> None:
 
 
 def test_levels_and_envelopes_need_no_spark() -> None:
-    code = (
-        "import sys, beamlike.spark.query.level, beamlike.runtime.envelope; print('pyspark' in sys.modules)"
-    )
+    code = "import sys, beamlike.spark.query.level, beamlike.runtime.batch.envelope; print('pyspark' in sys.modules)"
     root = ROOT
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

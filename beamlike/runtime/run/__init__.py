@@ -1,0 +1,1 @@
+"""A run over its batches: its options, checkpoint, sinks, observers and limits. May import `batch`."""
