@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench changelog demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
+.PHONY: bench bench-quick changelog demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -71,6 +71,9 @@ bench: setup ## measure the example beside other frameworks, what state, timers,
 	$(BIN)/python -m benchmarks.latency
 	$(BIN)/python -m benchmarks.checkpoint
 	$(BIN)/python -m benchmarks.cores
+
+bench-quick: setup ## ratios to plain polars and PySpark in some minutes; ARGS="--json before.json", then ARGS="--compare before.json after.json"
+	$(BIN)/python -m benchmarks.quick $(ARGS)
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

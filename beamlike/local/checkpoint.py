@@ -11,7 +11,8 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.local.journal import Journal
-from beamlike.runtime.run.checkpoint import CheckpointFolder, stored
+from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.system import durable
 from beamlike.system.file_digests import files_below, size_and_digest
 from beamlike.system.path_names import is_remote

@@ -31,7 +31,7 @@ from beamlike.local.journal_tables import (
     totals_of,
 )
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.run.checkpoint import not_stored
+from beamlike.runtime.batch.storage import not_stored
 from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json

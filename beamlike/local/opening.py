@@ -7,7 +7,6 @@ from typing import Any, Final, Self
 
 import attrs
 
-from beamlike.io import JSONLines
 from beamlike.io.sources import ReadFromMemory
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.control import RunControl
@@ -25,9 +24,11 @@ from beamlike.plan.tables import with_tables
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.batch.reading import require_files
-from beamlike.runtime.run.checkpoint import require_fitting, saved_manifest, stored
+from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.checkpoint import require_fitting, saved_manifest
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
@@ -95,7 +96,7 @@ class OpenLocalRun:
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         journal = checkpoint.journal(manifest)
         held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], JSONLines(checkpoint.dead_letters))
+        run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(checkpoint.dead_letters))
         manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
             manifest, _reached(journal), options.continue_as, held
         )

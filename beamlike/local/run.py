@@ -16,19 +16,14 @@ from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.dead_letter_folder import dead_letter_folder, lock_dead_letters
 from beamlike.runtime.display.summary import Shown
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.observers import Observers
 from beamlike.runtime.run.outcome import Outcome
 from beamlike.runtime.run.progress import Progress
 from beamlike.runtime.run.run_sinks import RunSinks
-from beamlike.runtime.run.sinks import (
-    check_sinks,
-    dead_letter_folder,
-    hold_sinks,
-    lock_dead_letters,
-    require_in_process,
-)
+from beamlike.runtime.run.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.system.activity import ActivityTracker, tracked_by
 from beamlike.system.signals import Interrupted, signals
 from beamlike.system.threads import Threads

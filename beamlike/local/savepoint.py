@@ -25,7 +25,7 @@ from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.batch.envelope import Topology
 from beamlike.runtime.batch.kept_inputs import INPUTS, keep_inputs, load_inputs
-from beamlike.runtime.run.checkpoint import stored
+from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import put_together, take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from beamlike.errors import CheckpointError, DataLoss, RunError, SinkError, SinkInUse, SourceError
 from beamlike.io.sources import ReadBySpark
 from beamlike.plan.model import Plan
-from beamlike.runtime.run.checkpoint import not_stored
+from beamlike.runtime.batch.storage import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import not_fitting
 from beamlike.spark.query.build import python_reason

@@ -12,7 +12,6 @@ import attrs
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.io import JSONLines
 from beamlike.io.files.paths import uri
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.matching import Fit, fitted
@@ -21,6 +20,7 @@ from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch.batch_sinks import Leftovers
+from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.batch.envelope import Topology
 from beamlike.runtime.batch.reading import require_files
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
@@ -224,7 +224,7 @@ def _sinks(
 
     A run with an end may replace the files of an earlier run. A run with an interval has no end.
     """
-    letters = JSONLines(checkpoint.dead_letters)
+    letters = CheckpointLetters(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # A later run has the same name and replaces its files, as in process.

@@ -9,9 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from pyarrow import fs
 
 import beamlike as bl
 from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
+from beamlike.records.history import History
 from tests.connectors.s3 import Store
 
 pytestmark = pytest.mark.connectors
@@ -73,6 +75,32 @@ def went_on(bucket: str, runner: Any) -> None:
 
 def test_in_process(bucket: str, tmp_path: Path) -> None:
     went_on(bucket, lambda **how: bl.LocalRunner(checkpoint=str(tmp_path / "checkpoint"), **how))
+
+
+def test_an_object_that_is_replaced_is_in_the_records(bucket: str, store: Store, tmp_path: Path) -> None:
+    folder = fs.FileSystem.from_uri(bucket)[0]
+
+    def put_object(name: str, *users: str) -> None:
+        with folder.open_output_stream(f"{bucket.removeprefix('s3://')}/in/{name}") as file:
+            file.write("".join(f'{{"user": "{user}"}}\n' for user in users).encode())
+
+    def run() -> list[Any]:
+        p = bl.Pipeline("users")
+        p.read("users", bl.JSONLines(f"{bucket}/in", {"user": str})).write("out", bl.Memory())
+        return [*p.run(bl.LocalRunner(checkpoint=tmp_path / "checkpoint")).batches]
+
+    put_object("a.jsonl", "ada")
+    assert run()[-1].sources["users"].changed == {}
+    put_object("a.jsonl", "ada", "bob")
+    assert run() == []
+    path = f"{bucket}/in/a.jsonl"
+    (changed,) = History.open(tmp_path / "checkpoint").changed["users"].items()
+    assert changed[0] == path
+    put_object("b.jsonl", "cid")
+    (batch,) = run()
+    assert batch.sources["users"].elements == 1
+    assert [*batch.sources["users"].changed] == [path]
+    assert "16 bytes of " in batch.sources["users"].changed[path]
 
 
 @pytest.mark.spark

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,15 @@ class Damaged:
             return f"{type(error).__name__}: {error}"
         found = panes(run)
         return "right" if found == expected else f"other rows: {len(found)} for {len(expected)}"
+
+
+def tried(damaged: Damaged, seed: int, count: int) -> Counter[str]:
+    """Counts what comes of so many damages. Fails with all that is neither right nor named."""
+    expected = damaged.expected()
+    files = damages(damaged.folder / "kept" / damaged.part, seed, lambda name: "dead-letters" not in name)
+    found = [(damage, damaged.after(damage, expected)) for damage in islice(files, count)]
+    assert [(damage, came) for damage, came in found if came not in ("right", "named")] == []
+    return Counter(came for _, came in found)
 
 
 def go_on(folder: Path, **options: Any) -> None:

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import resource
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+import pytest
 
 
 @contextmanager
@@ -16,3 +21,30 @@ def full(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@attrs.define
+class Disk:
+    """A disk in memory, mounted at a folder."""
+
+    folder: Path
+
+    def resize(self, kilobytes: int) -> None:
+        """Gives the disk so much room."""
+        subprocess.run(
+            ["mount", "-o", f"remount,size={kilobytes}k", self.folder], check=True, capture_output=True
+        )
+
+
+@contextmanager
+def mounted(folder: Path) -> Iterator[Disk]:
+    """A disk in memory at a folder. Skips the test where none can be mounted."""
+    folder.mkdir()
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True, capture_output=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no disk in memory can be mounted here: {error}")
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)

@@ -10,6 +10,8 @@ import polars as pl
 from beamlike.errors import RunError, SinkError, without_colours
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
+from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
+from beamlike.runtime.batch.storage import not_stored
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
@@ -21,12 +23,21 @@ def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
 
 @contextmanager
 def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
-    """Turns errors of the `with` block into `SinkError`, which names sink and batch."""
+    """Turns errors of the `with` block into `SinkError`, which names sink and batch.
+
+    An error of the storage of dead letters in a checkpoint becomes a `CheckpointError`.
+    """
     try:
         yield
     except Exception as error:
-        what = f"batch {batch} could not be written to {describe(sink)}"
-        raise SinkError(name, f"{what}: {what_failed(error)}") from error
+        raise failure(name, sink, f"batch {batch} could not be written to {{}}", error) from error
+
+
+def failure(name: str, sink: Sink, what: str, error: Exception) -> RuntimeError:
+    """The error for a failure `what`, in which `{}` stands for the sink."""
+    if isinstance(sink, CheckpointLetters) and isinstance(error, OSError | pl.exceptions.ComputeError):
+        return not_stored("write", sink.folder, what_failed(error))
+    return SinkError(name, f"{what.format(describe(sink))}: {what_failed(error)}")
 
 
 def what_failed(error: Exception) -> str:

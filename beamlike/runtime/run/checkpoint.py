@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attrs
-import polars as pl
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.differences import Remedy, refusal
 from beamlike.plan.manifest import Runner, new_manifest, parse
 from beamlike.plan.matching import Fit
+from beamlike.runtime.batch.storage import stored
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
@@ -161,23 +160,3 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
         raise CheckpointError(
             f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
         )
-
-
-@contextmanager
-def stored(what: str, name: str) -> Iterator[None]:
-    """Turns storage errors of the `with` block into `CheckpointError`."""
-    try:
-        yield
-    except (
-        OSError,
-        pl.exceptions.ComputeError,
-    ) as error:  # polars raises the second one when it writes a file
-        raise not_stored(what, name, error) from error
-
-
-def not_stored(what: str, name: str, reason: object) -> CheckpointError:
-    """The error for a file or folder of a checkpoint that cannot be read or written."""
-    return CheckpointError(
-        f"cannot {what} {name}: {reason}; check its storage (is there room, may this process read and write there?) "
-        "and run again: a run goes on where it was"
-    )

@@ -1,4 +1,4 @@
-"""Checks, locks and starts the sinks of a run, and finds the folder for its dead letters."""
+"""Checks, locks and starts the sinks of a run; errors name the sink and batch."""
 
 from __future__ import annotations
 
@@ -10,14 +10,11 @@ import attrs
 
 from beamlike.errors import PlanError, SinkError, SinkInUse
 from beamlike.expressions.describe import describe
-from beamlike.io import JSONLines
 from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
-from beamlike.io.files.part_files import forget_killed
 from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
 from beamlike.plan.model import Plan
-from beamlike.runtime.batch.writing import what_failed
-from beamlike.system.locks import InUse, Lock
-from beamlike.system.path_names import file_name
+from beamlike.runtime.batch.writing import failure, what_failed
+from beamlike.system.locks import InUse
 
 
 def with_sinks_of_run(plan: Plan) -> Plan:
@@ -95,7 +92,7 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
     except (PlanError, SinkError):
         raise
     except Exception as error:
-        raise SinkError(name, f"{describe(sink)} cannot be opened: {what_failed(error)}") from error
+        raise failure(name, sink, "{} cannot be opened", error) from error
 
 
 def require_in_process(plan: Plan) -> None:
@@ -103,27 +100,3 @@ def require_in_process(plan: Plan) -> None:
     for name, sink in plan.sinks.items():
         if not isinstance(sink.sink, WrittenInFrames):
             raise PlanError("only Spark can write this sink: run with runner=bl.SparkRunner(...)", step=name)
-
-
-def dead_letter_folder(pipeline: str, number: int = 1) -> str:
-    """`<pipeline>-dead-letters`, in the current folder; further runs of the pipeline add a number."""
-    folder = f"{file_name(pipeline, blanks=True)}-dead-letters"
-    return folder if number == 1 else f"{folder}-{number}"
-
-
-def lock_dead_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
-    """Returns the first folder that no concurrent run of this name uses, and the lock on it.
-
-    The lock is a file beside the folder, since most runs need no folder. If no file can be made there, nothing is
-    locked.
-    """
-    folder = dead_letter_folder(pipeline, number)
-    lock = f".{folder}.part-{file_name(run)}.{JSONLines.extension}.lock"
-    try:
-        held = Lock.take(lock, f"the run {run!r}")
-        forget_killed(folder, run, JSONLines.extension, f".{folder}.")
-        return folder, held
-    except InUse:
-        return lock_dead_letters(pipeline, run, number + 1)
-    except OSError:
-        return folder, Lock(lock, None)

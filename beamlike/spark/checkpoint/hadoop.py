@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
-from beamlike.runtime.run import checkpoint
+from beamlike.runtime.batch import storage
 from beamlike.spark.checkpoint.hadoop_sums import fits, sums, sums_of
 from beamlike.system import durable
 from beamlike.system.file_digests import files_below, has_content, size_and_digest
@@ -35,7 +35,7 @@ _ADVICE: Final = (
 def stored(what: str, name: str) -> Iterator[None]:
     """Turns storage errors of the `with` block into `CheckpointError`."""
     try:
-        with checkpoint.stored(what, name):
+        with storage.stored(what, name):
             yield
     except Py4JJavaError as error:
         raise _not_stored(what, name, error.java_exception.toString()) from error
@@ -44,7 +44,7 @@ def stored(what: str, name: str) -> Iterator[None]:
 def _not_stored(what: str, name: str, reason: str) -> CheckpointError:
     """The error for a path; if Hadoop lacks a library for such a path, it says where to get that."""
     if _LACKING.search(reason) is None:
-        return checkpoint.not_stored(what, name, reason)
+        return storage.not_stored(what, name, reason)
     scheme = name.partition("://")[0]
     advice = _ADVICE if scheme in ("s3", "s3a") else "add the jars of that to Spark, with spark.jars.packages"
     return CheckpointError(f"this Spark cannot {what} {name}, as its Hadoop knows no {scheme}://: {advice}")

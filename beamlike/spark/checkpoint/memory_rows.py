@@ -16,7 +16,7 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
-from beamlike.runtime.run.checkpoint import stored
+from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.digests import digest_of_rows, other_rows
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree

@@ -1,0 +1,39 @@
+"""The folders for dead letters without a consumer: in a checkpoint, or apart from the folders of concurrent runs."""
+
+from __future__ import annotations
+
+import attrs
+
+from beamlike.io import JSONLines
+from beamlike.io.files.part_files import forget_killed
+from beamlike.system.locks import InUse, Lock
+from beamlike.system.path_names import file_name
+
+
+@attrs.frozen(slots=False)
+class CheckpointLetters(JSONLines):
+    """The dead letters in a checkpoint. An error of their storage is an error of the checkpoint's storage."""
+
+
+def dead_letter_folder(pipeline: str, number: int = 1) -> str:
+    """`<pipeline>-dead-letters`, in the current folder; further runs of the pipeline add a number."""
+    folder = f"{file_name(pipeline, blanks=True)}-dead-letters"
+    return folder if number == 1 else f"{folder}-{number}"
+
+
+def lock_dead_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
+    """Returns the first folder that no concurrent run of this name uses, and the lock on it.
+
+    The lock is a file beside the folder, since most runs need no folder. If no file can be made there, nothing is
+    locked.
+    """
+    folder = dead_letter_folder(pipeline, number)
+    lock = f".{folder}.part-{file_name(run)}.{JSONLines.extension}.lock"
+    try:
+        held = Lock.take(lock, f"the run {run!r}")
+        forget_killed(folder, run, JSONLines.extension, f".{folder}.")
+        return folder, held
+    except InUse:
+        return lock_dead_letters(pipeline, run, number + 1)
+    except OSError:
+        return folder, Lock(lock, None)

@@ -1,0 +1,327 @@
+"""Short benchmarks for comparing two commits: each job beside plain code that computes the same, as ratios.
+
+`python -m benchmarks.quick --json before.json` measures, `python -m benchmarks.quick --compare before.json after.json`
+compares. A ratio is the CPU time of a job by that of its baseline. Both run in turns in one process, so that the ratio
+depends little on the machine and on what else runs there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import click
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+
+import beamlike as bl
+from beamlike.spark.session.java import find_java
+from benchmarks.flagship import machine
+from benchmarks.measure import measure
+from examples import generate, oracle, silence
+from examples.session_lengths import pipeline as session_lengths
+
+NOISE = 1.1
+"""A ratio that changes by a smaller factor is not marked: runs of one commit differ by as much."""
+
+LEAST = 0.3
+"""Seconds of CPU: a shorter measurement is mostly noise."""
+
+Job = Callable[[], Any]
+
+
+@attrs.frozen
+class Pair:
+    """A job and its baseline, both on input that is made once. `check` compares what the two return."""
+
+    job: Job
+    baseline: Job
+    check: Callable[[Any, Any], bool] = lambda ours, plain: ours == plain
+
+
+@attrs.frozen
+class Figure:
+    """CPU seconds of a job and its baseline, the medians of the rounds, and the median of their ratios."""
+
+    name: str
+    seconds: float
+    baseline: float
+    ratio: float
+
+
+def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Path], Pair]:
+    """Plays of random users in days: a count for each user, who all have a window in state."""
+
+    def make(folder: Path) -> Pair:
+        data, rng = folder / "plays", np.random.default_rng(1)
+        data.mkdir()
+        for number in range(batches + 1):
+            which = np.arange(users) if number == 0 else rng.integers(0, users, rows)
+            at = np.sort(rng.integers(0, 43_200, len(which)))
+            pl.DataFrame({"user": which, "at": at}).write_parquet(data / f"{number:04d}.parquet")
+
+        def ours() -> dict[int, int]:
+            return _by_user(_counted(data, options, bl.LocalRunner()))
+
+        def plain() -> dict[int, int]:
+            state = pl.DataFrame(schema={"user": pl.Int64, "n": pl.UInt32})
+            for file in sorted(data.iterdir()):
+                new = pl.read_parquet(file).group_by("user").agg(n=pl.len())
+                state = pl.concat([state, new]).group_by("user").agg(pl.col("n").sum())
+            return _by_user(state)
+
+        return Pair(ours, plain)
+
+    return make
+
+
+def checkpoint(users: int, rows: int, batches: int) -> Callable[[Path], Pair]:
+    """The same counts with a checkpoint; the baseline is the run without one."""
+
+    def make(folder: Path) -> Pair:
+        pair = counts(users, rows, batches)(folder)
+
+        def kept() -> dict[int, int]:
+            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+            runner = bl.LocalRunner(checkpoint=folder / "checkpoint", drain=True)
+            return _by_user(_counted(folder / "plays", {}, runner))
+
+        return Pair(kept, pair.job)
+
+    return make
+
+
+def _counted(data: Path, options: Mapping[str, Any], runner: bl.LocalRunner) -> pl.DataFrame:
+    p, out = bl.Pipeline("plays"), list[pl.DataFrame]()
+    source = bl.Parquet(data, {"user": int, "at": int}, order="path", max_files_per_trigger=1)
+    watermark = bl.BoundedOutOfOrderness("1d")
+    plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)
+    days = plays.window_into(bl.FixedWindows("1d"), **options).group_by("user")
+    days.aggregate(n=bl.count()).write("out", bl.Callback(lambda frame, batch: out.append(frame)))
+    p.run(runner)
+    return pl.concat(out).group_by("user").agg(pl.col("n").max())
+
+
+def _by_user(frame: pl.DataFrame) -> dict[int, int]:
+    return dict(frame.select("user", pl.col("n").cast(pl.Int64)).rows())
+
+
+def flagship(events: int) -> Callable[[Path], Pair]:
+    """The lengths of sessions of two sources, and their means by two minutes."""
+
+    def make(folder: Path) -> Pair:
+        data, out = folder / "plays", folder / "out"
+        generate.write(data, generate.Plays(events, files=5))
+
+        def ours() -> pl.DataFrame:
+            shutil.rmtree(out, ignore_errors=True)
+            session_lengths(data, out, bl.END_OF_WINDOW).run()
+            return oracle.written(out)
+
+        return Pair(ours, lambda: oracle.averages(oracle.read(data), "end_of_window"), _alike)
+
+    return make
+
+
+def _alike(ours: pl.DataFrame, plain: pl.DataFrame) -> bool:
+    return oracle.differences(ours, plain) == []
+
+
+def timers(sensors: int) -> Callable[[Path], Pair]:
+    """A timer of each sensor, which is set again with each reading: a row-wise `Process` beside polars."""
+
+    def make(folder: Path) -> Pair:
+        heard = silence.readings(silence.Sensors(sensors, hours=1))
+        return Pair(
+            lambda: silence.run(heard, bl.LocalRunner()),
+            lambda: silence.expected(heard),
+            lambda ours, plain: ours.equals(plain),
+        )
+
+    return make
+
+
+def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
+    """Clicks within ten seconds of an impression of the same user."""
+
+    def make(folder: Path) -> Pair:
+        rng, frames = np.random.default_rng(2), {}
+        for name in ("impressions", "clicks"):
+            at = np.sort(rng.integers(0, rows // 20, rows))
+            frame = pl.DataFrame({"user": rng.integers(0, 1_000, rows), "at": at})
+            (folder / name).mkdir()
+            for number, part in enumerate(frame.iter_slices(-(-rows // batches))):
+                part.write_parquet(folder / name / f"{number:04d}.parquet")
+            frames[name] = frame
+
+        def ours() -> int:
+            p, found = bl.Pipeline("joined"), list[int]()
+            read = {
+                name: p.read(
+                    name,
+                    bl.Parquet(
+                        folder / name, {"user": int, "at": int}, order="path", max_files_per_trigger=1
+                    ),
+                    timestamp="at",
+                    timestamp_unit="s",
+                    watermark=bl.MonotonousTimestamps(),
+                )
+                for name in frames
+            }
+            joined = read["impressions"].join(read["clicks"], on="user", within=("0s", "10s"))
+            joined.write("out", bl.Callback(lambda frame, batch: found.append(len(frame))))
+            p.run()
+            return sum(found)
+
+        def plain() -> int:
+            left, right = frames["impressions"].lazy(), frames["clicks"].lazy()
+            both = left.join(right.rename({"at": "then"}), on="user")
+            near = both.filter((pl.col("then") - pl.col("at")).is_between(0, 10))
+            return int(near.select(pl.len()).collect(engine="streaming").item())
+
+        return Pair(ours, plain)
+
+    return make
+
+
+EARLY = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
+
+JOBS: Mapping[str, Callable[[Path], Pair]] = {
+    "flagship": flagship(1_000_000),
+    "many keys": counts(300_000, 20_000, 20),
+    "triggers": counts(
+        100_000, 50_000, 20, trigger=EARLY, accumulation="accumulating", allowed_lateness="1h"
+    ),
+    "timers": timers(1_500),
+    "join": interval_join(100_000, 10),
+    "checkpoint": checkpoint(100_000, 5_000, 30),
+}
+"""Each makes its input in a folder. The one on Spark is apart: it needs processes of its own."""
+
+SPARK = "flagship on Spark"
+
+
+def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
+    """Measures a pair in turns, after one round that does not count. Raises `ClickException` where results differ."""
+    with tempfile.TemporaryDirectory() as folder, _in(folder):
+        pair = make(Path(folder))
+        if not pair.check(pair.job(), pair.baseline()):
+            raise click.ClickException(f"{name}: the job and its baseline have different results")
+        pairs = [(_seconds(pair.job), _seconds(pair.baseline)) for _ in range(rounds)]
+    return _figure(name, pairs)
+
+
+def take_on_spark(events: int, rounds: int) -> Figure:
+    """Measures the flagship on Spark beside native Spark, each run in a process of its own."""
+    java = find_java()
+    env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
+    with tempfile.TemporaryDirectory() as folder:
+        data, pairs = Path(folder, "plays"), []
+        generate.write(data, generate.Plays(events, files=5))
+        commands = (["benchmarks.run_job", "spark"], ["benchmarks.native"])
+        for number in range(rounds):
+            seconds = []
+            for module in commands:
+                log = Path(folder, "log")
+                with open(log, "w") as file:
+                    out = str(Path(folder, f"{module[0]}-{number}"))
+                    usage = measure([sys.executable, "-m", *module, str(data), out], env=env, log=file)
+                if usage.code:
+                    raise click.ClickException(f"{module[0]} failed:\n{log.read_text()[-3_000:]}")
+                seconds.append(usage.cpu)
+            pairs.append((seconds[0], seconds[1]))
+    return _figure(SPARK, pairs)
+
+
+def _seconds(job: Job) -> float:
+    """CPU seconds of one call, the mean of as many as take `LEAST` seconds."""
+    begin, calls = time.process_time(), 0
+    while not calls or time.process_time() - begin < LEAST:
+        job()
+        calls += 1
+    return (time.process_time() - begin) / calls
+
+
+def _figure(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
+    ours, plain = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return Figure(name, ours, plain, statistics.median(one / other for one, other in pairs))
+
+
+class _in:
+    """The current folder, for what jobs write beside their output."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> None:
+        self.before = os.getcwd()
+        os.chdir(self.folder)
+
+    def __exit__(self, *error: object) -> None:
+        os.chdir(self.before)
+
+
+def compared(before: Mapping[str, Figure], after: Mapping[str, Figure]) -> Table:
+    """A row for each job that both have: the ratios, and by what factor the second is greater."""
+    shown = Table("job", *("before", "after", "after / before"), "")
+    for name in before:
+        if name in after:
+            factor = after[name].ratio / before[name].ratio
+            word = "slower" if factor > NOISE else "faster" if factor < 1 / NOISE else ""
+            shown.add_row(
+                name, f"{before[name].ratio:.2f}", f"{after[name].ratio:.2f}", f"{factor:.2f}", word
+            )
+    return shown
+
+
+def load(path: Path) -> dict[str, Figure]:
+    """The figures of a file that `--json` has written, by name."""
+    return {one["name"]: Figure(**one) for one in json.loads(path.read_text())["figures"]}
+
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(context_settings={"show_default": True})
+@click.option("--only", default=",".join([*JOBS, SPARK]), help="The jobs to measure, by name.")
+@click.option(
+    "--rounds", default=7, type=click.IntRange(1), help="Turns of each job and its baseline; 2 on Spark."
+)
+@click.option("--json", "path", type=_FILE, help="Where the figures go.")
+@click.option("--compare", nargs=2, type=_FILE, help="Two such files; nothing is measured.")
+def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] | None) -> None:
+    """Measure each job beside its baseline, and print the ratios of their CPU times."""
+    console = Console()
+    if compare is not None:
+        console.print(compared(*map(load, compare)))
+        return
+    wanted = [name.strip() for name in only.split(",")]
+    if unknown := [name for name in wanted if name not in (*JOBS, SPARK)]:
+        raise click.BadParameter(f"{unknown[0]!r}, expected some of {', '.join([*JOBS, SPARK])}")
+    figures, shown = [], Table("job", "CPU s", "of its baseline", "ratio")
+    for name in wanted:
+        with console.status(name):
+            figure = (
+                take_on_spark(200_000, min(2, rounds)) if name == SPARK else take(name, JOBS[name], rounds)
+            )
+        figures.append(figure)
+        shown.add_row(name, f"{figure.seconds:.2f}", f"{figure.baseline:.2f}", f"{figure.ratio:.2f}")
+    console.print(shown)
+    if path is not None:
+        told = {"machine": machine(find_java()), "figures": [attrs.asdict(one) for one in figures]}
+        path.write_text(json.dumps(told, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
