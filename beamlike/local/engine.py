@@ -99,7 +99,9 @@ class Engine:
             left_out=columns_left_out(self.plan.sources[name].source),
             changed=batch.changed.get(name, {}),
         )
-        return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
+        return self._sources.with_counts(
+            name, record, turn, self.last.sources.get(name) if self.last else None
+        )
 
     def _steps(
         self, batch: BatchInput, threads: Threads

@@ -61,7 +61,7 @@ class InputFeed(Protocol):
         """Reads the input of a batch. Raises `CheckpointError` if a replayed batch (`again`) has lost its input."""
 
     @property
-    def tells(self) -> bool:
+    def acknowledges(self) -> bool:
         """True if a source must be informed of the batches that are done."""
 
     def committed(self, batch: LoggedBatch) -> None:
@@ -192,7 +192,7 @@ class SourceInputFeed:
         )
 
     @property
-    def tells(self) -> bool:
+    def acknowledges(self) -> bool:
         return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
     def committed(self, batch: LoggedBatch) -> None:
@@ -235,7 +235,7 @@ class StepInputFeed:
         return step_input(self.plan, number, self.steps, self.clock)
 
     @property
-    def tells(self) -> bool:
+    def acknowledges(self) -> bool:
         return False
 
     def committed(self, batch: LoggedBatch) -> None: ...

@@ -81,7 +81,7 @@ class Journal:
     @classmethod
     def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
         """Opens the journal; makes it if it is `new`, otherwise it must exist."""
-        with _told(path, damaged):
+        with _translated(path, damaged):
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             journal = cls(path, damaged, connection)
             try:
@@ -148,7 +148,7 @@ class Journal:
     def position(self, source: str) -> dict[str, Any]:
         """The position of the source after the last batch that is done."""
         self.settle()
-        with self._telling(), self._understood("positions"):
+        with self._translating(), self._understood("positions"):
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
@@ -158,7 +158,7 @@ class Journal:
         self.later(partial(self._begin, batch))
 
     def _begin(self, batch: LoggedBatch) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._note(batch, done=False)
 
     def forget(self, batch: LoggedBatch) -> None:
@@ -169,7 +169,7 @@ class Journal:
         self._last = self._found_last()
 
     def _forget(self, batch: LoggedBatch) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
             last = last_row(self._connection)
             self._totals["batches"] = 0 if last is None else digest(*last)
@@ -181,7 +181,7 @@ class Journal:
         self.later(partial(self._commit, batch, changed))
 
     def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._put(changed)
             for source, taken in batch.taken.items():
                 self._move(source, taken.position)
@@ -203,7 +203,7 @@ class Journal:
         """Fills a new journal with the content of a savepoint, as the result of this batch."""
         self.keep_tally(counted)
         self._last = batch, True
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._put({**self._changed, **state.values})
             for source, position in positions.items():
                 self._move(source, position)
@@ -274,7 +274,7 @@ class Journal:
 
     def _read(self, stage: str, key: str) -> bytes:
         """Reads a value that exists."""
-        with self._telling(), self._turn:
+        with self._translating(), self._turn:
             select = "SELECT value FROM state WHERE stage = ? AND key = ?"
             (value,) = self._connection.execute(select, (stage, key)).fetchone() or (None,)
         if not isinstance(value, bytes) or digest_of(value, stage, key) != self._sums[stage, key]:
@@ -304,12 +304,12 @@ class Journal:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _telling(self) -> Any:
-        return _told(self.path, self.damaged)
+    def _translating(self) -> Any:
+        return _translated(self.path, self.damaged)
 
 
 @contextmanager
-def _told(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
+def _translated(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
     """Turns errors of SQLite into `CheckpointError`."""
     try:
         yield

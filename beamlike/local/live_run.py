@@ -112,7 +112,7 @@ class LiveRun(Shown):
         """Asks the run to stop after the current batch, without waiting. `notice` is printed at once."""
         if notice and not self._over.is_set():
             text = f"{self.plan.name}: stopping after the current batch; {notice}"
-            self._opened.run.progress.tell(text)
+            self._opened.run.progress.message(text)
         self._control.go_to(Phase.STOPPING)
         self._control.stopping.set()
 

@@ -108,7 +108,7 @@ class OpenLocalRun:
         feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
-        if feed.tells and journal.last is not None and journal.last[1]:
+        if feed.acknowledges and journal.last is not None and journal.last[1]:
             # A run that was killed right after the commit has not informed the sources.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
@@ -166,7 +166,7 @@ class OpenLocalRun:
         """Reports a batch, and commits it."""
         self.run.observers.take(record)
         self.journal.commit(batch)
-        if self.feed.tells:
+        if self.feed.acknowledges:
             self.journal.settle()
             self.feed.committed(batch)
 

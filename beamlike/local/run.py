@@ -109,7 +109,9 @@ class LocalRun(Shown):
 
         def stop() -> None:
             self._stopped = True
-            progress.tell(f"{self.plan.name}: stopping after the current batch; a second Ctrl-C abandons it")
+            progress.message(
+                f"{self.plan.name}: stopping after the current batch; a second Ctrl-C abandons it"
+            )
 
         try:
             with tracked_by(outcome.tracker), signals(stop, (SIGINT,)):
@@ -150,7 +152,7 @@ def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | No
     """Checks the targets of a run before anything is written."""
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
-    letters = "where dead letters go that nobody takes; read another folder, or run in another"
+    letters = "the folder for dead letters without a consumer; read another folder, or run in another"
     require_outside(sources, dead_letter_folder(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
     if records is not None:
         require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")

@@ -40,11 +40,11 @@ _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MU
 
 def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | None:
     """The error for Spark's message about a query that failed; None if the message needs no addition."""
-    told = _failure(message, checkpoint)
+    error = _failure(message, checkpoint)
     read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
-    if isinstance(told, SourceError) and told.source is None and len(read) == 1:
-        told.source = read[0]
-    return told
+    if isinstance(error, SourceError) and error.source is None and len(read) == 1:
+        error.source = read[0]
+    return error
 
 
 def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
@@ -83,8 +83,8 @@ def understood(checkpoint: Checkpoint) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if told := _damage(str(error), checkpoint):
-            raise told from error
+        if damage := _damage(str(error), checkpoint):
+            raise damage from error
         raise
 
 

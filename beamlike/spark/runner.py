@@ -253,8 +253,8 @@ class SparkRun(Shown):
             self._take_back_end()
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
-            if told := failure(str(error), self.checkpoint, self.plan):
-                raise told from None
+            if reason := failure(str(error), self.checkpoint, self.plan):
+                raise reason from None
             raise
         finally:
             self._opened.run.outcome.close("failed")
@@ -303,7 +303,7 @@ class SparkRun(Shown):
         if not self._query.is_active():
             return
         if notice:
-            self._opened.run.progress.tell(f"{self.plan.name}: stopping after the current batch; {notice}")
+            self._opened.run.progress.message(f"{self.plan.name}: stopping after the current batch; {notice}")
         try:
             self._query.finish()
         except Py4JError:

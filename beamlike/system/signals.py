@@ -29,13 +29,13 @@ def signals(stop: Callable[[], None], numbers: tuple[signal.Signals, ...] = _BOT
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came = False
+    received = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if came:
+        nonlocal received
+        if received:
             raise KeyboardInterrupt
-        came = True
+        received = True
         stop()
 
     before = {number: signal.signal(number, handle) for number in numbers}
@@ -51,13 +51,13 @@ def held_back() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _BOTH}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _BOTH}
     try:
         yield
     finally:
         _restore(before)
-    for number in came:  # not after an error, which ends the run anyway
+    for number in received:  # not after an error, which ends the run anyway
         signal.raise_signal(number)
 
 

@@ -76,27 +76,27 @@ class BatchSinks:
         Output that can be published afterwards is written first, on `threads`, and published when all other sinks have
         the batch.
         """
-        come = {name: frames for name in self.sinks if (frames := arrived.get(name))}
-        parts = self._prepare(batch, come, threads)
+        rows = {name: frames for name in self.sinks if (frames := arrived.get(name))}
+        parts = self._prepare(batch, rows, threads)
         for name, sink in self.sinks.items():
             part = Part(self.run, batch, sink=name)
-            if name not in come and name in self.plan.sinks:
+            if name not in rows and name in self.plan.sinks:
                 take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
-            elif name in come and name not in parts:
+            elif name in rows and name not in parts:
                 with activity("sink", name):
-                    write_part(sink, _together(come[name]), part)
+                    write_part(sink, _together(rows[name]), part)
         self._leftovers.settle(batch, parts)
         self.may_replay = False
-        return {name: sum(map(len, frames)) for name, frames in come.items()}
+        return {name: sum(map(len, frames)) for name, frames in rows.items()}
 
     def _prepare(
-        self, batch: int, come: Mapping[str, Sequence[pl.DataFrame]], threads: Threads
+        self, batch: int, rows: Mapping[str, Sequence[pl.DataFrame]], threads: Threads
     ) -> Mapping[str, Mapping[str, str]]:
         """Writes the parts that are published afterwards; returns the files of each sink."""
         tasks = {
-            name: partial(_prepared, sink, come[name], Part(self.run, batch, sink=name))
+            name: partial(_prepared, sink, rows[name], Part(self.run, batch, sink=name))
             for name, sink in self.sinks.items()
-            if name in come and isinstance(sink, TwoPhase)
+            if name in rows and isinstance(sink, TwoPhase)
         }
         if threads.count == 1 or len(tasks) < 2:  # polars writes a single part with all of its threads
             return {name: task() for name, task in tasks.items()}

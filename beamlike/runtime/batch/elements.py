@@ -56,12 +56,12 @@ def read_elements(
         rows = rows.drop_nulls(EVENT_TIME) if lost else rows
     if lost:  # only dead letters need every column of the source
         runner.set_aside(split()[1].collect())
-    came, read = len(rows), total if read is None else read
+    kept, read = len(rows), total if read is None else read
     if total > lost:
         runner.mark_reached(source.interlude)
     if future is not None and any(isinstance(step, WithTimestamps) for step in source.interlude):
         rows = _not_moved_too_far(source, rows, future, runner)
-    _note_used(source, runner, rows, total, not came and (total > lost if total else read > 0))
+    _note_used(source, runner, rows, total, not kept and (total > lost if total else read > 0))
     return rows, read
 
 

@@ -82,7 +82,7 @@ class Envelope:
         return from_json(MESSAGES[self.kind], self.payload)
 
 
-def note(shard: int, target: str, origin: str, message: Message) -> Envelope:
+def message_envelope(shard: int, target: str, origin: str, message: Message) -> Envelope:
     """Creates an envelope with a message."""
     return Envelope(shard, target, origin, message.kind, 0, to_json(message, ordered=True))
 
@@ -188,7 +188,7 @@ class Topology:
     def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
         """Envelopes with the same message for every shard of a stage."""
         for shard in self.shards(consumer):
-            yield note(self.labels[shard], consumer, origin, message)
+            yield message_envelope(self.labels[shard], consumer, origin, message)
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -88,13 +88,13 @@ def left_open(run: Run) -> Iterator[str]:
     record = run.last
     for name, stage in record.stages.items() if record else ():
         counts = [(stage.pending or 0, "element", "waits", "wait"), (stage.timers, "timer", "is", "are")]
-        told = [
+        texts = [
             f"{count:,} {what} {one}" if count == 1 else f"{count:,} {what}s {several}"
             for count, what, one, several in counts
             if count
         ]
-        if told:
-            yield f"{' and '.join(told)} {'pending ' if stage.timers else ''}in {name}, whose windows are open"
+        if texts:
+            yield f"{' and '.join(texts)} {'pending ' if stage.timers else ''}in {name}, whose windows are open"
 
 
 def log_open(run: Run, *, goes_on: bool) -> None:

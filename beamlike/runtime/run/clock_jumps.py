@@ -53,7 +53,7 @@ class ClockJumps:
             self._compare(record.batch, now - before, passed)
         if (ahead := now - self.clock()) > _BEHIND and not self._told:
             self._told = True
-            self._tell_of_standing(now, ahead)
+            self._log_standing(now, ahead)
 
     def _compare(self, batch: int, by: int, passed: int | None) -> None:
         """Logs a step of processing time that is longer than `passed`, which is unknown between two runs."""
@@ -72,7 +72,7 @@ class ClockJumps:
             ),
         )
 
-    def _tell_of_standing(self, now: int, ahead: int) -> None:
+    def _log_standing(self, now: int, ahead: int) -> None:
         _LOG.warning(
             "processing time stands at %s, which is %s ahead of this machine's clock: that clock was ahead when an "
             "earlier batch began, and processing time never goes back. Until the clock is there again nothing that "

@@ -83,7 +83,7 @@ class CopyGuard:
                 manifest = {**manifest, "again": reached.begun}
                 self.checkpoint.save(manifest)
         elif "after" in manifest:
-            self._tell_of_later(manifest["after"])
+            self._log_later(manifest["after"])
         return manifest
 
     def _require_newest(self, manifest: Mapping[str, Any], reached: Reached) -> None:
@@ -130,17 +130,17 @@ class CopyGuard:
         with hold_sinks(self.sinks.plan, run, COPIED):
             for name, sink in self.sinks.sinks.items():
                 if not records_batches(sink):
-                    told = "%s does not know its batches: rows of the run %r after batch %d come once more"
-                    _LOG.warning(told, _named(name, sink), run, batch)
+                    text = "%s does not know its batches: rows of the run %r after batch %d are written once more"
+                    _LOG.warning(text, _named(name, sink), run, batch)
                     continue
                 with _asking(name, sink):
                     latest, stays = sink.latest_batch(run), sink.cut(run, batch)
                 if latest is not None and latest > batch:
-                    told = "%s has %s of the run %r, which this run does again: %s"
+                    text = "%s has %s of the run %r, which this run does again: %s"
                     stays = stays or "their rows were removed"
-                    _LOG.warning(told, _named(name, sink), _batches(batch, latest), run, stays)
+                    _LOG.warning(text, _named(name, sink), _batches(batch, latest), run, stays)
 
-    def _tell_of_later(self, after: Mapping[str, Any]) -> None:
+    def _log_later(self, after: Mapping[str, Any]) -> None:
         """Logs that rows which the saved run wrote after its savepoint are written once more."""
         run, batch = after["run"], after["batch"]
         for name, sink, latest in self._known(run):

@@ -83,7 +83,7 @@ class DroppedCounts:
     plan: Plan
     _since: dict[str, Placed] = attrs.field(factory=dict)
     _total: Counter[str] = attrs.field(factory=Counter)
-    _told: Counter[str] = attrs.field(factory=Counter)
+    _reported: Counter[str] = attrs.field(factory=Counter)
 
     def take(self, record: BatchRecord) -> None:
         """Adds a batch."""
@@ -92,19 +92,19 @@ class DroppedCounts:
             since.add(stage)
             self._total[name] += sum(stage.dropped.values())
             if since.count >= ENOUGH:
-                self._look(name, f"batch {record.batch}")
+                self._check(name, f"batch {record.batch}")
 
     def end(self) -> None:
         """Checks all stages at the end of the run."""
         for name in list(self._since):
-            self._look(name, "the last batch")
+            self._check(name, "the last batch")
 
-    def _look(self, name: str, where: str) -> None:
+    def _check(self, name: str, where: str) -> None:
         since = self._since.pop(name)
         dropped = since.dropped.total()
-        unusual = dropped > USUAL * since.count and self._total[name] >= 2 * self._told[name]
+        unusual = dropped > USUAL * since.count and self._total[name] >= 2 * self._reported[name]
         if unusual and not takers_of_late(self.plan, name):
-            self._told[name] = self._total[name]
+            self._reported[name] = self._total[name]
             reasons = ", ".join(
                 f"{count:,} {WHY.get(reason, reason)}" for reason, count in sorted(since.dropped.items())
             )

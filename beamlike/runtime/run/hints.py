@@ -59,11 +59,11 @@ NO_ORDER: Final = "docs/watermarks.md#files-in-no-order says which watermark sui
 class FileOrder:
     """Checks the order of files, and logs the first problem of each source."""
 
-    told: set[str] = attrs.field(factory=set)
+    reported: set[str] = attrs.field(factory=set)
     before: dict[str, frozenset[str]] = attrs.field(factory=dict)
     """The files of the batch before, by source."""
 
-    def look(self, name: str, source: object, newest: Newest, watermark: int) -> None:
+    def check(self, name: str, source: object, newest: Newest, watermark: int) -> None:
         """Checks the files of a batch against the watermark that their source had before it.
 
         If all rows of a file are late, the file was read after others that should have followed it. If only some are,
@@ -74,9 +74,9 @@ class FileOrder:
             self.before[name] = frozenset(newest)
         late = {file: found for file, found in newest.items() if found[1] < watermark}
         advice = source.order_advice if isinstance(source, ReadInFiles) else ""
-        if not late or name in self.told or not advice:
+        if not late or name in self.reported or not advice:
             return
-        self.told.add(name)
+        self.reported.add(name)
         file, (rows, last) = max(late.items(), key=lambda item: (item[1][0], item[0]))
         others, last_time, reached = _others(len(late) - 1), format_time(last), format_time(watermark)
         if file in before:

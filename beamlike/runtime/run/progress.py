@@ -50,7 +50,7 @@ class Progress:
     def up(self, checkpoint: str) -> None:
         """Prints that a live run has started, and the path of its checkpoint."""
         if self.live and not self._bar.disable:
-            self.tell(
+            self.message(
                 f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
             )
 
@@ -58,18 +58,18 @@ class Progress:
         """Updates the line after a batch."""
         if self._bar.disable:
             return
-        came = sum(source.elements for source in record.sources.values())
-        self.elements += came
+        arrived = sum(source.elements for source in record.sources.values())
+        self.elements += arrived
         seconds = self._bar.tasks[0].elapsed or 0.0
         rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
         to = _reached(record)
         if self.live:
             written = f"{sum(record.sinks.values()):,} rows written"
-            self.tell(f"{self.title}: batch {record.batch}, {came:,} elements, {written}, to {to}")
+            self.message(f"{self.title}: batch {record.batch}, {arrived:,} elements, {written}, to {to}")
         state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         self._bar.update(self._bar.tasks[0].id, state=state)
 
-    def tell(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Prints a line above the line that is updated."""
         self._bar.console.print(text, markup=False, highlight=False)
 

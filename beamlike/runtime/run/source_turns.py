@@ -37,12 +37,12 @@ class SourceTurns:
         self.inputs[name] = known.receive(arrived, {name: strategy}, started)
         return source_record(name, self.inputs[name], strategy)
 
-    def tell(
+    def with_counts(
         self, name: str, record: SourceRecord, turn: SourceTurn, before: SourceRecord | None
     ) -> SourceRecord:
         """The record with the counts of the batch; `before` is the record of the batch before, if there is one."""
         watermark = MIN_TIME if before is None else before.watermark
-        self._order.look(name, self.plan.sources[name].source, turn.newest, watermark)
+        self._order.check(name, self.plan.sources[name].source, turn.newest, watermark)
         return attrs.evolve(
             record,
             elements=turn.elements,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
-from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, note
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope
 from beamlike.runtime.batch.ingested import Ingested
 from beamlike.runtime.batch.messages import SourceMessage, SummaryMessage
 from beamlike.runtime.batch.reading import ingest_step
@@ -42,4 +42,4 @@ def messages(
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
     message = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
-    yield note(topology.label_of(source.name), RECORDS, source.name, message)
+    yield message_envelope(topology.label_of(source.name), RECORDS, source.name, message)

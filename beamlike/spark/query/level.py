@@ -13,7 +13,7 @@ from beamlike.errors import RunError
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import addressed
 from beamlike.records.seen_keys import write_seen
-from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, note, sender, shard_name
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope, sender, shard_name
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.batch.messages import Kind, ReportMessage, StageMessage, SummaryMessage
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
@@ -152,8 +152,8 @@ class Level:
             write_seen(self.keys, turn.keys)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         record, read = turn.record(self._finished(inputs.now)), task.source_records(inputs)
-        told = StageMessage(record, read, turn.dead_letters, inputs.now)
-        yield note(self.topology.labels[shard], RECORDS, plan.name, told)
+        message = StageMessage(record, read, turn.dead_letters, inputs.now)
+        yield message_envelope(self.topology.labels[shard], RECORDS, plan.name, message)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
         """Sends rows to their consumers, and the report of the shard to every shard of every stage downstream."""
@@ -162,9 +162,9 @@ class Level:
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
-        told = ReportMessage(turn.report, turn.inputs.now)
+        message = ReportMessage(turn.report, turn.inputs.now)
         for consumer in sorted({route.consumer for route in plan.routes} & self.topology.stages):
-            yield from self.topology.broadcast(consumer, origin, told)
+            yield from self.topology.broadcast(consumer, origin, message)
 
     def _finished(self, now: int) -> int:
         """The processing time (us) at which a stage is done. Simulated time does not move meanwhile."""

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
 from beamlike.io.sinks import TwoPhase, written_by_tasks
-from beamlike.runtime.batch.envelope import DDL, RECORDS, Envelope, note, to_arrow
+from beamlike.runtime.batch.envelope import DDL, RECORDS, Envelope, message_envelope, to_arrow
 from beamlike.runtime.batch.messages import AgainMessage, SinkMessage
 from beamlike.runtime.batch.writing import writing
 from beamlike.spark.query.task_activity import TaskTrackers, batch_of
@@ -48,7 +48,7 @@ class PartWriter:
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
         """Writes rows for its sinks, and passes other envelopes on. The number of the task is the same in a replay."""
         if is_again(TaskContext.get()):
-            yield note(0, RECORDS, RECORDS, AgainMessage())
+            yield message_envelope(0, RECORDS, RECORDS, AgainMessage())
         held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
         for envelope in envelopes:
             if envelope.target in held:
@@ -58,8 +58,8 @@ class PartWriter:
         for name, parts in held.items():
             if parts:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
-                told = self.part(name, [part.frame() for part in parts], task)
-                yield note(parts[0].shard, RECORDS, name, told)
+                message = self.part(name, [part.frame() for part in parts], task)
+                yield message_envelope(parts[0].shard, RECORDS, name, message)
 
     def part(self, name: str, frames: list[pl.DataFrame], task: int) -> SinkMessage:
         """Writes rows as the part of the task.
@@ -120,10 +120,10 @@ class TaskParts:
         """Writes all rows; messages for the driver go by the partition with this label."""
         for name, held in self._held.items():
             held.sort(key=lambda each: each[:2])
-            told = self.source.writer.part(name, [frame for _, _, frame in held], self.task)
-            yield to_arrow([note(label, RECORDS, name, told)])
+            message = self.source.writer.part(name, [frame for _, _, frame in held], self.task)
+            yield to_arrow([message_envelope(label, RECORDS, name, message)])
         if self.again:
-            yield to_arrow([note(label, RECORDS, RECORDS, AgainMessage())])
+            yield to_arrow([message_envelope(label, RECORDS, RECORDS, AgainMessage())])
 
 
 NO_PARTS: Final = PartWriter({}, "")
@@ -139,7 +139,7 @@ def _batch() -> int:
     """The number of the current task's batch."""
     number = batch_of(TaskContext.get())
     if number is None:
-        raise RuntimeError("Spark does not tell its task which batch it is of")
+        raise RuntimeError("Spark has not passed the number of the batch to its task")
     return number
 
 
@@ -176,8 +176,8 @@ def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
     places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
     remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:
-        told = (
+        text = (
             "spark.speculation is on, and an object store shows files at once: those in %s may be replaced by an "
             "attempt at a task that does not count; functions should give the same rows each time, or set it to false"
         )
-        _LOG.warning(told, ", ".join(map(repr, remote)))
+        _LOG.warning(text, ", ".join(map(repr, remote)))

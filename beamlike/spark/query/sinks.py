@@ -95,10 +95,10 @@ class BatchWriter:
     def _settle(self, batch: int, notes: list[Note]) -> None:
         """Publishes the files of tasks. Only the driver knows which attempts count."""
         parts = defaultdict[str, dict[str, str]](dict)
-        for name, told in notes:
-            if isinstance(told, SinkMessage):
-                parts[name].update(told.files)
-        again = any(isinstance(told, AgainMessage) for _, told in notes)
+        for name, message in notes:
+            if isinstance(message, SinkMessage):
+                parts[name].update(message.files)
+        again = any(isinstance(message, AgainMessage) for _, message in notes)
         self.leftovers.settle(batch, parts, again=again)
 
     @staticmethod
@@ -112,17 +112,17 @@ class BatchWriter:
                 sink.write(rows, part)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
-        of_sources = [told for _, told in notes if isinstance(told, SourceMessage)]
-        of_stages = [(name, told) for name, told in notes if isinstance(told, StageMessage)]
-        of_both: list[SourceMessage | StageMessage] = [*of_sources, *(told for _, told in of_stages)]
-        now = max((told.now for told in of_both), default=0)
-        stages = merged((name, told.stage) for name, told in of_stages)
-        for name, told in notes:
-            if isinstance(told, SinkMessage):
-                rows[name] = rows.get(name, 0) + told.rows
+        of_sources = [message for _, message in notes if isinstance(message, SourceMessage)]
+        of_stages = [(name, message) for name, message in notes if isinstance(message, StageMessage)]
+        of_both: list[SourceMessage | StageMessage] = [*of_sources, *(message for _, message in of_stages)]
+        now = max((message.now for message in of_both), default=0)
+        stages = merged((name, message.stage) for name, message in of_stages)
+        for name, message in notes:
+            if isinstance(message, SinkMessage):
+                rows[name] = rows.get(name, 0) + message.rows
         known = self.latest.stages if self.latest else {}
-        lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
-        made = DeadLetterCounts.of_all(told.dead_letters for told in of_both)
+        lost = DeadLetterCounts.of_all(message.lost for message in of_sources)
+        made = DeadLetterCounts.of_all(message.dead_letters for message in of_both)
         changed = self.changed()
         record = BatchRecord(
             batch,
@@ -136,9 +136,9 @@ class BatchWriter:
 
     def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
         """The record of a source: from a stage that reads it and stores its state, or else from this run."""
-        mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
+        mine = [message for origin, message in notes if origin == name and isinstance(message, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
-        records = (told.sources for _, told in notes if isinstance(told, StageMessage))
+        records = (message.sources for _, message in notes if isinstance(message, StageMessage))
         kept = next((sources[name] for sources in records if name in sources), None)
         if kept is not None:
             record = kept
@@ -146,18 +146,18 @@ class BatchWriter:
             record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        turn = attrs.evolve(SourceTurn.of_all(told.turn for told in mine), changed=changed)
-        return self._sources.tell(name, record, turn, before)
+        turn = attrs.evolve(SourceTurn.of_all(message.turn for message in mine), changed=changed)
+        return self._sources.with_counts(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
         """The record of a source that only sinks read. Without rows it stays where it was, or becomes idle."""
         strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
-        for told in mine:
-            summary = merge(strategy, summary, told.summary)
-        ended = frozenset({name} if any(told.ended for told in mine) else ())
+        for message in mine:
+            summary = merge(strategy, summary, message.summary)
+        ended = frozenset({name} if any(message.ended for message in mine) else ())
         # A test stream has its own time.
-        times = [told.now for told in mine] if self.clock is None else [now]
+        times = [message.now for message in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
         return self._sources.receive(name, arrived)
 

@@ -99,7 +99,7 @@ def find_java() -> Java:
         trimmed = found is None
         found = found or _probe(executable)
         if found is None:
-            seen.append(f"{origin}: {executable} does not run or does not tell its version")
+            seen.append(f"{origin}: {executable} does not run, or does not report its version")
         elif _major(found[0]) < MINIMUM:
             seen.append(f"{origin}: {executable} is Java {found[0]}")
         else:

@@ -6,7 +6,7 @@ import pytest
 
 from beamlike.records.model import SourceRecord, StageRecord, Upstream
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.batch.envelope import note
+from beamlike.runtime.batch.envelope import message_envelope
 from beamlike.runtime.batch.ingested import Ingested
 from beamlike.runtime.batch.messages import (
     MESSAGES,
@@ -38,10 +38,10 @@ SENT: list[Message] = [
 
 @pytest.mark.parametrize("message", SENT, ids=lambda message: message.kind)
 def test_a_message_comes_as_it_was_sent(message: Message) -> None:
-    sent = note(1, "target", "origin", message)
+    sent = message_envelope(1, "target", "origin", message)
     assert sent.kind == message.kind
     assert sent.message() == message
-    assert note(1, "target", "origin", sent.message()) == sent
+    assert message_envelope(1, "target", "origin", sent.message()) == sent
 
 
 def test_every_kind_but_rows_has_its_class() -> None:

@@ -18,7 +18,15 @@ import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch import envelope as envelopes
-from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope, Topology, note, shard_name, to_arrow
+from beamlike.runtime.batch.envelope import (
+    ARROW,
+    RECORDS,
+    Envelope,
+    Topology,
+    message_envelope,
+    shard_name,
+    to_arrow,
+)
 from beamlike.runtime.batch.messages import Kind, ReportMessage, SinkMessage
 from stages.operator import Input
 from stages.progress.reports import Report
@@ -161,7 +169,7 @@ def test_what_is_for_another_level_passes_unchanged() -> None:
     query = Query(flagship()[0].plan(), 2)
     strangers = [
         Envelope(7, "lengths", "x", Kind.DATA, 3, b"rows"),
-        note(10, RECORDS, "averages", SinkMessage(1, {})),
+        message_envelope(10, RECORDS, "averages", SinkMessage(1, {})),
         Envelope(10, "mobile.aggregate_9", "x", Kind.REPORT, 0, b"{}"),
     ]
     assert in_order(query.run(strangers).envelopes) == in_order(strangers)
@@ -243,7 +251,9 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
 
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
-        sent = [note(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports]
+        sent = [
+            message_envelope(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports
+        ]
         return query.run(sent).stages()[stage].input
 
     assert heard(*((origin, 50) for origin in origins[:3])) == MIN_TIME
@@ -349,7 +359,7 @@ def test_rows_of_a_key_go_to_one_shard_and_nothing_goes_out_for_no_rows() -> Non
 
 def test_envelopes_are_rows_for_arrow() -> None:
     sent = [
-        note(7, "t", "o", SinkMessage(2, {"b": "1", "a": "2"})),
+        message_envelope(7, "t", "o", SinkMessage(2, {"b": "1", "a": "2"})),
         Envelope(10, "t", "o", Kind.DATA, 2**40, b"\x00"),
     ]
     batch = to_arrow(sent)
