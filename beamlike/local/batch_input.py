@@ -115,11 +115,13 @@ def _chunk_inputs(
         found = {name: _next(name, chunks[name], started.pop(name, None)) for name in going}
         found |= {name: _next(name, source) for name, source in readings.items()}
         taken = {name: chunk for name, chunk in found.items() if chunk is not None}
+        # A source without a chunk has ended, but a source that waits was not read.
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
         now = clock()
         ingested = ingest_all(plan, taken, now, worth)
         worth, early = threads_for(ingested, threads), early - must_repeat(taken)
         times = dict.fromkeys(plan.sources, now)
+        # Read while the caller runs this batch; the next round takes the result before it reads anything else.
         for name in [name for name in chunks if name in early]:
             read = partial(_read_next, plan.sources[name], chunks[name], now)
             if (one := prefetch(worth, read)) is not None:

@@ -72,6 +72,7 @@ class Engine:
         threads = self.threads if batch.ended else threads_for(batch.ingested, self.threads)
         turns, stages = self._steps(batch, threads)
         self.hooks.between_parts()
+        # From here on sinks may receive rows, so after a failure only a replay of this batch may follow.
         self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
         rows = sinks.write(number, arrived, threads)

@@ -151,6 +151,7 @@ class SourceInputFeed:
         there = dict[str, PlannedBatch]()
         for name, reader in self.readers.items():
             with activity("source", name), naming_source(name):
+                # The reader is already past prefetched input, so that comes first.
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else reader.new()

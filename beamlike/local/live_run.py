@@ -130,6 +130,7 @@ class LiveRun(Shown):
     def _take_all(self) -> None:
         """Runs batches until there is no more input, or the run must stop."""
         last = self._opened.journal.last
+        # A batch that was begun may have written output, so it is replayed before any new input is read.
         if last is not None and not last[1]:
             self._take(last[0], again=True)
         while self._control.phase is Phase.GOING and not self._has_ended():

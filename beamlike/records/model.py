@@ -198,6 +198,7 @@ class StageRecord:
 
     def plus(self, other: StageRecord) -> StageRecord:
         """The record of two shards: the least of their watermarks, with the holder of the shard that is behind."""
+        # The key is total, so that the order in which shards report does not matter.
         behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
         return StageRecord(
             min(self.input, other.input),

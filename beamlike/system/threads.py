@@ -117,11 +117,13 @@ class Threads:
         timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
         own = [name for name in tasks if name in here] or [*timed][:1]
         started = {name: StartedTask(task) for name, task in timed.items() if name not in own}
+        # Tasks of `start` come last: a batch must not wait for what only the next one needs.
         for one in (*started.values(), *self._later):
             self._others.submit(one.go)
         self._later.clear()
         try:
             done = {name: _done(timed[name]) for name in own}
+            # Only a task that no other thread has begun can be cancelled; this thread runs it.
             done |= {name: _done(one.task) for name, one in started.items() if one.future.cancel()}
             return {name: (done.get(name) or started[name].future).result() for name in tasks}
         finally:

@@ -147,6 +147,7 @@ class Topology:
         if target in self.inputs and self.inputs[target].placed == "everywhere":
             yield from self.copies(target, frame, origin, sequence)
             return
+        # No two payloads of a batch share (origin, sequence), so consumers can sort them: a replay gives the same state.
         for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
                 yield Envelope(label, target, origin, Kind.DATA, sequence, chunk)
@@ -180,6 +181,7 @@ class Topology:
 
     def _spread(self, frame: pl.DataFrame, piece: str) -> Iterator[tuple[int, pl.DataFrame]]:
         """Slices of rows for some shards; the first shard follows from the name of the slice's origin."""
+        # Derived from the name, not chosen at random: a replay sends each piece to the same shard.
         pieces = min(len(self.labels), -(-len(frame) // _PIECE_ROWS))
         first = zlib.crc32(piece.encode())
         for number, part in enumerate(frame.iter_slices(-(-len(frame) // pieces))):

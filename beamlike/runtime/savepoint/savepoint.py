@@ -91,6 +91,7 @@ class Savepoint:
             found = files.size_and_digest(self.at(name))
             if found is None:
                 raise self.damaged(f"{name} is missing")
+            # Sizes first, since they tell a truncated file from a changed one.
             if found[0] != listed[0]:
                 raise self.damaged(f"{name} has {found[0]:,} bytes, and {listed[0]:,} were written")
             if found != listed:

@@ -57,6 +57,7 @@ class PartWriter:
                 yield envelope
         for name, parts in held.items():
             if parts:
+                # Sorted, so that a replayed batch writes the same bytes.
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 message = self.part(name, [part.frame() for part in parts], task)
                 yield message_envelope(parts[0].shard, RECORDS, name, message)

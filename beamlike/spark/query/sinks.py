@@ -76,6 +76,7 @@ class BatchWriter:
         self.writing = not self.leftovers.hides
         arrived = [Envelope(*row) for row in envelopes.collect()]
         self.writing = True
+        # Spark returns rows in any order; sorted, a replay gives each sink the same rows in the same order.
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
         rows = {}
         for name, sink in self.plan.sinks.items():
