@@ -81,7 +81,7 @@ def batch_inputs(
         name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
     }
     readings = {name: source.readings(clock) for name, source in again.items()}
-    return _chunk_inputs(plan, chunks, readings, clock, inputs, threads)
+    return _chunk_inputs(plan, chunks, readings, clock=clock, inputs=inputs, threads=threads)
 
 
 def step_input(plan: Plan, number: int, steps: int, clock: Clock) -> BatchInput:
@@ -98,6 +98,7 @@ def _chunk_inputs(
     plan: Plan,
     chunks: dict[str, Iterator[Chunk]],
     readings: Mapping[str, Iterator[pl.LazyFrame | None]],
+    *,
     clock: Clock,
     inputs: Mapping[str, Inputs],
     threads: Threads,

@@ -56,7 +56,7 @@ class LiveRun(Shown):
         with ExitStack() as held:
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
             opened = OpenLocalRun.of(plan, runner, checkpoint, control, held)
-            run = cls(opened.plan, runner, checkpoint, opened, control, held.pop_all())
+            run = cls(opened.plan, runner, checkpoint, opened=opened, control=control, held=held.pop_all())
         opened.run.progress.up(checkpoint.path)
         return run
 

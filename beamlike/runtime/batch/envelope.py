@@ -147,7 +147,7 @@ class Topology:
         if target in self.inputs and self.inputs[target].placed == "everywhere":
             yield from self.copies(target, frame, origin, sequence)
             return
-        # No two payloads of a batch share (origin, sequence), so consumers can sort them: a replay gives the same state.
+        # No two payloads for a shard share (origin, sequence), so a consumer sorts them: a replay gives the same state.
         for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
                 yield Envelope(label, target, origin, Kind.DATA, sequence, chunk)

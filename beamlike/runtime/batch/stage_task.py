@@ -62,7 +62,7 @@ class StageTask:
             step = plan.stage.step(store, arrivals, times, drained=self.drains)
             routed = dict(route_step(plan, step))
         seen = SeenKeys(plan.name, keys, self.shard, self.shards)
-        return StageTurn(inputs, main, step, routed, sides, seen)
+        return StageTurn(inputs, main, step, routed, sides=sides, keys=seen)
 
     def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
         """The reports of the sources and stages that are read at one input."""
@@ -98,8 +98,8 @@ class StageTurn:
     upstream: Mapping[str, Report]
     step: StageResult
     routed: Mapping[Output, Routed]
-    sides: Mapping[str, Report] = attrs.field(factory=dict)
-    keys: SeenKeys | None = None
+    sides: Mapping[str, Report] = attrs.field(factory=dict, kw_only=True)
+    keys: SeenKeys | None = attrs.field(default=None, kw_only=True)
 
     @property
     def report(self) -> Report:

@@ -99,7 +99,7 @@ class Outcome:
             os.makedirs(folder, exist_ok=True)
             _empty(folder)  # left by a run that was killed
             tracker = ActivityTracker(clock, status.write, simulated, of_tasks)
-            return cls(tracker, writer, status, hooks, folder, keys)
+            return cls(tracker, writer, status, hooks, tasks=folder, keys=keys)
 
     @property
     def last(self) -> BatchRecord | None:

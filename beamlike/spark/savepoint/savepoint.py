@@ -171,7 +171,7 @@ def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Pla
     parts = target.at("restore")
     target.files.make(parts)
     with worker_environment(session):
-        stream = _state(session, saved, target, plan, before, topology)
+        stream = _state(session, saved, target, plan, before=before, now=topology)
         for number, names in enumerate(plan.levels, start=1):
             ticks = number == 1 and needs_processing_time(plan)
             stream = apply_level(stream, Loading.of(plan, names, topology), None, ticks=ticks)
@@ -189,6 +189,7 @@ def _state(
     saved: Savepoint,
     target: Checkpoint,
     plan: Plan,
+    *,
     before: Topology,
     now: Topology,
 ) -> DataFrame:
