@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import attrs
 import polars as pl
 
 from beamlike.errors import naming_source
-from beamlike.io.refreshed import Refreshed
+from beamlike.io.refreshed import Clock, Refreshed
 from beamlike.local.prefetch import (
     Prefetched,
     ingest_all,
@@ -27,9 +27,6 @@ from beamlike.system.threads import ALONE, StartedTask, Threads
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
 from windowing.time import MIN_TIME
-
-Clock = Callable[[], int]
-"""The processing time, in microseconds."""
 
 
 @attrs.frozen(eq=False)

@@ -8,7 +8,8 @@ from functools import partial
 import attrs
 import polars as pl
 
-from beamlike.local.batch_input import BatchInput, Clock
+from beamlike.io.refreshed import Clock
+from beamlike.local.batch_input import BatchInput
 from beamlike.local.prefetch import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address

@@ -12,8 +12,9 @@ import attrs
 from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.files.reader import FileReader
 from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.refreshed import Clock
 from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
-from beamlike.local.batch_input import BatchInput, Clock, read_whole, step_input, too_far_ahead
+from beamlike.local.batch_input import BatchInput, read_whole, step_input, too_far_ahead
 from beamlike.local.full_read import FullReader
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.prefetch import (

@@ -62,7 +62,7 @@ class LiveRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+        return self.batches[-1] if self.batches else self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:
@@ -70,19 +70,19 @@ class LiveRun(Shown):
 
     def go(self) -> None:
         """Runs batches in this thread until the run ends. Raises what fails."""
-        outcome, self._within = self._opened.run.outcome, threading.get_ident()
+        records, self._within = self._opened.run.records, threading.get_ident()
         try:
-            with tracked_by(self._opened.run.outcome.tracker), self._opened.engine.threads:
+            with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads:
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
             log_open(self, goes_on=True)
-            self._opened.run.sinks.conclude(outcome, self._control.phase.ending)
+            self._opened.run.sinks.conclude(records, self._control.phase.ending)
         except GivenUp:
-            outcome.close("stopped")
+            records.close("stopped")
         except KeyboardInterrupt:
             self._control.go_to(Phase.GIVEN_UP)
-            outcome.close("stopped")
+            records.close("stopped")
             raise
         finally:
             self._held.close()
@@ -158,7 +158,7 @@ class LiveRun(Shown):
 
     def _rest(self, due: float) -> None:
         """Waits until the time of the next check for input, or until the run must stop."""
-        self._opened.run.outcome.tracker.end()
+        self._opened.run.records.tracker.end()
         if (left := due - time.monotonic()) > 0:
             self._opened.journal.settle()
             self._control.stopping.wait(left)
@@ -166,7 +166,7 @@ class LiveRun(Shown):
     def _look(self) -> NextBatch:
         """Looks for input, as a part of the next batch."""
         last = self._opened.journal.last
-        self._opened.run.outcome.tracker.begin(0 if last is None else last[0].number + 1)
+        self._opened.run.records.tracker.begin(0 if last is None else last[0].number + 1)
         return self._opened.feed.next(self._opened.engine.inputs)
 
     def _begun(self, found: NextBatch) -> LoggedBatch:
@@ -182,12 +182,12 @@ class LiveRun(Shown):
         return batch
 
     def _take(self, batch: LoggedBatch, *, again: bool = False) -> None:
-        self._opened.run.outcome.tracker.begin(batch.number)
+        self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
         self.batches.append(in_one_thread(take) if self._few else take())
         self._opened.finish(batch, self.batches[-1])
-        self._opened.run.outcome.tracker.end()
+        self._opened.run.records.tracker.end()
 
     def _has_ended(self) -> bool:
         """True if the last batch was the end of all sources."""

@@ -34,8 +34,8 @@ from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.run.open_run import OpenRun
 from beamlike.runtime.run.options import AVAILABLE_NOW
-from beamlike.runtime.run.outcome import RecordHooks
 from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RecordHooks
 from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.side_tables import at_hand, kept_tables
 from beamlike.runtime.run.sinks import check_sinks, require_in_process
@@ -122,7 +122,7 @@ class OpenLocalRun:
             on_batch=options.on_batch,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
-            records=checkpoint.at(RECORDS_FILE),
+            path=checkpoint.at(RECORDS_FILE),
             hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later, feed.changed),
             last_time=None if journal.last is None else journal.last[0].now,
         )
@@ -135,7 +135,7 @@ class OpenLocalRun:
             hooks=control.hooks(journal),
             threads=threads,
             drains=plan.drains(asked=options.drain and steps_of(plan) is None),
-            keys=run.outcome.keys,
+            keys=run.records.keys,
         )
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(
@@ -214,7 +214,7 @@ def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) 
 
     Raises `CheckpointError` if the records have a batch that the journal does not have.
     """
-    recorded, last = run.outcome.last, journal.last
+    recorded, last = run.records.last, journal.last
     if recorded is None:
         return None
     if recorded.batch > (-1 if last is None else last[0].number):

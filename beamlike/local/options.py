@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from beamlike.local.batch_input import Clock
+from beamlike.io.refreshed import Clock
 from beamlike.runtime.run.options import RunOptions
 
 

@@ -20,8 +20,8 @@ from beamlike.runtime.batch.dead_letter_folder import dead_letter_folder, lock_d
 from beamlike.runtime.display.summary import Shown
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.observers import Observers
-from beamlike.runtime.run.outcome import Outcome
 from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RunRecords
 from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.system.activity import ActivityTracker, tracked_by
@@ -62,49 +62,51 @@ class LocalRun(Shown):
         with hold_sinks(self.plan, self.run_id) as held, threads:
             self.dead_letters, lock = lock_dead_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
-            outcome = Outcome.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
+            records = RunRecords.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
             engine = Engine(
                 self.plan,
                 self.runner.clock,
                 inputs=inputs,
                 threads=threads,
                 drains=self.plan.drains(asked=False),
-                keys=outcome.keys,
+                keys=records.keys,
             )
-            self._go_alone(taken, engine, outcome)
+            self._go_alone(taken, engine, records)
         if self._stopped:
             raise Interrupted(self)
 
-    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
+    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
         """Runs while no other run of this name writes to the same places."""
         try:
-            outcome.followed_by(self.runner.on_batch)
-            self._write_all(taken, engine, outcome)
+            records.followed_by(self.runner.on_batch)
+            self._write_all(taken, engine, records)
         except KeyboardInterrupt:
-            outcome.close("stopped")
+            records.close("stopped")
             raise
         finally:
-            outcome.close("failed")
+            records.close("failed")
 
-    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
+    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
         """Writes to files beside those of an earlier run, and replaces these at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
             sinks.start()
-            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), outcome)
-            self._publish(sinks, outcome)
+            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), records)
+            self._publish(sinks, records)
         finally:
             sinks.withdraw()
 
-    def _publish(self, sinks: RunSinks, outcome: Outcome) -> None:
+    def _publish(self, sinks: RunSinks, records: RunRecords) -> None:
         """Publishes all output; an interruption is raised afterwards, with the run."""
         try:
-            sinks.conclude(outcome, "stopped" if self._stopped else "ended")
+            sinks.conclude(records, "stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
             raise Interrupted(self) from None
 
-    def _go(self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, outcome: Outcome) -> None:
+    def _go(
+        self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, records: RunRecords
+    ) -> None:
         progress = Progress(self.plan.name, quiet=self.runner.quiet)
 
         def stop() -> None:
@@ -114,16 +116,16 @@ class LocalRun(Shown):
             )
 
         try:
-            with tracked_by(outcome.tracker), signals(stop, (SIGINT,)):
-                self._take_all(taken, engine, sinks, self._observers(outcome, progress), outcome.tracker)
+            with tracked_by(records.tracker), signals(stop, (SIGINT,)):
+                self._take_all(taken, engine, sinks, self._observers(records, progress), records.tracker)
         finally:
             progress.close()
 
-    def _observers(self, outcome: Outcome, progress: Progress) -> Observers:
+    def _observers(self, records: RunRecords, progress: Progress) -> Observers:
         return Observers.of(
             self.plan,
             DeadLetterLimit(self.plan.max_dead_letters),
-            outcome=outcome,
+            records=records,
             progress=progress,
             on_batch=self.runner.on_batch,
             clock=self.runner.clock,

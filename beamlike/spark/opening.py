@@ -28,9 +28,9 @@ from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_streams
 from beamlike.runtime.run.open_run import OpenRun
 from beamlike.runtime.run.options import RunOptions, seconds
-from beamlike.runtime.run.outcome import RecordHooks
 from beamlike.runtime.run.progress import Progress
 from beamlike.runtime.run.readings import with_readings_as_files
+from beamlike.runtime.run.run_records import RecordHooks
 from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -96,7 +96,7 @@ class OpenSparkRun:
             on_batch=options.on_batch,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
-            records=records,
+            path=records,
             tasks=True,
             hooks=RecordHooks(storing, changed=listings.changed),
         )
@@ -127,15 +127,15 @@ class OpenSparkRun:
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
         """The function that the query calls for each batch; `on_batch` receives the record of the batch."""
-        run, outcome = self.run.manifest["run"], self.run.outcome
+        run, records = self.run.manifest["run"], self.run.records
         clock = None if self.plays else wall_clock
         writer = BatchWriter(
             plan=self.plan,
             run=run,
             on_batch=on_batch,
-            latest=outcome.last,
+            latest=records.last,
             clock=clock,
-            tracker=outcome.tracker,
+            tracker=records.tracker,
             leftovers=Leftovers(self._parts().sinks, run),
             may_replay=self.run.may_replay,
             changed=self.listings.changed,
@@ -170,7 +170,7 @@ class OpenSparkRun:
     def _query(self, parts: PartWriter, gate: BatchGate) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
-        trackers = TaskTrackers(self.run.outcome.tasks, self.run.outcome.keys)
+        trackers = TaskTrackers(self.run.records.tasks, self.run.records.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
         options = self.options
         asked = options.drain and options.checkpoint is not None and not self.plays

@@ -223,7 +223,7 @@ class SparkRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+        return self.batches[-1] if self.batches else self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:
@@ -245,7 +245,7 @@ class SparkRun(Shown):
             log_open(self, goes_on=self.runner.checkpoint is not None)
             self._conclude(self._query.phase.ending)
         except KeyboardInterrupt:
-            self._opened.run.outcome.close("stopped")
+            self._opened.run.records.close("stopped")
             with suppress(Py4JNetworkError):
                 self._query.is_active()  # so that later calls have a connection
             raise
@@ -257,7 +257,7 @@ class SparkRun(Shown):
                 raise reason from None
             raise
         finally:
-            self._opened.run.outcome.close("failed")
+            self._opened.run.records.close("failed")
             self._opened.run.progress.close()
             self._release()
 
@@ -331,7 +331,7 @@ class SparkRun(Shown):
 
     def _conclude(self, ending: Ending) -> None:
         run = self._opened.run
-        run.sinks.conclude(run.outcome, ending, whole=self._is_whole())
+        run.sinks.conclude(run.records, ending, whole=self._is_whole())
 
     def _is_whole(self) -> bool:
         """True if every batch that was begun is finished, once the query is over."""

@@ -13,8 +13,8 @@ from beamlike.runtime.run.clock_jumps import ClockJumps
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.drops import DroppedCounts
 from beamlike.runtime.run.hints import EarlyTimes
-from beamlike.runtime.run.outcome import Outcome
 from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RunRecords
 from beamlike.system.activity import activity
 
 OnBatch: TypeAlias = Callable[[BatchRecord], object]
@@ -51,7 +51,7 @@ class Observers:
     So the record is stored before `on_batch` is called, and the batch that fails a run has been reported.
     """
 
-    outcome: Outcome
+    records: RunRecords
     progress: Progress
     on_batch: OnBatch | None
     times: EarlyTimes
@@ -64,7 +64,7 @@ class Observers:
         plan: Plan,
         limit: DeadLetterLimit,
         *,
-        outcome: Outcome,
+        records: RunRecords,
         progress: Progress,
         on_batch: OnBatch | None,
         clock: Callable[[], int],
@@ -75,7 +75,7 @@ class Observers:
         `last_time`: the processing time (us) of the last batch of an earlier run on the checkpoint, if it is known.
         """
         return cls(
-            outcome=outcome,
+            records=records,
             progress=progress,
             on_batch=on_batch,
             times=EarlyTimes(plan),
@@ -85,7 +85,7 @@ class Observers:
 
     def take(self, record: BatchRecord) -> None:
         """Reports a batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
-        self.outcome.write(record)
+        self.records.write(record)
         self.progress.update(record)
         if self.on_batch is not None:
             with activity("callback", "on_batch"):

@@ -12,8 +12,8 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.observers import Observers, OnBatch
-from beamlike.runtime.run.outcome import Outcome, RecordHooks
 from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RecordHooks, RunRecords
 from beamlike.runtime.run.run_sinks import RunSinks
 
 
@@ -27,7 +27,7 @@ class OpenRun:
     checkpoint: CheckpointFolder
     manifest: dict[str, Any]
     sinks: RunSinks
-    outcome: Outcome
+    records: RunRecords
     progress: Progress
     observers: Observers
     may_replay: bool
@@ -45,14 +45,14 @@ class OpenRun:
         on_batch: OnBatch | None,
         held: ExitStack,
         progress: Progress,
-        records: str | None,
+        path: str | None,
         hooks: RecordHooks,
         tasks: bool = False,
         last_time: int | None = None,
     ) -> Self:
         """Starts the sinks, unless an earlier run did. Adds to `held` what must be closed at the end of the run.
 
-        `records`, `clock`, `tasks` and `hooks` are those of `Outcome.open`, `last_time` that of `Observers.of`.
+        `path`, `clock`, `tasks` and `hooks` are those of `RunRecords.open`, `last_time` that of `Observers.of`.
         `progress` is shown from now on.
         """
         may_replay = manifest["begun"]
@@ -60,14 +60,14 @@ class OpenRun:
             sinks.start(restored=manifest.get("restored", False))
             manifest["begun"] = True
             checkpoint.save(manifest)
-        outcome = Outcome.open(records, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
-        outcome.followed_by(on_batch)
-        held.callback(outcome.close, "failed")
+        records = RunRecords.open(path, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
+        records.followed_by(on_batch)
+        held.callback(records.close, "failed")
         held.callback(progress.close)
         observers = Observers.of(
             plan,
             limit,
-            outcome=outcome,
+            records=records,
             progress=progress,
             on_batch=on_batch,
             clock=clock,
@@ -77,7 +77,7 @@ class OpenRun:
             checkpoint=checkpoint,
             manifest=manifest,
             sinks=sinks,
-            outcome=outcome,
+            records=records,
             progress=progress,
             observers=observers,
             may_replay=may_replay,

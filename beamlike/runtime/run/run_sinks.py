@@ -19,7 +19,7 @@ from beamlike.plan.model import Plan
 from beamlike.records.lines import Ending
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.batch.writing import what_failed, write_part
-from beamlike.runtime.run.outcome import Outcome
+from beamlike.runtime.run.run_records import RunRecords
 from beamlike.runtime.run.sinks import start_sink
 from beamlike.system.signals import held_back
 
@@ -84,7 +84,7 @@ class RunSinks:
             except Exception as error:
                 raise SinkError(name, f"{describe(sink)} cannot be replaced: {what_failed(error)}") from error
 
-    def conclude(self, outcome: Outcome, ending: Ending, *, whole: bool = True) -> None:
+    def conclude(self, records: RunRecords, ending: Ending, *, whole: bool = True) -> None:
         """Ends the run: publishes its output if all batches are `whole`, and records how it ended.
 
         Signals are delayed until all of this is done.
@@ -92,7 +92,7 @@ class RunSinks:
         with held_back():
             if whole:
                 self.publish()
-            outcome.close(ending)
+            records.close(ending)
 
     def withdraw(self) -> None:
         """Removes unpublished output of a run that failed. Its dead letters are kept, since they may say why."""

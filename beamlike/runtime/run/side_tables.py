@@ -36,8 +36,8 @@ class Folder(Protocol):
         """A path in it."""
 
 
-class Files(Protocol):
-    """The files of a checkpoint. Raises `CheckpointError` if storage fails."""
+class TableFiles(Protocol):
+    """Access to the files of tables. Raises `CheckpointError` if storage fails."""
 
     def read_bytes(self, name: str) -> bytes | None:
         """The content of a file; None if there is none."""
@@ -66,7 +66,7 @@ def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.Dat
 
 
 def kept_tables(
-    plan: Plan, now: int, checkpoint: CheckpointFolder, files: Files, before: Mapping[str, Any] | None
+    plan: Plan, now: int, checkpoint: CheckpointFolder, files: TableFiles, before: Mapping[str, Any] | None
 ) -> dict[str, pl.DataFrame]:
     """Reads the tables of a plan. Tables that an earlier run stored in the checkpoint are loaded from there.
 
@@ -85,7 +85,7 @@ def kept_tables(
     return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
 
 
-def copy_tables(tables: Iterable[str], source: Folder, target: Folder, files: Files) -> None:
+def copy_tables(tables: Iterable[str], source: Folder, target: Folder, files: TableFiles) -> None:
     """Copies the stored tables of these names to a savepoint, or from one."""
     for name in tables:
         if (content := files.read_bytes(_file(source.at(_TABLES), name))) is not None:

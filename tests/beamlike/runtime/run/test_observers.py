@@ -13,8 +13,8 @@ import beamlike as bl
 from beamlike.records.model import BatchRecord, SourceRecord
 from beamlike.runtime.run.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.runtime.run.observers import Observers
-from beamlike.runtime.run.outcome import Outcome
 from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RunRecords
 
 
 def plays() -> bl.Pipeline:
@@ -37,18 +37,18 @@ def observers(
     keep: Callable[[Counted], object] = lambda counted: None,
 ) -> Iterator[Observers]:
     plan = plays().plan()
-    outcome = Outcome.open(path, plan, lambda: 0, fresh=True)
+    records = RunRecords.open(path, plan, lambda: 0, fresh=True)
     try:
         yield Observers.of(
             plan,
             DeadLetterLimit(0, keep=keep),
-            outcome=outcome,
+            records=records,
             progress=Progress("p"),
             on_batch=on_batch,
             clock=lambda: 0,
         )
     finally:
-        outcome.close("ended")
+        records.close("ended")
 
 
 def numbers(path: Path) -> list[int]:

@@ -45,7 +45,7 @@ class RecordHooks:
 
 
 @attrs.define(eq=False)
-class Outcome:
+class RunRecords:
     """The records of a run, if it writes any, and its activity tracker.
 
     `tasks`: the folder with the status files of its tasks, and `keys` the folder for the keys that its stages receive,
@@ -69,7 +69,7 @@ class Outcome:
         fresh: bool,
         tasks: bool = False,
         hooks: RecordHooks | None = None,
-    ) -> Outcome:
+    ) -> RunRecords:
         """Opens the records at `path`, if there is one, for a run that begins, or unless it is `fresh` continues.
 
         `clock` gives the processing time (us). `tasks`: the run has tasks in other processes. Raises `RecordsInUse`
