@@ -18,8 +18,8 @@ from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.build_records import with_letters
-from beamlike.runtime.batch.envelope import shard_name
 from beamlike.runtime.batch.ingested import Ingested, SourceTurn
+from beamlike.runtime.batch.origins import shard_name
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
 from beamlike.runtime.run.source_turns import SourceTurns, columns_left_out
 from beamlike.system.activity import current_tracker

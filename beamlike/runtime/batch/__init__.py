@@ -1,1 +1,1 @@
-"""A batch: ingestion, steps of stages, envelopes and messages, and the writing of its rows. May import `plan`."""
+"""A batch: ingestion, steps of stages, envelopes and messages, and its output. May import what `runtime` may."""

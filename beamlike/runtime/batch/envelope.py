@@ -16,8 +16,9 @@ import polars as pl
 import pyarrow as pa
 
 from beamlike.plan.model import Plan
-from beamlike.plan.route import UNIT, address, addressed
+from beamlike.plan.route import address, addressed
 from beamlike.runtime.batch.messages import MESSAGES, Kind, Message
+from beamlike.runtime.batch.origins import shard_name
 from stages.facts import from_json, to_json
 from stages.keys import shard_of
 from stages.operator import MAIN, Input, Operator
@@ -234,14 +235,3 @@ def unpacked(payload: bytes) -> pl.DataFrame:
     null, _ = decode(b64decode(facts[_NULL]))
     columns = [pl.lit(None, dtype).alias(name) for name, dtype in null.schema.items()]
     return frame.with_columns(columns).select(facts[_ORDER])
-
-
-def shard_name(stage: str, shard: int) -> str:
-    """The name under which one shard of a stage reports."""
-    return f"{stage}{UNIT}{shard}"
-
-
-def sender(origin: str) -> str:
-    """The source or stage that sent rows: the part of their origin before the name of the task or shard."""
-    stage, unit, _ = origin.partition(UNIT)
-    return stage if unit else origin.rpartition(":")[0]

@@ -1,1 +1,1 @@
-"""A run over its batches: its options, checkpoint, sinks, observers and limits. May import `batch`."""
+"""A run: its options, checkpoint, sinks, observers and limits. May import `batch` and all below it."""

@@ -13,8 +13,9 @@ import attrs
 import polars as pl
 
 from beamlike.plan.model import StagePlan
-from beamlike.runtime.batch.envelope import Envelope, Topology, shard_name
+from beamlike.runtime.batch.envelope import Envelope, Topology
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.batch.origins import shard_name
 from stages.clock import Watermarks
 from stages.facts import from_json, to_json
 from stages.progress.inputs import Inputs

@@ -13,9 +13,10 @@ from beamlike.errors import RunError
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import addressed
 from beamlike.records.seen_keys import write_seen
-from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope, sender, shard_name
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
 from beamlike.runtime.batch.messages import Kind, ReportMessage, StageMessage, SummaryMessage
+from beamlike.runtime.batch.origins import sender, shard_name
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
 from stages.progress.inputs import Arrived
 from stages.progress.reports import Report
