@@ -102,9 +102,9 @@ def _chunk_inputs(
 ) -> Iterator[BatchInput]:
     """Iterates over batches with the next chunk of every source that need not wait.
 
-    Without any chunk left, all sources end together: a source that ends earlier could, as on Spark, not be told from
-    one that pauses, and so panes are the same. A source that is read as a whole ends in the first batch, and a
-    refreshed source does not keep the run going.
+    Without any chunk left, all sources end together. On Spark, too, the end of a source cannot be distinguished from a
+    pause, and so panes are the same. A source that is read as a whole ends in the first batch, and a refreshed source
+    does not keep the run going.
     """
     early, started, worth = may_prefetch(plan), dict[str, StartedTask[Prefetched | None]](), threads
     while True:

@@ -40,7 +40,7 @@ MOST_UNREAD: Final = 20
 
 
 def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The first `MOST_UNREAD` pairs, with names and texts as people may read them: both come from data."""
+    """The first `MOST_UNREAD` pairs, with printable names and texts, since both are made of data."""
     return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
 
 

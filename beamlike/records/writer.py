@@ -133,7 +133,7 @@ def _make_coarser(path: str) -> None:
 
 
 def _record(line: bytes, path: str) -> BatchRecord | None:
-    """The record in a line. A damaged one is logged, and gives None: records explain a run, and no run needs them."""
+    """The record in a line; None for a damaged one, which is logged: records explain a run, and no run needs them."""
     try:
         return read_batch(line)
     except BadLine as error:

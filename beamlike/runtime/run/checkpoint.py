@@ -55,7 +55,7 @@ class CheckpointFolder:
 
     @property
     def dead_letters(self) -> str:
-        """The folder for dead letters that no collection of the pipeline takes."""
+        """The folder for dead letters that no collection of the pipeline receives."""
         return self.at("dead-letters")
 
     def damaged(self, what: str) -> CheckpointError:

@@ -1,11 +1,11 @@
-"""Copies of a checkpoint: which sinks have later batches of the run, and how a run goes on from an older copy.
+"""Detects older copies of a checkpoint by the sinks that have later batches, and continues a run from one.
 
-A sink leaves out a batch that it has, by the id of the run and the number of the batch. An older copy of the checkpoint
-has the id of the run, and gives its numbers to other rows; so a run on it would lose these rows:
+A sink skips a batch that it has, by the id of the run and the number of the batch. A run on an older copy of the
+checkpoint has the same id, and gives these numbers to other rows, which the sink would lose:
 
     batch                0    1    2    3    4
     the sink             x    x    x    x    x      latest_batch: 4
-    the older copy       x    x                     begun: 1, so batches 2 to 4 would be left out, with new rows
+    the older copy       x    x                     begun: 1, so batches 2 to 4 would be skipped, with new rows
 """
 
 from __future__ import annotations
