@@ -24,10 +24,11 @@ from beamlike.runtime.batch.envelope import (
     Envelope,
     Topology,
     message_envelope,
-    shard_name,
     to_arrow,
 )
 from beamlike.runtime.batch.messages import Kind, ReportMessage, SinkMessage
+from beamlike.runtime.batch.origins import shard_name
+from beamlike.spark.query.level import ShardInbox
 from stages.operator import Input
 from stages.progress.reports import Report
 from tests.support.examples import share
@@ -163,6 +164,15 @@ def test_early_and_late_panes_and_dead_letters_are_those_of_the_local_runner(sha
     }
     dropped = [batch.stages()["plays.aggregate"].dropped for batch in batches]
     assert sum(counts.get("late", 0) for counts in dropped) > 0
+
+
+@pytest.mark.parametrize("kind", [Kind.SINK, "of a later version"])
+def test_a_message_that_no_stage_reads_is_refused(kind: str) -> None:
+    stranger = Envelope(0, "averages", "mobile", kind, 0, b"{}")
+    with pytest.raises(
+        bl.RunError, match=f"'mobile' sent 'averages' a message of kind '{kind}'.*same version"
+    ):
+        ShardInbox.read([stranger], {}, None)
 
 
 def test_what_is_for_another_level_passes_unchanged() -> None:
