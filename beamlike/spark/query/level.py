@@ -70,8 +70,9 @@ def _message_for_stage(envelope: Envelope) -> ReportMessage | SummaryMessage:
         if isinstance(message, ReportMessage | SummaryMessage):
             return message
     raise RunError(
-        f"{envelope.origin!r} sent {envelope.target!r} a message of kind {str(envelope.kind)!r}, but a stage reads only "
-        f"{Kind.REPORT.value!r} and {Kind.SUMMARY.value!r}: driver and executors must have the same version of beamlike"
+        f"{envelope.origin!r} sent {envelope.target!r} a message of kind {str(envelope.kind)!r}, but a stage reads "
+        f"only {Kind.REPORT.value!r} and {Kind.SUMMARY.value!r}: driver and executors must have the same version of "
+        "beamlike"
     )
 
 
