@@ -142,7 +142,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
     """Raises `CheckpointError` if a plan cannot continue from the checkpoint with this manifest."""
     if saved["restoring"]:
         raise CheckpointError(
-            f"the checkpoint {path} was not restored to its end; remove it, and restore the savepoint again"
+            f"the checkpoint {path} was not restored completely; remove it, and restore the savepoint again"
         )
     if found := fit.differences:
         described = fit.described
@@ -153,8 +153,8 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
         raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
     if saved["drained"]:
         raise CheckpointError(
-            f"the run of the checkpoint {path} was drained: all its windows are closed, so whatever "
-            "came now would be dropped as late; start anew with another checkpoint"
+            f"the run of the checkpoint {path} was drained: all its windows are closed, so new "
+            "rows would be dropped as late; start anew with another checkpoint"
         )
     if saved["draining"] and not draining:
         raise CheckpointError(

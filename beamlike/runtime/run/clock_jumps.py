@@ -21,9 +21,7 @@ _FAR: Final = DAY
 _LONG_AGO: Final = 90 * DAY
 _BEHIND: Final = 60_000_000
 
-_DUE: Final = (
-    "what waits for processing time (timers, triggers, ProcessingTimeLag, idle sources) was due by that clock"
-)
+_DUE: Final = "timers, triggers, ProcessingTimeLag and idle sources became due by that clock"
 _UNUSED: Final = "nothing in this pipeline waits for processing time, but max_future counts from it"
 
 
@@ -61,8 +59,8 @@ class ClockJumps:
             return
         real = "since the run before" if passed is None else f"while {_shown(passed)} passed"
         _LOG.warning(
-            "batch %d: the clock of this machine went ahead by %s, to %s, %s; %s. Processing time never goes back: if "
-            "the clock was wrong and is set right, it does not move until the clock has caught up.",
+            "batch %d: the clock of this machine jumped ahead by %s, to %s, %s; %s. Processing time never goes back: "
+            "if the clock was wrong and is set right, it does not move until the clock has caught up.",
             *(
                 batch,
                 _shown(by),
@@ -75,8 +73,8 @@ class ClockJumps:
     def _log_standing(self, now: int, ahead: int) -> None:
         _LOG.warning(
             "processing time stands at %s, which is %s ahead of this machine's clock: that clock was ahead when an "
-            "earlier batch began, and processing time never goes back. Until the clock is there again nothing that "
-            "waits for processing time becomes due. A savepoint from before that begins with the time of then.",
+            "earlier batch began, and processing time never goes back. Until the clock has caught up, nothing that "
+            "waits for processing time becomes due. An earlier savepoint begins with its own processing time.",
             *(format_time(now), _shown(ahead)),
         )
 

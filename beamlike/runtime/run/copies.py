@@ -136,7 +136,7 @@ class CopyGuard:
                 with _asking(name, sink):
                     latest, stays = sink.latest_batch(run), sink.cut(run, batch)
                 if latest is not None and latest > batch:
-                    text = "%s has %s of the run %r, which this run does again: %s"
+                    text = "%s has %s of the run %r, which this run repeats: %s"
                     stays = stays or "their rows were removed"
                     _LOG.warning(text, _named(name, sink), _batches(batch, latest), run, stays)
 
@@ -146,7 +146,7 @@ class CopyGuard:
         for name, sink, latest in self._known(run):
             if latest > batch:
                 _LOG.warning(
-                    "%s has %s of the run %r, which went on after the savepoint: this run does them again, so rows are "
+                    "%s has %s of the run %r, which went on after the savepoint: this run repeats them, so rows are "
                     "doubled, except in a table that replaces them by key. A run with continue_as= removes them from "
                     "sinks that can do it",
                     *(_named(name, sink), _batches(batch, latest), run),

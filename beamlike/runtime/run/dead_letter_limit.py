@@ -147,8 +147,8 @@ class DeadLetterLimit:
         if unused.rows >= enough:
             raise TooManyDeadLetters(
                 step,
-                f"it could use none of its {rows_text(unused.rows)}; the first error: {unused.error}; if that is as it "
-                "should be, say how many dead letters a run may have: bl.Pipeline(..., max_dead_letters=...)",
+                f"it could use none of its {rows_text(unused.rows)}; the first error: {unused.error}; if that is "
+                "expected, set a limit for dead letters: bl.Pipeline(..., max_dead_letters=...)",
             )
 
 

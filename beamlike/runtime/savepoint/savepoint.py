@@ -150,7 +150,7 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
                 f"source {name!r}: {what} are kept in the checkpoint; there is no savepoint of them"
             )
     if manifest["restoring"]:
-        raise CheckpointError(f"{where} was not restored to its end; restore its savepoint again")
+        raise CheckpointError(f"{where} was not restored completely; restore its savepoint again")
     if manifest["draining"] and not manifest["drained"]:
         raise CheckpointError(
             f"{where} was stopped while it was drained, and sinks may have a part of that; run it with drain=True to "
