@@ -66,7 +66,7 @@ class InputFeed(Protocol):
         """True if a source must be informed of the batches that are done."""
 
     def committed(self, batch: LoggedBatch) -> None:
-        """Informs such sources that the batch is done and stored."""
+        """Informs sources that accept commits that the batch is done and stored."""
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
         """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""

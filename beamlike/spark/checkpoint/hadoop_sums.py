@@ -20,7 +20,7 @@ def sums_of(path: Path) -> Path:
 
 
 def sums(content: bytes, each: int = _EACH) -> bytes:
-    """The content of that file."""
+    """The content of the file with the checksums of a file with this content."""
     chunks = (content[start : start + each] for start in range(0, len(content), each))
     return _HEAD.pack(_MAGIC, each) + b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
 
