@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -10,6 +11,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.model import StagePlan
+from beamlike.records.seen_keys import might_contain, write_seen
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.ingested import Ingested
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
@@ -64,6 +66,18 @@ def test_the_record_has_what_came_and_when_the_stage_was_done_with_it() -> None:
     record = turn(task, Inputs(), given(source, ("a", 3), ("a", 4), ("b", 70)), DictStore()).record(17)
     assert (record.elements, record.panes, record.finished) == (3, {"on_time": 1}, 17)
     assert record.upstream["plays"].watermark == record.input == 65 * SECOND
+
+
+def test_a_step_returns_the_keys_that_it_received_and_writes_none(tmp_path: Path) -> None:
+    task, source = plan()
+    done = turn(task, Inputs(), given(source, ("a", 3), ("b", 70)), DictStore())
+    assert done.keys is not None
+    assert done.without_keys().keys is None
+    write_seen(None, done.keys)
+    assert might_contain(str(tmp_path), task.plan.name, pl.DataFrame({"user": ["a"]})) is False
+    write_seen(str(tmp_path), done.keys)
+    seen = [might_contain(str(tmp_path), task.plan.name, pl.DataFrame({"user": [user]})) for user in "abc"]
+    assert seen == [True, True, False]
 
 
 def test_dead_letters_of_steps_after_the_stage_are_told_with_it() -> None:
