@@ -113,11 +113,13 @@ def may_import() -> dict[str, str]:
         layers = [[name.strip() for name in row.split("|")] for row in contract["layers"]]
         for container in contract.get("containers", [""]):
             for row, below in zip(layers, [*layers[1:], []], strict=True):
-                said |= {f"{container}.{name}".strip("."): _may_import(below) for name in row}
+                said |= {f"{container}.{name}".strip("."): _may_import(below, container) for name in row}
     return said
 
 
-def _may_import(below: list[str]) -> str:
+def _may_import(below: list[str], container: str) -> str:
+    if not below and "." in container:
+        return f"May import what `{container.rpartition('.')[2]}` may."
     if not below:
         return "Imports nothing else of the project."
     names = ", ".join(f"`{name}`" for name in below)

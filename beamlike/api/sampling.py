@@ -23,10 +23,10 @@ from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry, Write
 from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit, rows_text
-from beamlike.runtime.observers import LossReport
-from beamlike.runtime.side_tables import with_tables_read
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit, rows_text
+from beamlike.runtime.run.observers import LossReport
+from beamlike.runtime.run.side_tables import with_tables_read
 from stages.strategies.validators import SourceFile
 
 _LOG = logging.getLogger("beamlike")

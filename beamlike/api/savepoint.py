@@ -9,8 +9,8 @@ from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import savepoint as in_process
 from beamlike.plan.manifest import Runner
 from beamlike.plan.model import Plan, Planned, plan_of
-from beamlike.runtime.checkpoint import OURS, saved_manifest
-from beamlike.runtime.savepoint import FACTS, Savepoint, no_run, no_savepoint
+from beamlike.runtime.run.checkpoint import OURS, saved_manifest
+from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, no_run, no_savepoint
 from beamlike.system.path_names import is_remote
 
 __all__ = ["restore", "save"]

@@ -235,7 +235,9 @@ def lookup(
     if not isinstance(columns, Mapping):
         raise WrongType(f"default must be a dict of columns and values, not {default!r}", step="lookup")
     require_default(node, columns)
-    return LookupTable(LookupRequest(collection.pipeline, node, own=own, theirs=theirs, default=columns, limit=limit))
+    return LookupTable(
+        LookupRequest(collection.pipeline, node, own=own, theirs=theirs, default=columns, limit=limit)
+    )
 
 
 def _collection(given: Any, what: str) -> Handle:

@@ -15,8 +15,8 @@ from beamlike.cli.settings import duration
 from beamlike.cli.target import Target, set_option
 from beamlike.local.runner import LocalRunner
 from beamlike.plan.manifest import Runner
-from beamlike.runtime.summary import Run, left_open, lost_rows
-from beamlike.runtime.tables import totals_table, watermarks_table
+from beamlike.runtime.display.summary import Run, left_open, lost_rows
+from beamlike.runtime.display.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
 

@@ -1,15 +1,15 @@
-"""What comes in a batch, and the batches of a run that keeps nothing: chunk by chunk, or step by step."""
+"""The input of a batch, and of all batches of a run without a checkpoint: by chunks, or by steps of test streams."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import attrs
 import polars as pl
 
 from beamlike.errors import naming_source
-from beamlike.io.refreshed import Refreshed
+from beamlike.io.refreshed import Clock, Refreshed
 from beamlike.local.prefetch import (
     Prefetched,
     ingest_all,
@@ -20,25 +20,22 @@ from beamlike.local.prefetch import (
 )
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingested import Chunk, Ingested
-from beamlike.runtime.reading import ingest_step, read_in_process
+from beamlike.runtime.batch.ingested import Chunk, Ingested
+from beamlike.runtime.batch.reading import ingest_step, read_in_process
 from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, StartedTask, Threads
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.reports import Report, must_wait
 from windowing.time import MIN_TIME
 
-Clock = Callable[[], int]
-"""The processing time, in microseconds."""
-
 
 @attrs.frozen(eq=False)
 class BatchInput:
-    """What comes in a batch, by source: what was ingested, and the processing time (us) there; or that all end.
+    """The input of a batch, by source: the ingested rows, and the processing time (us). With `ended`, all sources end.
 
-    `began`: when the runner's clock (us) began with it. Sources that are `waiting` were not asked, as they are too
-    far ahead. `started` is when the run began (us) that took it: silence before is held against no source. `over`: the
-    sources that give nothing more although others do. `changed`: their files that changed, as in `SourceRecord`.
+    `began`: the time (us) at which the runner began the batch. Sources in `waiting` are too far ahead, and were not
+    read. `started`: the start of the run (us), before which silence of a source does not count. `over`: the sources
+    that have ended although others have not. `changed`: their files that changed, as in `SourceRecord`.
     """
 
     ingested: Mapping[str, Ingested]
@@ -53,7 +50,7 @@ class BatchInput:
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
     ) -> Arrived:
-        """What of it a reader of these sources gets, with reports of what else it reads."""
+        """The part of the input for a reader of these sources, with reports of the stages that it reads."""
         names = frozenset(sources)
         summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
         return Arrived(
@@ -69,9 +66,9 @@ class BatchInput:
 def batch_inputs(
     plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs], threads: Threads = ALONE
 ) -> Iterator[BatchInput]:
-    """Those of a whole run, the last of which is the end. Sources that cannot be read fail at once.
+    """Iterates over the batches of a run; the last one is the end. Raises at once if a source cannot be read.
 
-    `inputs` has at any time what is known of the sources by then.
+    `inputs` always has the current inputs of the sources.
     """
     steps = steps_of(plan)
     if steps is not None:
@@ -81,11 +78,11 @@ def batch_inputs(
         name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
     }
     readings = {name: source.readings(clock) for name, source in again.items()}
-    return _chunk_inputs(plan, chunks, readings, clock, inputs, threads)
+    return _chunk_inputs(plan, chunks, readings, clock=clock, inputs=inputs, threads=threads)
 
 
 def step_input(plan: Plan, number: int, steps: int, clock: Clock) -> BatchInput:
-    """A step of all test streams, after the last of which is the end."""
+    """The input of a step of all test streams; after the last step, the end."""
     began = clock()
     played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
     ingested = {name: got for name, (got, _) in played.items()}
@@ -98,14 +95,16 @@ def _chunk_inputs(
     plan: Plan,
     chunks: dict[str, Iterator[Chunk]],
     readings: Mapping[str, Iterator[pl.LazyFrame | None]],
+    *,
     clock: Clock,
     inputs: Mapping[str, Inputs],
     threads: Threads,
 ) -> Iterator[BatchInput]:
-    """The next chunk of every source that need not wait. When no source has one, all are at the end of time.
+    """Iterates over batches with the next chunk of every source that need not wait.
 
-    Not earlier: on Spark, too, one cannot tell the end of a source from a pause, and panes are the same. But one that
-    is read whole is over then, and one that is read again and again does not keep the others.
+    Without any chunk left, all sources end together. On Spark, too, the end of a source cannot be distinguished from a
+    pause, and so panes are the same. A source that is read as a whole ends in the first batch, and a refreshed source
+    does not keep the run going.
     """
     early, started, worth = may_prefetch(plan), dict[str, StartedTask[Prefetched | None]](), threads
     while True:
@@ -114,11 +113,13 @@ def _chunk_inputs(
         found = {name: _next(name, chunks[name], started.pop(name, None)) for name in going}
         found |= {name: _next(name, source) for name, source in readings.items()}
         taken = {name: chunk for name, chunk in found.items() if chunk is not None}
+        # A source without a chunk has ended, but a source that waits was not read.
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
         now = clock()
         ingested = ingest_all(plan, taken, now, worth)
         worth, early = threads_for(ingested, threads), early - must_repeat(taken)
         times = dict.fromkeys(plan.sources, now)
+        # Read while the caller runs this batch; the next round takes the result before it reads anything else.
         for name in [name for name in chunks if name in early]:
             read = partial(_read_next, plan.sources[name], chunks[name], now)
             if (one := prefetch(worth, read)) is not None:
@@ -129,12 +130,12 @@ def _chunk_inputs(
 
 
 def read_whole(plan: Plan) -> frozenset[str]:
-    """The sources that the first batch reads, and that are over then."""
+    """The sources that are read as a whole in the first batch, and end there."""
     return frozenset(name for name, source in plan.sources.items() if source.whole)
 
 
 def too_far_ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
-    """The sources that are too far ahead of the slowest of these, which still have something."""
+    """The sources among `names`, which still have rows, that are too far ahead of the slowest of them."""
     reports = {name: inputs[name].report(name, []) for name in names if name in inputs}
     drifts = {name: source.watermark.max_drift for name, source in plan.sources.items()}
     return must_wait(reports, drifts)
@@ -143,7 +144,7 @@ def too_far_ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]
 def _next(
     name: str, chunks: Iterator[Chunk | None], started: StartedTask[Prefetched | None] | None = None
 ) -> Chunk | Prefetched | None:
-    """The next chunk, perhaps with what has become of it as it was prefetched."""
+    """The next chunk of a source, with its result if it was prefetched; None at the end."""
     with activity("source", name), naming_source(name):
         return next(chunks, None) if started is None else started.result()
 

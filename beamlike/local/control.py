@@ -1,4 +1,4 @@
-"""The phase of a live run, which its threads share: whether batches go on, and how far the current one is."""
+"""The control of a live run, shared by its threads: its phase, and the progress of the current batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from beamlike.local.engine import EngineHooks
 from beamlike.local.journal import Journal
-from beamlike.runtime.phase import Phase
+from beamlike.runtime.run.options import Phase
 
 
 class GivenUp(Exception):

@@ -8,19 +8,20 @@ from functools import partial
 import attrs
 import polars as pl
 
-from beamlike.local.batch_input import BatchInput, Clock
+from beamlike.io.refreshed import Clock
+from beamlike.local.batch_input import BatchInput
 from beamlike.local.prefetch import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
 from beamlike.records.seen_keys import write_seen
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.ingested import Ingested, SourceTurn
-from beamlike.runtime.origins import shard_name
-from beamlike.runtime.source_turns import SourceTurns, columns_left_out
-from beamlike.runtime.stage_task import StageTask, StageTurn
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.build_records import with_letters
+from beamlike.runtime.batch.ingested import Ingested, SourceTurn
+from beamlike.runtime.batch.origins import shard_name
+from beamlike.runtime.batch.stage_task import StageTask, StageTurn
+from beamlike.runtime.run.source_turns import SourceTurns, columns_left_out
 from beamlike.system.activity import current_tracker
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
@@ -42,11 +43,11 @@ class EngineHooks:
 
 @attrs.define
 class Engine:
-    """The state of a run in process: what its stages keep in `store`, and what they and its sources know (`inputs`).
+    """The engine of a run in process, with the state of its stages (`store`), and the `inputs` of stages and sources.
 
-    Each stage is one shard; those of a level take their steps at once, on `threads`. `last` is the record of the batch
-    before. `drains`: the end of the run may come before that of its input. `keys`: the folder for the keys that its
-    stages receive; None if they are not recorded.
+    Each stage is one shard; the stages of a level take their steps at once, on `threads`. `last` is the record of the
+    batch before. `drains`: the run may end before its input does. `keys`: the folder for the keys that its stages
+    receive; None if they are not recorded.
     """
 
     plan: Plan
@@ -65,13 +66,14 @@ class Engine:
         self._sources = SourceTurns(self.plan, self.inputs)
 
     def run(self, batch: BatchInput, number: int, sinks: BatchSinks) -> BatchRecord:
-        """The batch of this number, of which these sinks get what is for them."""
+        """Runs a batch with this number, and writes its rows to the sinks."""
         self._arrived = {}
         sources = {name: self._receive(name, batch) for name in self.plan.sources}
-        # With the end of input all windows may fire, however little comes.
+        # At the end of input all windows may fire, even if few rows arrive.
         threads = self.threads if batch.ended else threads_for(batch.ingested, self.threads)
         turns, stages = self._steps(batch, threads)
         self.hooks.between_parts()
+        # From here on sinks may receive rows, so after a failure only a replay of this batch may follow.
         self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
         rows = sinks.write(number, arrived, threads)
@@ -86,11 +88,11 @@ class Engine:
         return self.last
 
     def _elapsed(self, batch: BatchInput) -> int:
-        """How long (us) the batch has taken so far."""
+        """The duration (us) of the batch so far."""
         return self.clock() - batch.began
 
     def _receive(self, name: str, batch: BatchInput) -> SourceRecord:
-        """What the batch has of a source is sent on."""
+        """Sends the rows of a source to their consumers, and returns its record."""
         got = batch.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
         record = self._sources.receive(name, batch.arrived([name], batch.times[name]), batch.started)
@@ -99,12 +101,14 @@ class Engine:
             left_out=columns_left_out(self.plan.sources[name].source),
             changed=batch.changed.get(name, {}),
         )
-        return self._sources.tell(name, record, turn, self.last.sources.get(name) if self.last else None)
+        return self._sources.with_counts(
+            name, record, turn, self.last.sources.get(name) if self.last else None
+        )
 
     def _steps(
         self, batch: BatchInput, threads: Threads
     ) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
-        """All stages take their step, each after those that it reads from."""
+        """Takes the steps of all stages, each after those that it reads."""
         turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
         here = frozenset(name for name, plan in stages.items() if plan.python)
         for level in self.plan.levels:
@@ -118,7 +122,7 @@ class Engine:
         return turns, {name: records[name] for name in stages}
 
     def _step(self, plan: StagePlan, batch: BatchInput, reports: Mapping[str, Report]) -> StageTurn:
-        """A stage takes its step."""
+        """Takes the step of a stage."""
         self.hooks.between_parts()
         sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
         upstream = [name for name in plan.inputs if name in reports]
@@ -147,5 +151,5 @@ class Engine:
                 self._arrived.setdefault(consumer, []).append((producer, frame))
 
     def _in_order(self, sent: list[tuple[str, pl.DataFrame]]) -> list[pl.DataFrame]:
-        """By who sent it, in the order of the plan."""
+        """The frames by sender, in the order of the plan."""
         return [frame for producer in self.plan.producers for name, frame in sent if name == producer]

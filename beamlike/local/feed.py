@@ -1,4 +1,4 @@
-"""What the batches of a run with a checkpoint take of its sources, and that input once more where one is done again."""
+"""The input of a run with a checkpoint: the plan of each batch, and its rows, which a replayed batch reads again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import attrs
 from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.files.reader import FileReader
 from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.refreshed import Clock
 from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
-from beamlike.local.batch_input import BatchInput, Clock, read_whole, step_input, too_far_ahead
+from beamlike.local.batch_input import BatchInput, read_whole, step_input, too_far_ahead
 from beamlike.local.full_read import FullReader
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.prefetch import (
@@ -26,19 +27,19 @@ from beamlike.local.prefetch import (
 )
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.ingested import Chunk
+from beamlike.runtime.batch.ingested import Chunk
 from beamlike.system.activity import activity
 from beamlike.system.threads import StartedTask, Threads
 from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
 
 STEPS: Final = "@steps"
-"""Under this name is noted how many steps of test streams were played."""
+"""The name under which the journal stores the number of steps that test streams have played."""
 
 
 @attrs.frozen
 class NextBatch:
-    """What the next batch takes; with `more`, another one can follow at once. With `ended`, all sources are over."""
+    """The input of the next batch. `more`: another batch can follow at once. `ended`: all sources have ended."""
 
     taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class NextBatch:
 
     @property
     def has_input(self) -> bool:
-        """Whether there is anything to read, and not just a watermark that has moved."""
+        """True if there are rows to read, and not only a watermark that has moved."""
         return any(taken.input is not None for taken in self.taken.values())
 
 
@@ -55,17 +56,17 @@ class InputFeed(Protocol):
     """The input of a run."""
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """What is there now, given what is known of the sources so far."""
+        """The input that is available now, given the current inputs of the sources."""
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """What comes in a batch. Raises `CheckpointError` where one is done `again` whose input is not there."""
+        """Reads the input of a batch. Raises `CheckpointError` if a replayed batch (`again`) has lost its input."""
 
     @property
-    def tells(self) -> bool:
-        """Whether a source wants to know which batches are done."""
+    def acknowledges(self) -> bool:
+        """True if a source must be informed of the batches that are done."""
 
     def committed(self, batch: LoggedBatch) -> None:
-        """The batch is done, and on disk, as sources are told that want to know."""
+        """Informs sources that accept commits that the batch is done and stored."""
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
         """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
@@ -80,18 +81,18 @@ def open_feed(
     threads: Threads,
     held: ExitStack,
 ) -> InputFeed:
-    """That of a plan, in batches of about `rows` rows of each source, from these positions."""
+    """Opens the input of a plan, in batches of about `rows` rows of each source, at these positions."""
     if (steps := steps_of(plan)) is not None:
         return StepInputFeed(plan, steps, clock, position(STEPS).get("step", 0))
     return SourceInputFeed.of(plan, rows, clock, position=position, threads=threads, held=held)
 
 
 def require_resumable(plan: Plan) -> None:
-    """Raises `PlanError` for a source that cannot be read on from where it was."""
+    """Raises `PlanError` for a source that cannot be read on from a position."""
     for name, source in plan.sources.items():
         if steps_of(plan) is None and not isinstance(source.source, Continued):
             raise PlanError(
-                f"{type(source.source).__name__} cannot be read on from where a run was, as it has no "
+                f"{type(source.source).__name__} cannot be read on from a position, since it has no "
                 "resume(position, rows); leave out checkpoint=, or run on Spark if that can read it",
                 step=name,
             )
@@ -99,7 +100,7 @@ def require_resumable(plan: Plan) -> None:
 
 @attrs.frozen(eq=False)
 class _Prefetched:
-    """What the next batch takes of a source, prefetched."""
+    """The prefetched input of a source for the next batch."""
 
     taken: PlannedBatch
     prefetched: Prefetched
@@ -107,9 +108,9 @@ class _Prefetched:
 
 @attrs.define(eq=False)
 class SourceInputFeed:
-    """Takes of each source what is new. Of files, the next batch is read beside the one in hand if it is there already.
+    """Reads new rows of each source. Files for the next batch are prefetched while the current batch runs.
 
-    What was prefetched is noted in the journal like the rest, when the batch that takes it begins.
+    Prefetched input is written to the journal like other input, when its batch begins.
     """
 
     plan: Plan
@@ -135,7 +136,7 @@ class SourceInputFeed:
         threads: Threads,
         held: ExitStack,
     ) -> Self:
-        """From these positions; what is open is closed with `held`."""
+        """Opens the sources at these positions; `held` closes them."""
         readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
@@ -148,10 +149,10 @@ class SourceInputFeed:
         return cls(plan, clock, readers, threads)
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """Of the sources that are not too far ahead."""
         there = dict[str, PlannedBatch]()
         for name, reader in self.readers.items():
             with activity("source", name), naming_source(name):
+                # The reader is already past prefetched input, so that comes first.
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else reader.new()
@@ -163,7 +164,6 @@ class SourceInputFeed:
         return NextBatch(going, tuple(sorted(waiting)), more)
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """Reads, and makes elements of it."""
         began = self.clock()
         chunks = dict[str, Chunk | Prefetched]()
         for name, taken in batch.taken.items():
@@ -194,12 +194,10 @@ class SourceInputFeed:
         )
 
     @property
-    def tells(self) -> bool:
-        """Of sources such as queues."""
+    def acknowledges(self) -> bool:
         return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
 
     def committed(self, batch: LoggedBatch) -> None:
-        """Of sources such as queues, which can let go of it."""
         for name, taken in batch.taken.items():
             # A savepoint has a batch of another run.
             reader: object = self.readers.get(name)
@@ -212,7 +210,7 @@ class SourceInputFeed:
         return {name: found for name, reader in files.items() if (found := reader.changed())}
 
     def _next(self, name: str, now: int) -> _Prefetched:
-        """What a source gives next, of which there is more."""
+        """Reads the next input of a source that has more."""
         taken = self.readers[name].new()
         assert taken is not None
         return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.readers[name].read(taken), now))
@@ -220,7 +218,7 @@ class SourceInputFeed:
 
 @attrs.define
 class StepInputFeed:
-    """Plays a step of all test streams in each batch, and at last their end."""
+    """Plays a step of all test streams in each batch, and their end in the last one."""
 
     plan: Plan
     steps: int
@@ -228,25 +226,21 @@ class StepInputFeed:
     step: int
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """The next step; nothing after the last."""
         if self.step > self.steps:
             return NextBatch({})
         taken = PlannedBatch(self.step, {"step": self.step + 1})
         return NextBatch({STEPS: taken}, more=True, ended=self.step == self.steps)
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """The step."""
         number = batch.taken[STEPS].input
         self.step = number + 1
         return step_input(self.plan, number, self.steps, self.clock)
 
     @property
-    def tells(self) -> bool:
-        """A test stream does not want to know."""
+    def acknowledges(self) -> bool:
         return False
 
-    def committed(self, batch: LoggedBatch) -> None:
-        """Nor is it told."""
+    def committed(self, batch: LoggedBatch) -> None: ...
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
         return {}

@@ -1,4 +1,4 @@
-"""All that a source has when a run begins, as one batch of a run with a checkpoint takes it."""
+"""A source that one batch of a run with a checkpoint reads as a whole."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.io.sources import PlannedBatch, Position, Reader
-from beamlike.runtime.ingested import AllChunks, Chunk
+from beamlike.runtime.batch.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
-"""In the position of a source of which nothing was read, in place of a file."""
+"""The entry for an empty source in its position, in the place of a file."""
 
 
 @attrs.define
 class FullReader:
-    """Takes a source once, as a whole: what comes to it later is not for the run."""
+    """Reads all rows that a source has now, once. Rows that arrive later are not part of the run."""
 
     reader: Reader
     was_read: bool
@@ -24,12 +24,12 @@ class FullReader:
 
     @classmethod
     def of(cls, position: Position, opened: Callable[[Position], Reader]) -> Self:
-        """Of a source that is `opened` at a position."""
+        """Creates the reader of a source that is `opened` at a position."""
         own = {entry: value for entry, value in position.items() if entry != _READ}
         return cls(opened(own), bool(position))
 
     def new(self) -> PlannedBatch | None:
-        """All that there is, which may be nothing; None once that was read."""
+        """All available input, which may be empty; None if it was read before."""
         if self.was_read:
             return None
         if self._next is None:
@@ -42,7 +42,7 @@ class FullReader:
         return self._next[0]
 
     def read(self, taken: PlannedBatch) -> AllChunks:
-        """The same, also in another run."""
+        """Reads the input, also in another run."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None
@@ -50,5 +50,4 @@ class FullReader:
         return AllChunks([self.reader.read(PlannedBatch(one, {})) for one in taken.input])
 
     def close(self) -> None:
-        """The run is over."""
         self.reader.close()

@@ -1,6 +1,6 @@
-"""What a run in process keeps on disk: the input of each batch, the state after the last one, where each source is.
+"""The journal of a run in process: the input of each batch, the state after the last one, the positions of sources.
 
-It is a database of SQLite's, whose transactions a process that is killed, or a machine that loses power, leaves whole.
+The journal is an SQLite database. Its transactions stay whole if the process is killed or the machine loses power.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from beamlike.local.journal_tables import (
     totals_of,
 )
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.checkpoint import not_stored
-from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.runtime.batch.storage import not_stored
+from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
 from stages.state.store import DictStore
@@ -40,7 +40,7 @@ from stages.state.store import DictStore
 KEPT_BATCHES: Final = 100
 
 _RUN: Final = "@run"
-"""In the place of a stage, for what the run itself keeps; no step has such a name."""
+"""The name under which the run stores its own values, in the place of a stage. No step has such a name."""
 
 _STORAGE: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
@@ -52,18 +52,18 @@ _STORAGE: Final = (
         sqlite3.SQLITE_NOLFS,
     ),
 )
-"""What SQLite says of storage; what else it says is of a database that is not as it was written."""
+"""The error codes of SQLite for storage. All other codes are taken for a damaged database."""
 
 
 @attrs.define(eq=False)
 class Journal:
-    """The database at `path`. What a batch does to the state is in memory until it is done.
+    """The database at `path`. Changes of the state are kept in memory until their batch is done.
 
-    That a batch has begun, and that it is done, is written and synced by a thread beside the run: `settle` waits for
-    that. Raises `CheckpointError` where it cannot be read or written, or is not what was written.
+    A thread beside the run writes and syncs that a batch has begun, and that it is done: `settle` waits for it. Raises
+    `CheckpointError` if the journal cannot be read or written, or is damaged.
 
-    When it is opened, the rows of each table must have the total that the last transaction has left; of state, their
-    digests are kept in memory, and a value that is read later must be there and have its digest.
+    When the journal is opened, the rows of each table must have the total that the last transaction stored. The digests
+    of state stay in memory, and a value that is read later must exist and have its digest.
     """
 
     path: str
@@ -74,14 +74,14 @@ class Journal:
     _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
-    """What batches that are committed have changed, and may not be written yet."""
+    """Changes of committed batches that may not be written yet."""
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
-        """Makes it if it is `new`; else it must be there."""
-        with _told(path, damaged):
+        """Opens the journal; makes it if it is `new`, otherwise it must exist."""
+        with _translated(path, damaged):
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             journal = cls(path, damaged, connection)
             try:
@@ -112,7 +112,7 @@ class Journal:
         self._last = self._found_last()
 
     def _verify(self) -> None:
-        """Raises `CheckpointError` where rows are missing, or are not what was written."""
+        """Raises `CheckpointError` if rows are missing or damaged."""
         self._sums = state_sums(self._connection)
         self._totals = dict(self._connection.execute("SELECT name, total FROM totals"))
         for table, total in totals_of(self._connection, self._sums).items():
@@ -131,13 +131,13 @@ class Journal:
             raise self._other_table(table) from None
 
     def close(self) -> None:
-        """Settles what can be. A second call changes nothing."""
+        """Settles what can be settled, and closes the database. Later calls change nothing."""
         self._behind.close()
         self._connection.close()
 
     @property
     def last(self) -> tuple[LoggedBatch, bool] | None:
-        """The batch that was begun last, and whether it is done."""
+        """The last batch that was begun, and True if it is done."""
         return self._last
 
     def _found_last(self) -> tuple[LoggedBatch, bool] | None:
@@ -146,42 +146,42 @@ class Journal:
             return None if found is None else (LoggedBatch.from_json(found[0], found[1]), bool(found[2]))
 
     def position(self, source: str) -> dict[str, Any]:
-        """Where the source is after the last batch that is done."""
+        """The position of the source after the last batch that is done."""
         self.settle()
-        with self._telling(), self._understood("positions"):
+        with self._translating(), self._understood("positions"):
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
     def begin(self, batch: LoggedBatch) -> None:
-        """Notes what the batch takes; nothing of it may be written anywhere before that has settled."""
+        """Logs the input of a batch. No output of the batch may be written before the journal has settled."""
         self._last = batch, False
         self.later(partial(self._begin, batch))
 
     def _begin(self, batch: LoggedBatch) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._note(batch, done=False)
 
     def forget(self, batch: LoggedBatch) -> None:
-        """Takes back that a batch has begun, of which nothing was written anywhere."""
+        """Removes a batch that has begun, of which no output was written."""
         self._changed = {}
         self.later(partial(self._forget, batch))
         self.settle()
         self._last = self._found_last()
 
     def _forget(self, batch: LoggedBatch) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
             last = last_row(self._connection)
             self._totals["batches"] = 0 if last is None else digest(*last)
 
     def commit(self, batch: LoggedBatch) -> None:
-        """The batch is done: its state and positions count from now on, all or nothing."""
+        """Marks the batch as done, and stores its state and positions in one transaction."""
         self._last, changed = (batch, True), self._changed
         self._unsettled, self._changed = {**self._unsettled, **changed}, {}
         self.later(partial(self._commit, batch, changed))
 
     def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._put(changed)
             for source, taken in batch.taken.items():
                 self._move(source, taken.position)
@@ -189,21 +189,21 @@ class Journal:
             self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
 
     def later(self, task: Callable[[], object]) -> None:
-        """Has it done after all that was begun and committed before, and before what follows."""
+        """Runs a task in order: after all batches that were begun or committed before, and before those that follow."""
         self._behind.do(task)
 
     def settle(self) -> None:
-        """Waits until all of that is done and synced."""
+        """Waits until everything before is done and synced."""
         self._behind.wait()
         self._unsettled = {}
 
     def fill(
         self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
     ) -> None:
-        """Puts what a savepoint has in a new one, as if it came of this batch."""
+        """Fills a new journal with the content of a savepoint, as the result of this batch."""
         self.keep_tally(counted)
         self._last = batch, True
-        with self._telling(), self._changing():
+        with self._translating(), self._changing():
             self._put({**self._changed, **state.values})
             for source, position in positions.items():
                 self._move(source, position)
@@ -215,7 +215,7 @@ class Journal:
         self._totals["batches"] = digest(*row)
 
     def _put(self, values: Mapping[tuple[str, str], bytes | None]) -> None:
-        """Values that are None are gone."""
+        """Writes values; None deletes a value."""
         there = [name for name in values if name in self._sums]
         before = [digest(*name, self._sums.pop(name)) for name in there]
         put = {name: value for name, value in values.items() if value is not None}
@@ -237,44 +237,44 @@ class Journal:
         self._count("positions", before, [digest(*row) for row in rows])
 
     def _count(self, table: str, before: list[int], now: list[int]) -> None:
-        """Rows of these digests have taken the place of others."""
+        """Updates the total of a table, in which rows with the digests `now` replace those `before`."""
         self._totals[table] = added([self._totals[table], *now, *(-one for one in before)])
 
     def tally(self) -> Counted:
-        """What the runs so far have counted of dead letters."""
+        """The counts of dead letters over the runs so far."""
         value = self.get(_RUN, "tally")
         return Counted() if value is None else from_json(Counted, value)
 
     def keep_tally(self, counted: Counted) -> None:
-        """What they have counted with the batch in hand."""
+        """Stores these counts, including the current batch."""
         self.put(_RUN, "tally", to_json(counted))
 
     def values(self) -> Iterator[tuple[str, str, bytes]]:
-        """All of the state, by stage and key."""
+        """All values of the state, with their stage and key."""
         self.settle()
         for stage, key in sorted(name for name in self._sums if name[0] != _RUN):
             yield stage, key, self._read(stage, key)
 
-    # A StateStore.
+    # The methods of a `StateStore`.
 
     def get(self, stage: str, key: str) -> bytes | None:
-        """As the batch in hand has left it, else as the last one that is done did."""
+        """The value after the current batch, or else after the last one that is done."""
         for known in (self._changed, self._unsettled):
             if (stage, key) in known:
                 return known[stage, key]
         return self._read(stage, key) if (stage, key) in self._sums else None
 
     def put(self, stage: str, key: str, value: bytes) -> None:
-        """In the batch in hand."""
+        """Sets the value in the current batch."""
         self._changed[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
-        """In the batch in hand."""
+        """Deletes the value in the current batch."""
         self._changed[stage, key] = None
 
     def _read(self, stage: str, key: str) -> bytes:
-        """A value that is there."""
-        with self._telling(), self._turn:
+        """Reads a value that exists."""
+        with self._translating(), self._turn:
             select = "SELECT value FROM state WHERE stage = ? AND key = ?"
             (value,) = self._connection.execute(select, (stage, key)).fetchone() or (None,)
         if not isinstance(value, bytes) or digest_of(value, stage, key) != self._sums[stage, key]:
@@ -286,7 +286,7 @@ class Journal:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """A transaction that leaves the totals of all tables."""
+        """Wraps a transaction that also stores the totals of all tables."""
         with self._transaction():
             yield
             totals = [(total, name) for name, total in self._totals.items()]
@@ -304,17 +304,17 @@ class Journal:
                     self._connection.execute("ROLLBACK")
                 raise
 
-    def _telling(self) -> Any:
-        return _told(self.path, self.damaged)
+    def _translating(self) -> Any:
+        return _translated(self.path, self.damaged)
 
 
 @contextmanager
-def _told(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
-    """Raises `CheckpointError` for what SQLite says."""
+def _translated(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
+    """Turns errors of SQLite into `CheckpointError`."""
     try:
         yield
     except sqlite3.Error as error:
-        # The low byte has the kind of error.
+        # The low byte is the kind of error.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE:
             raise not_stored("use", path, error) from error
         raise damaged(f"{path}: {error}") from error

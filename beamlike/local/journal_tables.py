@@ -1,7 +1,6 @@
-"""The tables of a journal, and digests of their rows: each row has one, and each table a total of all of these.
+"""The tables of a journal, with a digest of each row, and for each table a total of its digests.
 
-A row that differs has another digest, and a row that is missing, also because a page of the database does not lead to
-it any more, changes the total.
+A changed row has another digest. A missing row changes the total, also if only a page of the database was lost.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 VERSION: Final = 2
 OLDER: Final = 1
-"""The version without digests: of state there was a checksum of each value alone."""
+"""The version without row digests, which has a checksum of each value of the state only."""
 
 SETTINGS: Final = (
     "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
@@ -24,7 +23,7 @@ SETTINGS: Final = (
     "PRAGMA cell_size_check = ON",
 )
 
-# The index has all but the values: it is read as a whole when a journal is opened.
+# The index covers all columns except the values, and is read as a whole when a journal is opened.
 _STATE: Final = (
     "CREATE TABLE state (stage TEXT NOT NULL, key TEXT NOT NULL, sum INTEGER NOT NULL, value BLOB NOT NULL)",
     "CREATE INDEX state_rows ON state (stage, key, sum)",
@@ -48,9 +47,9 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
-    """Makes the tables of a journal of version 1 those of today.
+    """Migrates the tables of a journal of version 1.
 
-    Returns the stage and key of a value that is not what was written, if there is one.
+    Returns the stage and key of the first damaged value, if there is one.
     """
     connection.execute("ALTER TABLE state RENAME TO state_before")
     for statement in _STATE:
@@ -69,18 +68,18 @@ def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
 
 
 def last_row(connection: sqlite3.Connection) -> Any:
-    """The row of the batch that was begun last; None before there was one."""
+    """The row of the batch that was begun last; None if there is none."""
     return connection.execute(_LAST).fetchone()
 
 
 def state_sums(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """By stage and key the digest of each row of state."""
+    """The digests of the rows of state, by stage and key."""
     rows = connection.execute("SELECT stage, key, sum FROM state INDEXED BY state_rows")
     return {(stage, key): digest for stage, key, digest in rows}
 
 
 def totals_of(connection: sqlite3.Connection, state: dict[tuple[str, str], int]) -> dict[str, int]:
-    """The totals of the rows that are there. Of batches only the last one is ever read, and counts."""
+    """The totals of the rows in the database. For batches, only the last row is read, and counts."""
     last = last_row(connection)
     return {
         "batches": 0 if last is None else digest(*last),
@@ -90,12 +89,12 @@ def totals_of(connection: sqlite3.Connection, state: dict[tuple[str, str], int])
 
 
 def digest(*row: Any) -> int:
-    """A number of 64 bits that follows from all columns of a row."""
+    """A digest of 64 bits over all columns of a row."""
     return digest_of(b"", *row)
 
 
 def digest_of(value: bytes, *name: Any) -> int:
-    """The same of a row with a large value, and others that name it."""
+    """The digest of a row with a large value, and other columns that name it."""
     text = repr(name).encode(errors="surrogatepass")
     found = hashlib.blake2b(text, digest_size=8)
     found.update(value)
@@ -103,6 +102,6 @@ def digest_of(value: bytes, *name: Any) -> int:
 
 
 def added(digests: Iterable[int]) -> int:
-    """A total of digests, whatever their order, that fits a column as well."""
+    """The sum of digests modulo 2^64, as a signed integer, which is independent of their order."""
     total = sum(digests) & 0xFFFF_FFFF_FFFF_FFFF
     return total - (1 << 64) if total >> 63 else total

@@ -1,4 +1,4 @@
-"""A run in process that goes on: batch after batch, until it is stopped or its input ends, and again from there."""
+"""A run in process with a checkpoint: batch after batch until it is stopped, or its input ends."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from beamlike.local.prefetch import FEW
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, seconds
-from beamlike.runtime.phase import KEPT_BATCHES, Phase
-from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.summary import Shown, log_open
+from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
+from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import in_one_thread
 
 
 @attrs.define(repr=False, eq=False)
 class LiveRun(Shown):
-    """A run in process with a checkpoint: its records, and the means to wait for it and to stop it.
+    """A run in process with a checkpoint: its records, and methods to wait for it and to stop it.
 
-    It holds the checkpoint's lock.
+    The run holds the checkpoint's lock.
     """
 
     plan: Plan
@@ -57,42 +56,40 @@ class LiveRun(Shown):
         with ExitStack() as held:
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
             opened = OpenLocalRun.of(plan, runner, checkpoint, control, held)
-            run = cls(opened.plan, runner, checkpoint, opened, control, held.pop_all())
+            run = cls(opened.plan, runner, checkpoint, opened=opened, control=control, held=held.pop_all())
         opened.run.progress.up(checkpoint.path)
         return run
 
     @property
     def last(self) -> BatchRecord | None:
-        """The record of the last batch on the checkpoint, if it is known."""
-        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+        return self.batches[-1] if self.batches else self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:
-        """The folder of the dead letters that no collection of the pipeline takes."""
         return self.checkpoint.dead_letters
 
     def go(self) -> None:
-        """Batch after batch, in this thread. Raises what fails."""
-        outcome, self._within = self._opened.run.outcome, threading.get_ident()
+        """Runs batches in this thread until the run ends. Raises what fails."""
+        records, self._within = self._opened.run.records, threading.get_ident()
         try:
-            with tracked_by(self._opened.run.outcome.tracker), self._opened.engine.threads:
+            with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads:
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
             log_open(self, goes_on=True)
-            self._opened.run.sinks.conclude(outcome, self._control.phase.ending)
+            self._opened.run.sinks.conclude(records, self._control.phase.ending)
         except GivenUp:
-            outcome.close("stopped")
+            records.close("stopped")
         except KeyboardInterrupt:
             self._control.go_to(Phase.GIVEN_UP)
-            outcome.close("stopped")
+            records.close("stopped")
             raise
         finally:
             self._held.close()
             self._over.set()
 
     def go_beside(self) -> None:
-        """The same, in a thread of its own."""
+        """Runs batches in a thread of its own."""
 
         def go() -> None:
             try:
@@ -104,7 +101,7 @@ class LiveRun(Shown):
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the end of the run: of the available input, or until it is stopped. Raises what failed."""
+        """Waits until the available input is processed, or the run is stopped. Raises what failed."""
         self._over.wait()
         if self._thread is not None:
             self._thread.join()
@@ -112,17 +109,17 @@ class LiveRun(Shown):
             raise self._failure
 
     def ask_to_stop(self, notice: str = "") -> None:
-        """Has the run stop once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
+        """Asks the run to stop after the current batch, without waiting. `notice` is printed at once."""
         if notice and not self._over.is_set():
-            text = f"{self.plan.name}: stopping after the batch in hand; {notice}"
-            self._opened.run.progress.tell(text)
+            text = f"{self.plan.name}: stopping after the current batch; {notice}"
+            self._opened.run.progress.message(text)
         self._control.go_to(Phase.STOPPING)
         self._control.stopping.set()
 
     def stop(self, *, now: bool = False) -> None:
-        """Stops the run after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
+        """Stops the run after the current batch, and waits for that. A call from `on_batch` only asks for it.
 
-        With `now` the batch in hand is given up between two of its parts, and the next run does it again.
+        With `now`, the current batch is abandoned between two of its parts, and the next run repeats it.
         """
         if now:
             self._control.go_to(Phase.GIVEN_UP)
@@ -131,8 +128,9 @@ class LiveRun(Shown):
             self._over.wait()
 
     def _take_all(self) -> None:
-        """Until there is nothing more to take, or the run is to stop."""
+        """Runs batches until there is no more input, or the run must stop."""
         last = self._opened.journal.last
+        # A batch that was begun may have written output, so it is replayed before any new input is read.
         if last is not None and not last[1]:
             self._take(last[0], again=True)
         while self._control.phase is Phase.GOING and not self._has_ended():
@@ -143,7 +141,7 @@ class LiveRun(Shown):
             if found.more:
                 continue
             if not self._goes_on:
-                # What has come meanwhile is for the next run, unless this one is to leave nothing.
+                # Input that has arrived meanwhile is left to the next run, unless this one drains.
                 if not (self.runner.drain and found.has_input):
                     self._see_to_what_is_due(found)
                     return
@@ -151,7 +149,7 @@ class LiveRun(Shown):
                 self._rest(due)
 
     def _see_to_what_is_due(self, found: NextBatch) -> None:
-        """Has a batch without input if the run has begun none, as the clock has moved on since the last run."""
+        """Runs a batch without input if this run has begun none, since time has passed after the last run."""
         last = self._opened.journal.last
         if last is None or last[0].started == self._opened.started or self.runner.drain:
             return
@@ -159,20 +157,20 @@ class LiveRun(Shown):
             self._take(self._begun(found))
 
     def _rest(self, due: float) -> None:
-        """Until it is time to look for input again, or the run is to stop."""
-        self._opened.run.outcome.tracker.end()
+        """Waits until the time of the next check for input, or until the run must stop."""
+        self._opened.run.records.tracker.end()
         if (left := due - time.monotonic()) > 0:
             self._opened.journal.settle()
             self._control.stopping.wait(left)
 
     def _look(self) -> NextBatch:
-        """What is there; to look for it is part of the next batch."""
+        """Looks for input, as a part of the next batch."""
         last = self._opened.journal.last
-        self._opened.run.outcome.tracker.begin(0 if last is None else last[0].number + 1)
+        self._opened.run.records.tracker.begin(0 if last is None else last[0].number + 1)
         return self._opened.feed.next(self._opened.engine.inputs)
 
     def _begun(self, found: NextBatch) -> LoggedBatch:
-        """The batch that takes this, noted before anything of it is done."""
+        """Logs and returns the batch with this input, before anything of it is done."""
         opened, now = self._opened, self._opened.options.clock()
         number = 0
         if (last := opened.journal.last) is not None:
@@ -184,15 +182,15 @@ class LiveRun(Shown):
         return batch
 
     def _take(self, batch: LoggedBatch, *, again: bool = False) -> None:
-        self._opened.run.outcome.tracker.begin(batch.number)
+        self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
         self.batches.append(in_one_thread(take) if self._few else take())
         self._opened.finish(batch, self.batches[-1])
-        self._opened.run.outcome.tracker.end()
+        self._opened.run.records.tracker.end()
 
     def _has_ended(self) -> bool:
-        """Whether the last batch was the end of all sources."""
+        """True if the last batch was the end of all sources."""
         last = self._opened.journal.last
         return last is not None and last[0].ended
 
@@ -210,10 +208,10 @@ class LiveRun(Shown):
             opened.run.note("drained")
 
     def _drain(self) -> None:
-        """Takes the batch that closes all windows.
+        """Runs the batch that closes all windows.
 
-        If it fails before sinks get anything, it is taken back: with mended code, a plain run and a savepoint can
-        follow as well as another drain.
+        If the batch fails before sinks receive anything, it is removed from the journal: with corrected code, a plain
+        run or a savepoint can follow, or another drain.
         """
         opened = self._opened
         opened.run.note("draining")
@@ -229,12 +227,12 @@ class LiveRun(Shown):
 
     @property
     def _few(self) -> bool:
-        """Whether so little came in the last batch that threads of polars would wait more than they do."""
+        """True if the last batch had so few rows that threads of polars would mostly wait."""
         return bool(self.batches) and sum(one.read or 0 for one in self.batches[-1].sources.values()) < FEW
 
     @property
     def _goes_on(self) -> bool:
-        """Whether it waits for more input."""
+        """True if the run waits for more input."""
         return self.runner.trigger != AVAILABLE_NOW and not self._opened.plays
 
     @property
@@ -243,5 +241,5 @@ class LiveRun(Shown):
 
     @property
     def _ticks(self) -> bool:
-        """Whether processing time passes in batches in which nothing comes."""
+        """True if processing time passes in batches without input."""
         return self._goes_on and needs_processing_time(self.plan)

@@ -1,4 +1,4 @@
-"""A batch as the journal notes it."""
+"""A batch as the journal stores it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from beamlike.io.sources import PlannedBatch, Position
 
 @attrs.frozen
 class LoggedBatch:
-    """A batch: what it takes of which source, and its processing time (us), which is the same when it is done again.
+    """A batch: its input by source, and its processing time (us), which a replay uses again.
 
-    `started` is when the run began (us) that took it. Sources that are `waiting` are too far ahead. With `ended`, all
-    sources are at their end.
+    `started`: the start of the run (us) that began the batch. Sources in `waiting` are too far ahead. With `ended`, all
+    sources have ended.
     """
 
     number: int
@@ -27,20 +27,20 @@ class LoggedBatch:
     ended: bool = attrs.field(default=False, kw_only=True)
 
     def to_json(self) -> str:
-        """As facts."""
+        """Converts the batch to JSON, without its number."""
         taken = {name: _facts(one) for name, one in self.taken.items()}
         return json.dumps([self.now, self.started, taken, self.waiting, self.ended])
 
     @classmethod
     def from_json(cls, number: int, text: str) -> Self:
-        """What `to_json` gave."""
+        """Reads the result of `to_json`."""
         now, started, taken, waiting, ended = json.loads(text)
         planned = {name: _taken(*one) for name, one in taken.items()}
         return cls(number, now, started, planned, waiting=tuple(waiting), ended=ended)
 
 
 def _facts(taken: PlannedBatch) -> list[Any]:
-    """Most sources announce nothing."""
+    """The facts of a source's input. Most sources announce no watermark."""
     facts = [taken.input, taken.position]
     return facts if taken.watermark is None else [*facts, taken.watermark]
 

@@ -1,4 +1,4 @@
-"""A run in process with a checkpoint, until its first batch: its place in the checkpoint, what it reads and writes."""
+"""Opens a run in process with a checkpoint: its manifest, journal, sources, sinks and records."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from beamlike.plan.stepped import steps_of
 from beamlike.plan.tables import with_tables
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.checkpoint import require_fitting, saved_manifest, stored
-from beamlike.runtime.copies import CopyGuard, Reached, require_run
-from beamlike.runtime.dead_letter_folder import CheckpointLetters
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
-from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
-from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import AVAILABLE_NOW
-from beamlike.runtime.outcome import RecordHooks
-from beamlike.runtime.progress import Progress
-from beamlike.runtime.reading import require_files
-from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.side_tables import at_hand, kept_tables
-from beamlike.runtime.sinks import check_sinks, require_in_process
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
+from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.batch.reading import require_files
+from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.checkpoint import require_fitting, saved_manifest
+from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
+from beamlike.runtime.run.open_run import OpenRun
+from beamlike.runtime.run.options import AVAILABLE_NOW
+from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RecordHooks
+from beamlike.runtime.run.run_sinks import RunSinks
+from beamlike.runtime.run.side_tables import at_hand, kept_tables
+from beamlike.runtime.run.sinks import check_sinks, require_in_process
 from beamlike.system.threads import Threads
 from stages.progress.inputs import Inputs
 
@@ -45,14 +46,14 @@ _FILES: Final = (
     *("beamlike/journal.sqlite", "beamlike/manifest.json", "beamlike/records.jsonl"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
-"""Some of a checkpoint, of each kind that readers may take for theirs."""
+"""Examples of the files of a checkpoint, of each kind that a source could read by mistake."""
 _DIGESTS: Final = "digests.json"
 
 
 def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
-    """Before anything is made. Raises `PlanError` for what cannot be read, written or go on in process.
+    """Checks a plan before anything is made. Raises `PlanError` for a plan that cannot run or continue in process.
 
-    Also raises `CheckpointError` where the plan does not fit the checkpoint, and `SinkError`.
+    Also raises `CheckpointError` if the plan does not fit the checkpoint, and `SinkError`.
     """
     require_in_process(plan)
     require_resumable(plan)
@@ -67,7 +68,7 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenLocalRun:
-    """A run whose batches can begin."""
+    """A run in process that is open: its batches can begin."""
 
     plan: Plan
     options: LocalOptions
@@ -102,13 +103,13 @@ class OpenLocalRun:
         _require_same_input(plan, checkpoint, begun=manifest["begun"])
         tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
         plan = with_tables(plan, at_hand(tables))
-        # Sources first: what cannot be read must not cost what an earlier run has written.
+        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
         threads = Threads()
         feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
-        if feed.tells and journal.last is not None and journal.last[1]:
-            # Who was killed right after the commit has not told of it.
+        if feed.acknowledges and journal.last is not None and journal.last[1]:
+            # A run that was killed right after the commit has not informed the sources.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
         run = OpenRun.of(
@@ -121,7 +122,7 @@ class OpenLocalRun:
             on_batch=options.on_batch,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
-            records=checkpoint.at(RECORDS_FILE),
+            path=checkpoint.at(RECORDS_FILE),
             hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later, feed.changed),
             last_time=None if journal.last is None else journal.last[0].now,
         )
@@ -134,7 +135,7 @@ class OpenLocalRun:
             hooks=control.hooks(journal),
             threads=threads,
             drains=plan.drains(asked=options.drain and steps_of(plan) is None),
-            keys=run.outcome.keys,
+            keys=run.records.keys,
         )
         sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
         return cls(
@@ -150,11 +151,11 @@ class OpenLocalRun:
 
     @property
     def plays(self) -> bool:
-        """Whether it plays test streams, which have an end of their own."""
+        """True if it plays test streams, which have an end of their own."""
         return steps_of(self.plan) is not None
 
     def process(self, batch: LoggedBatch, *, again: bool) -> BatchRecord:
-        """Does a batch that was begun, maybe `again`: its sinks have it."""
+        """Runs a logged batch, and writes its output to the sinks. `again`: the batch is replayed."""
         arrived = self.feed.read(batch, again=again)
         record = self.engine.run(arrived, batch.number, self.sinks)
         for name, inputs in self.engine.inputs.items():
@@ -162,10 +163,10 @@ class OpenLocalRun:
         return record
 
     def finish(self, batch: LoggedBatch, record: BatchRecord) -> None:
-        """Tells of it; then it is done."""
+        """Reports a batch, and commits it."""
         self.run.observers.take(record)
         self.journal.commit(batch)
-        if self.feed.tells:
+        if self.feed.acknowledges:
             self.journal.settle()
             self.feed.committed(batch)
 
@@ -178,13 +179,13 @@ def _reached(journal: Journal) -> Reached:
 
 
 def _load(plan: Plan, journal: Journal) -> dict[str, Inputs]:
-    """What its sources and stages knew when the last run ended."""
+    """The inputs of the sources and stages after the last run."""
     known = {name: load_inputs(name, journal) for name in plan.producers}
     return {name: inputs for name, inputs in known.items() if inputs != Inputs()}
 
 
 def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool) -> None:
-    """Raises `CheckpointError` where rows in memory, or test streams, are not those of the run so far."""
+    """Raises `CheckpointError` if rows in memory or test streams differ from those of the run so far."""
     before: dict[str, Any] | None = checkpoint.kept(_DIGESTS)
     if steps_of(plan) is not None:
         now = {"@streams": digest_of_streams(plan)}
@@ -209,11 +210,11 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool)
 
 
 def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
-    """The last record, unless it is of a batch that is done again.
+    """The last record, unless its batch will be replayed.
 
-    Raises `CheckpointError` where the records know of a batch that the journal does not have.
+    Raises `CheckpointError` if the records have a batch that the journal does not have.
     """
-    recorded, last = run.outcome.last, journal.last
+    recorded, last = run.records.last, journal.last
     if recorded is None:
         return None
     if recorded.batch > (-1 if last is None else last[0].number):

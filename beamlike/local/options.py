@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from beamlike.local.batch_input import Clock
-from beamlike.runtime.options import RunOptions
+from beamlike.io.refreshed import Clock
+from beamlike.runtime.run.options import RunOptions
 
 
 class LocalOptions(RunOptions, Protocol):

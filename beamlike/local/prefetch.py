@@ -1,8 +1,8 @@
-"""What sources give, several at once; and of files, beside the batch in hand, what the next batch takes.
+"""Ingests several sources at once, and prefetches files for the next batch while the current batch runs.
 
-What becomes of rows can depend on the processing time of their batch, which is not known before it begins: a row is set
-aside whose event time is too far in the future. Time only goes on, so rows of which none was set aside earlier are
-elements then, too. Where one was, elements are made of the chunk again when its batch has begun.
+The result of ingestion can depend on the processing time of the batch, which is not known before it begins: a row whose
+event time is too far in the future becomes a dead letter. Time only moves forward, so if no row became a dead letter
+earlier, none will. Otherwise the chunk is ingested again when its batch has begun.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import attrs
 
 from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.system.activity import tracked_by
 from beamlike.system.threads import ALONE, StartedTask, Threads
 
 T = TypeVar("T")
 
 FEW: Final = 20_000
-"""A batch of fewer rows is not worth a second thread: most of what it takes is Python, and one waits for the other."""
+"""The number of rows below which a batch uses one thread: most of its time is Python's, in one thread at once."""
 
 
 def threads_for(ingested: Mapping[str, Ingested], threads: Threads) -> Threads:
-    """The threads for a batch in which this has come, or for the next one."""
+    """The threads for a batch with these ingested rows, or for the next one."""
     return threads if sum(got.read for got in ingested.values()) >= FEW else ALONE
 
 
 @attrs.frozen(eq=False)
 class Prefetched:
-    """A chunk of the next batch, and what has become of it with an earlier processing time (us), if that is certain."""
+    """A chunk of the next batch, and its result at an earlier processing time `now` (us), if that is final."""
 
     chunk: Chunk
     ingested: Ingested | None
@@ -41,23 +41,23 @@ class Prefetched:
 
     @classmethod
     def of(cls, source: SourcePlan, chunk: Chunk, now: int) -> Prefetched:
-        """Reads it while `now` is the processing time."""
+        """Ingests a chunk at the processing time `now`."""
         try:
             got = ingest(source, chunk, now)
         except Exception:
-            # Raised again when its batch has begun, unless the time of that makes a difference.
+            # The error is raised again when the batch has begun, unless it depends on the time.
             return cls(chunk, None, now)
         return cls(chunk, None if got.lost.total else got, now)
 
     def at(self, now: int) -> Ingested | None:
-        """What becomes of it in a batch of this processing time, if that is known; clocks can be set back."""
+        """The result in a batch of this processing time, if it is the same there. A clock may be set back."""
         return self.ingested if self.now <= now else None
 
 
 def ingest_all(
     plan: Plan, taken: Mapping[str, Chunk | Prefetched], now: int, threads: Threads
 ) -> dict[str, Ingested]:
-    """What becomes of the chunks that a batch takes; of those that were prefetched that is known, as a rule."""
+    """Ingests the chunks of a batch. Most results of prefetched chunks are used as they are."""
     prefetched = {name: got for name, got in taken.items() if isinstance(got, Prefetched)}
     ingested = {name: known for name, got in prefetched.items() if (known := got.at(now)) is not None}
     tasks = {
@@ -70,16 +70,17 @@ def ingest_all(
 
 
 def must_repeat(taken: Mapping[str, object]) -> frozenset[str]:
-    """The sources of which it was no use to prefetched: some rows were set aside, and so others are likely to be."""
+    """The sources whose prefetched results cannot be used, and probably never will be: some rows were dead letters."""
     return frozenset(
         name for name, got in taken.items() if isinstance(got, Prefetched) and got.ingested is None
     )
 
 
 def may_prefetch(plan: Plan) -> frozenset[str]:
-    """The sources that give the next batch the same, whether they are asked before it begins or then.
+    """The sources that give the next batch the same rows, before it begins or afterwards.
 
-    Those are files, unless they have the clock as event time, or other sources or a function of the user's have a say.
+    They are sources of files, unless their event time is the clock, another source can hold them back, or they run a
+    user's function.
     """
     if any(source.watermark.max_drift is not None for source in plan.sources.values()):
         return frozenset()
@@ -92,7 +93,7 @@ def _has_its_own_way(source: SourcePlan) -> bool:
 
 
 def prefetch(threads: Threads, read: Callable[[], T]) -> StartedTask[T] | None:
-    """Has it read beside the batch in hand, which does not show as what that is at."""
+    """Starts reading in another thread, which the activity tracker does not show."""
 
     def unseen() -> T:
         with tracked_by(None):

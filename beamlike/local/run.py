@@ -1,4 +1,4 @@
-"""A run in process that keeps nothing: from the beginning of its input to the end."""
+"""A run in process without a checkpoint, from the beginning of its input to the end."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from beamlike.local.options import LocalOptions
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.batch_sinks import BatchSinks
-from beamlike.runtime.dead_letter_folder import dead_letter_folder, lock_dead_letters
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.observers import Observers
-from beamlike.runtime.outcome import Outcome
-from beamlike.runtime.progress import Progress
-from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.sinks import check_sinks, hold_sinks, require_in_process
-from beamlike.runtime.summary import Shown
+from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.batch.dead_letter_folder import dead_letter_folder, lock_dead_letters
+from beamlike.runtime.display.summary import Shown
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.observers import Observers
+from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.run_records import RunRecords
+from beamlike.runtime.run.run_sinks import RunSinks
+from beamlike.runtime.run.sinks import check_sinks, hold_sinks, require_in_process
 from beamlike.system.activity import ActivityTracker, tracked_by
 from beamlike.system.signals import Interrupted, signals
 from beamlike.system.threads import Threads
@@ -32,30 +32,29 @@ from stages.progress.inputs import Inputs
 
 @attrs.define(repr=False)
 class LocalRun(Shown):
-    """A run in process, and what it recorded."""
+    """A run in process without a checkpoint, and its records."""
 
     plan: Plan
     runner: LocalOptions
     batches: list[BatchRecord] = attrs.field(factory=list)
     _stopped: bool = False
     dead_letters: str = attrs.field(init=False)
-    """The folder of the dead letters that no collection of the pipeline takes; made when there is one."""
+    """The folder for dead letters that no collection of the pipeline receives. It exists only if there are any."""
 
     def __attrs_post_init__(self) -> None:
         self.dead_letters = dead_letter_folder(self.plan.name)
 
     @property
     def last(self) -> BatchRecord | None:
-        """The record of its last batch."""
         return self.batches[-1] if self.batches else None
 
     @property
     def run_id(self) -> str:
-        """The name under which sinks know it."""
+        """The name of the run for its sinks."""
         return self.runner.run_id or self.plan.name
 
     def go(self) -> None:
-        """Batch after batch, until all sources are at their end."""
+        """Runs batches until all sources have ended."""
         inputs, threads = dict[str, Inputs](), Threads()
         # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
         taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
@@ -63,66 +62,70 @@ class LocalRun(Shown):
         with hold_sinks(self.plan, self.run_id) as held, threads:
             self.dead_letters, lock = lock_dead_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
-            outcome = Outcome.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
+            records = RunRecords.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
             engine = Engine(
                 self.plan,
                 self.runner.clock,
                 inputs=inputs,
                 threads=threads,
                 drains=self.plan.drains(asked=False),
-                keys=outcome.keys,
+                keys=records.keys,
             )
-            self._go_alone(taken, engine, outcome)
+            self._go_alone(taken, engine, records)
         if self._stopped:
             raise Interrupted(self)
 
-    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
+    def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
         """Runs while no other run of this name writes to the same places."""
         try:
-            outcome.followed_by(self.runner.on_batch)
-            self._write_all(taken, engine, outcome)
+            records.followed_by(self.runner.on_batch)
+            self._write_all(taken, engine, records)
         except KeyboardInterrupt:
-            outcome.close("stopped")
+            records.close("stopped")
             raise
         finally:
-            outcome.close("failed")
+            records.close("failed")
 
-    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, outcome: Outcome) -> None:
-        """To files beside those of an earlier run, which they replace at the end."""
+    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
+        """Writes to files beside those of an earlier run, and replaces these at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
             sinks.start()
-            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), outcome)
-            self._publish(sinks, outcome)
+            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), records)
+            self._publish(sinks, records)
         finally:
             sinks.withdraw()
 
-    def _publish(self, sinks: RunSinks, outcome: Outcome) -> None:
-        """All is done: whoever interrupts this gets the run, and all files."""
+    def _publish(self, sinks: RunSinks, records: RunRecords) -> None:
+        """Publishes all output; an interruption is raised afterwards, with the run."""
         try:
-            sinks.conclude(outcome, "stopped" if self._stopped else "ended")
+            sinks.conclude(records, "stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
             raise Interrupted(self) from None
 
-    def _go(self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, outcome: Outcome) -> None:
+    def _go(
+        self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, records: RunRecords
+    ) -> None:
         progress = Progress(self.plan.name, quiet=self.runner.quiet)
 
         def stop() -> None:
             self._stopped = True
-            progress.tell(f"{self.plan.name}: stopping after the batch in hand; a second Ctrl-C gives it up")
+            progress.message(
+                f"{self.plan.name}: stopping after the current batch; a second Ctrl-C abandons it"
+            )
 
         try:
-            with tracked_by(outcome.tracker), signals(stop, (SIGINT,)):
-                self._take_all(taken, engine, sinks, self._observers(outcome, progress), outcome.tracker)
+            with tracked_by(records.tracker), signals(stop, (SIGINT,)):
+                self._take_all(taken, engine, sinks, self._observers(records, progress), records.tracker)
         finally:
             progress.close()
 
-    def _observers(self, outcome: Outcome, progress: Progress) -> Observers:
+    def _observers(self, records: RunRecords, progress: Progress) -> Observers:
         return Observers.of(
             self.plan,
             DeadLetterLimit(self.plan.max_dead_letters),
-            outcome=outcome,
+            records=records,
             progress=progress,
             on_batch=self.runner.on_batch,
             clock=self.runner.clock,
@@ -148,10 +151,10 @@ class LocalRun(Shown):
 
 
 def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
-    """Before anything is written."""
+    """Checks the targets of a run before anything is written."""
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
-    letters = "where dead letters go that nobody takes; read another folder, or run in another"
+    letters = "the folder for dead letters without a consumer; read another folder, or run in another"
     require_outside(sources, dead_letter_folder(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
     if records is not None:
         require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")

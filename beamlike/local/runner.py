@@ -1,4 +1,4 @@
-"""The local runner: a plan in this process, for tests, notebooks and data that one machine can go through."""
+"""The local runner: it runs a plan in this process, for tests, notebooks, and data for one machine."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from beamlike.local.live_run import LiveRun
 from beamlike.local.run import LocalRun
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
-from beamlike.runtime.side_tables import with_tables_read
-from beamlike.runtime.sinks import with_sinks_of_run
+from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
+from beamlike.runtime.run.side_tables import with_tables_read
+from beamlike.runtime.run.sinks import with_sinks_of_run
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 
 
 @attrs.frozen
 class LocalRunner:
-    """Runs a pipeline in process. A batch takes one chunk of every source that is not at its end.
+    """Runs a pipeline in this process. A batch reads one chunk of every source that has not ended.
 
-    Of test streams it takes one step each; processing time is then theirs, and otherwise that of this machine.
+    A run without a checkpoint reads to the end of its input, closes all windows there, and stores nothing. A run with a
+    checkpoint can be continued, as on Spark. Test streams are played a step a batch, and processing time is theirs.
 
-    `chunk_rows`: about how many rows a chunk has, where the source does not say how many files.
-    `records`: a file for the records of all batches, for `beamlike why`, `watch` and `report`.
-    `on_batch` is called with the record of each batch.
-    `clock` gives the processing time in microseconds; by default it is this machine's.
-    `quiet`: a terminal shows no progress.
-    `run_id`: the name under which sinks know the run, by default that of the pipeline. A run replaces the files of
-    the last one of its name, and is refused while one goes on that writes to the same place.
-
-    Without a checkpoint a run goes to the end of its input, closes all windows there, and keeps nothing. With one it
-    can be continued, as on Spark:
-
-    `checkpoint`: a folder of this machine; a run with the same checkpoint goes on where the last one was, however that
-    ended. Records are in it, and each checkpoint has an id under which sinks know its runs.
-    `trigger`: "available_now" processes what is there and stops; an interval ("1 second") goes on until it is stopped,
-    and looks for new input that often.
-    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that.
-    `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
-    are removed from sinks that can do that; the log tells which rows are doubled in others.
+    Args:
+        chunk_rows: The approximate number of rows of a chunk, unless the source sets a number of files.
+        records: A file for the records of all batches, for `beamlike why`, `watch` and `report`. Only without
+            `checkpoint`, since a checkpoint has the records in it.
+        on_batch: A function that is called with the record of each batch.
+        clock: A function that returns the processing time in microseconds; by default the time of this machine.
+        run_id: The name of the run for its sinks, by default the name of the pipeline. A run replaces the files of the
+            last run of its name, and is refused while another one that writes to the same target is running. Only
+            without `checkpoint`, since a checkpoint has an id of its own.
+        checkpoint: A folder on this machine, from which a later run with the same checkpoint continues, however the
+            last one ended.
+        trigger: "available_now" processes the available input and ends. With an interval ("1 second"), the run
+            continues until it is stopped, and looks for new input that often. Needs `checkpoint`.
+        drain: If True, closes all windows when no input is left, which finishes the checkpoint. Needs `checkpoint`.
+        quiet: If True, a terminal shows no progress.
+        continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
+            are removed from sinks that can do that; the log reports which rows are doubled in others.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -85,25 +85,33 @@ class LocalRunner:
             return
         LocalCheckpoint.of(self.checkpoint)
         if self.records is not None:
-            raise ValueError("LocalRunner: records= is for runs without a checkpoint, which has them in it")
+            raise ValueError(
+                "LocalRunner: records= is for runs without a checkpoint, and a checkpoint has them in it"
+            )
         if self.run_id is not None:
             raise ValueError(
-                "LocalRunner: run_id= is for runs without a checkpoint, which has an id of its own"
+                "LocalRunner: run_id= is for runs without a checkpoint, and a checkpoint has an id of its own"
             )
         if self.drain and self.trigger != AVAILABLE_NOW:
             raise ValueError("LocalRunner: drain=True needs trigger='available_now': an interval has no end")
 
     def run(self, plan: Plan | Planned) -> LocalRun | LiveRun:
-        """Runs a plan, or that of a pipeline, to the end of its input, or with an interval until it is stopped.
+        """Runs a plan to the end of its input, or with an interval until it is stopped. Users call `Pipeline.run`.
 
-        Users call `Pipeline.run`.
+        Ctrl-C ends a run after the current batch. Without a checkpoint, finished batches are kept, open windows emit
+        nothing, and `KeyboardInterrupt` is raised, whose `run` has the records; a second Ctrl-C abandons the current
+        batch, and the files of an earlier run stay as they were. With a checkpoint, Ctrl-C or SIGTERM ends the run,
+        which is returned, and the next run continues; after a second signal the next run repeats the last batch.
 
-        Ctrl-C ends it after the batch in hand. Without a checkpoint, what was done so far is kept, windows that are
-        open emit nothing, and `KeyboardInterrupt` is raised, whose `run` has the records; a second one gives that batch
-        up, and files that an earlier run has written stay as they were. With a checkpoint, SIGTERM does the same, the
-        run is given back, and the next one goes on there; after a second signal it does the last batch again.
+        Args:
+            plan: A plan or a pipeline.
 
-        Raises `RunError` or its kinds, what a user's function raises, and what `start` does.
+        Returns:
+            The run: a `LiveRun` with a checkpoint, a `LocalRun` without one.
+
+        Raises:
+            RunError: The run fails, for example because of a source or sink. Errors of a user's function are raised
+                as they are, and so are the errors of `start`.
 
         Example, with the `plays` of `bl.Collection`:
             >>> plays.write("out", bl.Memory())
@@ -119,19 +127,21 @@ class LocalRunner:
             return run
         live = self._begun(planned)
         try:
-            with signals(lambda: live.ask_to_stop("a second signal gives it up")):
+            with signals(lambda: live.ask_to_stop("a second signal abandons it")):
                 live.go()
         except KeyboardInterrupt:
-            pass  # the next run does the batch again
+            pass  # the next run repeats the batch
         return live
 
     def start(self, plan: Plan | Planned) -> LiveRun:
         """Starts a run with a checkpoint in a thread of its own, and returns once the tables of its lookups are read.
 
-        `plan` is a plan or a pipeline.
+        Args:
+            plan: A plan or a pipeline.
 
-        Raises `CheckpointError` if the checkpoint is of another plan or in use, and `PlanError` for a source that
-        cannot be read on from where a run was.
+        Raises:
+            CheckpointError: The checkpoint belongs to another plan, or is in use.
+            PlanError: A source cannot be read on from a position.
 
         Example, with the `plays` of `bl.Collection`:
             >>> plays.write("out", bl.Memory())

@@ -1,4 +1,4 @@
-"""Savepoints of runs in process: as those of a run on Spark that has one shard, so that either takes up the other's."""
+"""Savepoints of runs in process, like those of a run on Spark with one shard: each runner can restore both."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from beamlike.local.logged_batch import LoggedBatch
 from beamlike.plan.manifest import Runner, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.checkpoint import stored
-from beamlike.runtime.envelope import Topology
-from beamlike.runtime.kept_inputs import INPUTS, keep_inputs, load_inputs
-from beamlike.runtime.resharding import put_together, take_apart
-from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import copy_tables
+from beamlike.runtime.batch.envelope import Topology
+from beamlike.runtime.batch.kept_inputs import INPUTS, keep_inputs, load_inputs
+from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.side_tables import copy_tables
+from beamlike.runtime.savepoint.resharding import put_together, take_apart
+from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.system.durable import make_folder, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
@@ -87,7 +87,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
 
 
 def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
-    """Makes a new checkpoint, with which a run of the plan in process goes on. Users call `bl.savepoint.restore`."""
+    """Makes a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
     saved = load(absolute(savepoint), target.files)
@@ -108,13 +108,13 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
         copy_tables(plan.tables, saved, target, target.files)
         journal.fill(LoggedBatch(0, now, now, {}), state, positions, saved.tally)
-        # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
+        # The first run starts its sinks, under a new name, so it replaces nothing of the saved run.
         target.save(manifest)
     return [*saved.left_out(described)]
 
 
 def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
-    """The state of all old shards as that of one."""
+    """Merges the state of all old shards into one."""
     store, now = DictStore(), Topology.of(plan, (_SHARD,))
     before = Topology(tuple(range(saved.manifest["shards"])), now.inputs)
     kept = [*_values(saved, plan, files)]
@@ -135,7 +135,7 @@ def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
 
 
 def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[int, str, dict[str, bytes]]]:
-    """By old shard, and source or stage: what it has in the store."""
+    """The stored values of each old shard, by shard and by source or stage."""
     for file in saved.state_files(files):
         try:
             rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
@@ -150,7 +150,7 @@ def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[i
 
 
 def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
-    """What is known of a source that a run on Spark has read: a stage that reads it keeps that."""
+    """The inputs of a source that was read on Spark, where they are stored with a stage that reads it."""
     for name, stage in plan.stages.items():
         known = load_inputs(name, store)
         if source in stage.inputs and source in known.sources:
@@ -160,7 +160,7 @@ def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
 
 
 def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, Any]:
-    """Where the source is read on; a new one from its beginning."""
+    """The position at which the source is read on; empty for a new source."""
     if name in saved.positions:
         return saved.positions[name]
     if name not in saved.offsets:
@@ -171,7 +171,7 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
         return source.source.position_of(saved.offsets[name])
     kind = type(source.source).__name__
     raise CheckpointError(
-        f"source {name!r}: {kind} does not say where it is read on in process from where Spark was: it has no "
+        f"source {name!r}: {kind} cannot convert the offsets of Spark to a position in process: it has no "
         "position_of(offsets)"
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from beamlike.observe.waiting.explain import why
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.tables import watermarks_table
+from beamlike.runtime.display.tables import watermarks_table
 from windowing.time import format_duration, format_time
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a run tells of itself in files: the record of each batch, and what is at work right now.
+"""The files in which a run reports itself: the record of each batch, and its current activity.
 
 May import `expressions`, `io` and all below them.
 """

@@ -1,4 +1,4 @@
-"""Records of a run that may be ahead of its checkpoint, as the checkpoint is an older copy: looked up, and cut."""
+"""Reads and cuts records that may be ahead of their checkpoint, if that is an older copy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def last_batch(path: str) -> int | None:
 
 
 def rows_given(path: str, batch: int) -> int | None:
-    """The rows that all sinks together received in a batch; None if the records do not say."""
+    """The number of rows that all sinks received in a batch; None if the records do not say."""
     for _, facts in _batches(path, lambda number: number == batch):
         sinks = facts.get("sinks")
         return sum(sinks.values()) if isinstance(sinks, dict) else None
@@ -24,7 +24,7 @@ def rows_given(path: str, batch: int) -> int | None:
 
 
 def cut_after(path: str, batch: int) -> None:
-    """Removes the records of later batches. A reader sees the file before or the one after."""
+    """Removes the records of later batches. A reader sees either the file before or the one after."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
@@ -37,7 +37,7 @@ def cut_after(path: str, batch: int) -> None:
 
 
 def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, object]]]:
-    """The records of these batches, the last one first. Only these lines are parsed; damaged ones are left out."""
+    """The records of the `wanted` batches, the last one first. Damaged lines are skipped."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
@@ -52,7 +52,7 @@ def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, di
 
 
 def _number(line: bytes) -> int | None:
-    """The number of the batch that a line is of; None for another line."""
+    """The number of the batch of a line; None for another line."""
     if not line.startswith(BATCH_LINE):
         return None
     digits = line[len(BATCH_LINE) :].partition(b",")[0]

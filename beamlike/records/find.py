@@ -1,4 +1,4 @@
-"""Finds the file with the records of a run, from what users name it by."""
+"""Finds the file with the records of a run by a user's name for the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LISTED = 5
 
 
 def find_run(run: str | os.PathLike[str]) -> str:
-    """The records file of a run: the file itself, one in a folder, or that of a checkpoint.
+    """Finds the records file of a run: the file itself, one in a folder, or that of a checkpoint.
 
     Raises `FileNotFoundError`, which names the nearest runs, and `ViewError` for a path of another file system.
     """
@@ -59,7 +59,7 @@ def _listed(paths: list[str]) -> str:
 
 
 def _nearest(path: str) -> list[str]:
-    """Runs around the nearest folder above that exists, those with like names first."""
+    """The runs around the nearest existing folder above, with similar names first."""
     folder = os.path.dirname(os.path.abspath(path))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -69,7 +69,7 @@ def _nearest(path: str) -> list[str]:
 
 
 def _runs_below(folder: str) -> Iterator[str]:
-    """The records files in a folder and not far below it, in order."""
+    """The records files in a folder and a few levels below it, in order."""
     depth = folder.rstrip(os.sep).count(os.sep)
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(
@@ -81,7 +81,7 @@ def _runs_below(folder: str) -> Iterator[str]:
 
 
 def is_run(path: str) -> bool:
-    """Whether the file begins as the records of a run do."""
+    """True if the file begins like the records of a run."""
     try:
         with open(path, "rb") as file:
             return are_records(file.read(HEAD_BYTES))

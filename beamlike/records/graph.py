@@ -1,4 +1,4 @@
-"""What stands at the beginning of a run's records: its graph in words, enough to draw it without the pipeline."""
+"""The graph of a run as text and numbers, at the beginning of its records; it can be drawn without the pipeline."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from stages.facts import SPARSE
 
 @attrs.frozen
 class SourceDescription:
-    """A source: what it reads, its watermark strategy in words, and how it deals with splits and silence.
+    """A source: what it reads, its watermark strategy as text, its splits, and its idleness.
 
-    `idle_after` is in microseconds, None where silence counts; `per_split` names the column. `kind` is the name of its
-    class; records of before that was told have none.
+    `idle_after` is in microseconds, None if silence counts; `per_split` names the column. `kind` is the name of its
+    class, empty in older records.
     """
 
     reads: str
@@ -28,7 +28,7 @@ class SourceDescription:
 
 @attrs.frozen
 class Spacing:
-    """Windows that all have one length, and of which one starts every period; in microseconds."""
+    """The layout of windows of one length, of which one starts every period; in microseconds."""
 
     length: int
     period: int
@@ -37,16 +37,23 @@ class Spacing:
 
 @attrs.frozen(kw_only=True)
 class StageDescription:
-    """A stage: what it reads from, its keys and aggregates, and each choice of its windowing in words.
+    r"""A stage: its inputs, keys and aggregates, and each choice of its windowing as text.
 
-    `choices` has windows, trigger, accumulation, timestamp, allowed lateness, on_time and closing; of a stage without
-    windows it says in "operator" what that does. `spacing` says where fixed and sliding windows lie, `calendar` has the
-    unit, count, start and timezone of calendar windows; both are None for others. `allowed_lateness` is in
-    microseconds. `clocks` are those that its rows of state wait for; `row` is what such a row is called, and `waits`
-    what one does that holds the output watermark. `global_window`: all of time is one window. Whether its trigger fires
-    at the ends of windows, and before, is not told in older records: then nothing is said of it. `timers` are those of
-    a process by name, each "event" or "processing". `sides`: of a stage that has some, what each is fed from, and
-    `main` what it reads beside them. `tables`: the sources that rows are looked up in on their way to it.
+    `choices`: windows, trigger, accumulation, timestamp, allowed lateness, on_time and closing; for a stage without
+    windows, "operator" says what it does.
+    `spacing`: the layout of fixed and sliding windows, else None.
+    `calendar`: the unit, count, start and timezone of calendar windows, else None.
+    `allowed_lateness`: in microseconds.
+    `clocks`: the clocks that its rows of state wait for.
+    `row`: the name of such a row.
+    `waits`: the text for a row that holds the output watermark.
+    `global_window`: its only window is all of time.
+    `fires_at_end`, `fires_before_end`: True if its trigger fires at the ends of windows, and before; older records have
+    the defaults, from which nothing is reported.
+    `timers`: the timers of a process by name, each "event" or "processing".
+    `sides`: the inputs of each side input.
+    `main`: the inputs beside them.
+    `tables`: the sources of lookups on the way to the stage.
     """
 
     inputs: tuple[str, ...]
@@ -76,15 +83,15 @@ class StageDescription:
 
     @property
     def windowed(self) -> bool:
-        """Whether it groups by windows."""
+        """True if the stage groups by windows."""
         return "windows" in self.choices
 
 
 @attrs.frozen
 class SinkDescription:
-    """A sink: what it is fed from, where it writes, and the name of its class, where that is told.
+    """A sink: its inputs, its target, and the name of its class, if it is known.
 
-    `tables`: the sources that rows are looked up in on their way to it.
+    `tables`: the sources of lookups on the way to the sink.
     """
 
     inputs: tuple[str, ...]
@@ -95,7 +102,7 @@ class SinkDescription:
 
 @attrs.frozen
 class RunDescription:
-    """The graph of a run: sources, stages in an order in which each comes after what it reads from, and sinks."""
+    """The graph of a run: its sources, its stages in topological order, and its sinks."""
 
     pipeline: str
     sources: Mapping[str, SourceDescription] = attrs.field(factory=dict)

@@ -23,12 +23,20 @@ _LOG = logging.getLogger("beamlike")
 
 @attrs.define
 class History:
-    """What a run has recorded: `plan`, its graph, and `batches`, in order, each number once.
+    """The history of a run: its graph, and the records of its batches, in order, each number once.
 
-    A batch that was run again, after a failure or by a new run into the same file, replaces what was recorded of it
-    and of all after it. `closed` is "ended", "stopped" or "failed"; None while the run goes on, or if it was killed.
-    `bad_lines` counts lines of the file that could not be read, and are left out.
-    `History.open(path)` reads one from a records file, a folder with one, or a checkpoint.
+    A batch that was replayed, after a failure or by a new run into the same file, replaces its earlier record and those
+    of all later batches.
+
+    Args:
+        plan: The graph of the run.
+        batches: The records of its batches.
+        closed: "ended", "stopped" or "failed"; None while the run is running, or if it was killed.
+        path: The records file, from which `refresh` reads.
+        in_hand: The current batch, if there is one.
+        alive: True if the process of the run is alive; None if that is unknown.
+        simulated: True if processing time is that of test streams.
+        bad_lines: The number of lines of the file that could not be read, and were skipped.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -69,11 +77,11 @@ class History:
 
     @property
     def latest(self) -> BatchRecord | None:
-        """The last batch; None before there was one."""
+        """The record of the last batch; None if there is none."""
         return self.batches[-1] if self.batches else None
 
     def require_stage(self, name: str) -> str:
-        """The name, if the run has such a stage. Raises `UnknownStage`, with the nearest."""
+        """Returns the name, if the run has such a stage. Raises `UnknownStage`, with the nearest name."""
         if name in self.plan.stages:
             return name
         if name in self.plan.sources:
@@ -82,7 +90,7 @@ class History:
         raise UnknownStage(f"there is no stage {name!r}; the stages are {listed(self.plan.stages)}{hint}")
 
     def present(self, now: int | None = None) -> Present:
-        """The run at `now` (us), by default that of this machine; a run that is over is as of its last batch."""
+        """The run at `now` (us), by default this machine's time. A run that is over is shown as of its last batch."""
         if self.closed is not None:
             return Present(self.latest, simulated=self.simulated)
         if self.alive is False:
@@ -92,18 +100,18 @@ class History:
         return Present(self.latest, self.in_hand, now, self.simulated)
 
     def refresh(self) -> bool:
-        """Reads what has been appended since; whether there was anything. A line that is not whole yet waits."""
+        """Reads the lines appended since the last call; True if there were any. An incomplete last line waits."""
         if self.path is None:
             return False
         appended = self._read(self.path)
-        self._look(self.path)  # last, so that nothing is in hand that was complete before
+        self._look(self.path)  # last, so that the current batch is not one that the records have already
         return appended
 
     def _read(self, path: str) -> bool:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if facts.st_ino != self._file or facts.st_size < self._offset:
-                # Another file has taken its place.
+                # The file was replaced.
                 self._offset, self._lines, self._file = 0, 0, facts.st_ino
                 self.batches.clear()
                 self.changed.clear()
@@ -120,7 +128,7 @@ class History:
         return bool(whole)
 
     def _look(self, path: str) -> None:
-        """At the slip beside the records."""
+        """Reads the status file beside the records."""
         slip, self.alive = read_status(RunStatus, status_file_of(path)), is_locked(status_file_of(path))
         if slip is not None:
             self.simulated = slip.simulated
@@ -138,7 +146,7 @@ class History:
             )
 
     def take(self, line: Line) -> None:
-        """One more line of the file."""
+        """Adds a line of the file."""
         match line:
             case RunBegun(plan):
                 self.plan, self.closed, self._begun = plan, None, True
@@ -150,7 +158,7 @@ class History:
                 self.add(line)
 
     def add(self, record: BatchRecord) -> None:
-        """One more batch."""
+        """Adds the record of a batch, in the place of earlier records of it and of later batches."""
         while self.batches and self.batches[-1].batch >= record.batch:
             self.batches.pop()
         self.batches.append(record)

@@ -1,4 +1,4 @@
-"""The lines of a records file: the graph of a run, its batches, and how it came to its end."""
+"""The lines of a records file: the graph of a run, its batches, and how it ended."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from beamlike.system.seals import SUM, sealed, unsealed
 from stages.facts import SPARSE, from_facts, to_facts
 
 Ending = Literal["ended", "stopped", "failed"]
-"""How a run can close its records; one that was killed does not."""
+"""The way in which a run closes its records. A run that was killed does not close them."""
 
 
 @attrs.frozen
 class RunBegun:
-    """A run begins or goes on, with this graph."""
+    """The line of a run that begins or continues, with its graph."""
 
     plan: RunDescription
 
@@ -30,7 +30,7 @@ def _readable_changes(changed: Mapping[str, Mapping[str, str]]) -> dict[str, dic
 
 @attrs.frozen
 class RunClosed:
-    """The run came to its end: an `Ending`. `changed`: by source, the files that changed after its last batch."""
+    """The line of a run that has ended. `changed`: by source, the files that changed after its last batch."""
 
     closed: str
     changed: Mapping[str, Mapping[str, str]] = attrs.field(
@@ -39,36 +39,36 @@ class RunClosed:
 
 
 class BadLine(ValueError):
-    """A line is no record of a run, or is not what was written."""
+    """Raised for a line that is no record of a run, or is damaged."""
 
 
 Line = RunBegun | BatchRecord | RunClosed
-"""What a line says; a batch is its record."""
+"""The content of a line; for a batch, its record."""
 
 PLAN_LINE: Final = b'{"plan":'
-"""How the line of a graph begins, and so a file of records."""
+"""The beginning of the line of a graph, and so of a records file."""
 
 BATCH_LINE: Final = b'{"batch":'
-"""How the line of a batch begins."""
+"""The beginning of the line of a batch."""
 
 HEAD_BYTES: Final = 1 << 20
-"""So much of the beginning of a file is looked at to know whether it is one of records."""
+"""The number of bytes that are read to recognize a records file."""
 
 _L = TypeVar("_L")
 
 
 def line_text(line: Line) -> bytes:
-    """The line as it stands in the file, with a checksum."""
+    """The line as it is stored, with a checksum."""
     return json.dumps(sealed(to_facts(line)), separators=(",", ":")).encode() + b"\n"
 
 
 def read_line(text: bytes) -> Line:
-    """What the line says. Raises `BadLine` where it is none of these, or is not what was written."""
+    """Reads a line. Raises `BadLine` for a line of another kind, or a damaged one."""
     return cast(Line, _read(cast(Any, Line), text))
 
 
 def read_batch(text: bytes) -> BatchRecord:
-    """The record of a batch that the line has. Raises `BadLine` as `read_line` does."""
+    """Reads the record of a batch from its line. Raises `BadLine` as `read_line` does."""
     return _read(BatchRecord, text)
 
 
@@ -80,7 +80,7 @@ def _read(kind: type[_L], text: bytes) -> _L:
 
 
 def are_records(head: bytes) -> bool:
-    """True if this is how a file of records begins, also where its first line is damaged."""
+    """True if this is the beginning of a records file, also if its first line is damaged."""
     first, *others = head.splitlines() or [b""]
     return first.startswith(PLAN_LINE) or any(
         line.startswith((PLAN_LINE, BATCH_LINE)) and f'"{SUM}":'.encode() in line for line in others

@@ -1,4 +1,4 @@
-"""What a run tells of each batch: where every watermark stands, what holds it, what came and what was dropped."""
+"""The record of a batch: all watermarks and their holders, and the counts of rows."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 @attrs.frozen
 class SplitRecord:
-    """A split of a source: its watermark (us), and the processing time (us) when it last spoke, if it has."""
+    """A split of a source: its watermark (us), and the processing time (us) of its last rows, if there were any."""
 
     watermark: int
     spoke: int | None = None
 
 
 def _readable(splits: Mapping[str, SplitRecord]) -> dict[str, SplitRecord]:
-    """With their names as people may read them: names come from data."""
+    """The splits with printable names, since names are made of data."""
     return {printable(name): one for name, one in splits.items()}
 
 
 MOST_SPLITS: Final = 20
-"""So many splits of a source are in a record: those that are furthest behind."""
+"""The greatest number of splits of a source in a record: those that are furthest behind."""
 
 
 MOST_UNREAD: Final = 20
@@ -40,21 +40,22 @@ MOST_UNREAD: Final = 20
 
 
 def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The first `MOST_UNREAD` pairs, with names and texts as people may read them: both come from data."""
+    """The first `MOST_UNREAD` pairs, with printable names and texts, since both are made of data."""
     return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
 
 
 @attrs.frozen
 class SourceRecord:
-    """A source in a batch: its watermark (us) after it, and what became of the rows that were read of it.
+    r"""A source in a batch: its watermark (us) after the batch, and the counts of its rows.
 
-    Of those `read` (None: nobody counted) `elements` have come to the watermark, `dead_letters` are what the reader,
-    the event time or a step before could not use, and steps have left out the others.
-    The watermark waits for `split` to go on (None: the source is not looked at split by split), or for those that
-    are `awaited` to speak at all; `since` is the processing time (us) since when nothing has come of it. An `idle`
-    source is left out of the minimum downstream. Of its `splits` those that are furthest behind are told.
-    `changed`: the files that were changed after they were listed, with how; `left_out`: the columns that files have
-    and the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of each.
+    Of the rows `read` (None: not counted), `elements` reached the watermark, and `dead_letters` could not be used by
+    the reader, the event time or a step before; steps filtered the others.
+    `split`: the split that the watermark waits for; None if splits are not tracked. `awaited`: the splits that must
+    report before there is a watermark. `since`: the processing time (us) since when no rows of it have arrived.
+    `idle`: the source is left out of the minimum downstream. `splits`: those that are furthest behind.
+    `changed`: the files that were changed after they were listed, each with the kind of change. `left_out`: columns of
+    files that the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of
+    each.
     """
 
     watermark: int
@@ -78,11 +79,11 @@ class SourceRecord:
 
     @property
     def filtered(self) -> int | None:
-        """Rows that its steps left out, less those that they added; None where nobody counted what was read."""
+        """The rows that its steps filtered, minus those that they added; None if the rows read were not counted."""
         return None if self.read is None else self.read - self.elements - self.dead_letters
 
     def then(self, later: SourceRecord) -> SourceRecord:
-        """Of two batches: where the later one left the source, and what came in both."""
+        """The record of two consecutive batches: the position after the later one, and the counts of both."""
         return attrs.evolve(
             later,
             elements=self.elements + later.elements,
@@ -93,7 +94,7 @@ class SourceRecord:
         )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
-        """Of two tasks of one batch: the one that is further on says what the source waits for."""
+        """The record of two tasks of one batch: the task with the greater watermark says what the source waits for."""
         ahead = max(self, other, key=lambda task: task.watermark)
         return attrs.evolve(
             ahead,
@@ -108,34 +109,35 @@ class SourceRecord:
 
 @attrs.frozen
 class Upstream:
-    """What a stage has heard of a source or stage that it reads: its watermark (us), and whether it is left out."""
+    """A source or stage as a stage downstream knows it: its watermark (us), and True if it is idle."""
 
     watermark: int
     idle: bool = False
 
 
 def _with_readable_key(window: HoldOwner | None) -> HoldOwner | None:
-    """With its key as people may read it: keys come from data."""
+    """The window with a printable key, since keys are made of data."""
     return None if window is None else attrs.evolve(window, key=printable(window.key))
 
 
 @attrs.frozen
 class StageRecord:
-    """A stage in a batch: watermarks (us) after it, what holds the output one, and counts of this batch.
+    r"""A stage in a batch: its watermarks (us) after the batch, the holder of the output watermark, and counts.
 
-    `elements` came; `placed` counts each in every window that it is in (None: nobody counted). Of these, and of those
-    that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
-    reason ("late": behind the watermark, "closed": the trigger had finished, "no window": it is in none, which counts
-    as one placed), and `pending` wait in state for a pane.
-    `panes` counts by timing, and those that were "retracted", or "rows" of what has no panes; `live` is the number of
-    (key, window) rows in state, `keys` that of keys (one that is in several buckets of state counts in each), `bytes`
-    what they take.
-    `percentiles` are those of the output watermark; before `following`, of the input, and `holds` is where pending
-    elements of a shard, or all, hold those of the output. `since` is the processing time (us) at which the output
-    watermark reached where it is, and `finished` that at which the stage was done with the batch. `window` is the
-    key and window in its own state with the least hold, where that holds the output back. `timers` are pending, and
-    `fired` have fired in this batch. `sides`: where its other inputs stand, by the name of their clock. `drained`: how
-    many of the panes are of windows that the end of the run closed before the watermark had passed them.
+    `elements` arrived; `placed` counts each in every window that contains it (None: not counted). Of these, and of
+    those that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
+    reason ("late": behind the watermark, "closed": the trigger had finished, "no window": in none, which counts as one
+    placed), and `pending` wait in state for a pane.
+    `panes`: counts by timing, and of those "retracted"; or "rows" for output that is not panes. `live`: the number of
+    (key, window) rows in state. `keys`: the number of keys; a key in several buckets of state counts in each. `bytes`:
+    the size of the state.
+    `percentiles`: those of the output watermark, and before `following` those of the input. `holds`: the holds of
+    pending elements of a shard, or of all, on the output percentiles.
+    `since`: the processing time (us) at which the output watermark reached its value. `finished`: the processing time
+    (us) at which the stage was done with the batch.
+    `window`: the key and window in the stage's own state with the least hold, if that holds the output back. `timers`
+    are pending, and `fired` have fired in this batch. `sides`: its other inputs, by the name of their clock.
+    `drained`: the number of panes of windows that the end of the run closed before the watermark had passed them.
     """
 
     input: int
@@ -163,11 +165,11 @@ class StageRecord:
 
     @property
     def lag(self) -> int:
-        """Event time, in microseconds, that the stage itself adds: input - output."""
+        """The event time, in microseconds, that the stage itself adds: input - output."""
         return self.input - self.output
 
     def quiet(self) -> StageRecord:
-        """The same in a batch in which nothing came."""
+        """The record of the stage in a batch without arrivals."""
         none = None if self.placed is None else 0
         return attrs.evolve(
             self,
@@ -182,7 +184,7 @@ class StageRecord:
         )
 
     def then(self, later: StageRecord) -> StageRecord:
-        """Of two batches: where the later one left the stage, and what it did in both."""
+        """The record of two consecutive batches: the state after the later one, and the counts of both."""
         return attrs.evolve(
             later,
             elements=self.elements + later.elements,
@@ -195,7 +197,8 @@ class StageRecord:
         )
 
     def plus(self, other: StageRecord) -> StageRecord:
-        """Of two shards: the stage's watermarks are the least, and the shard behind says what holds it."""
+        """The record of two shards: the least of their watermarks, with the holder of the shard that is behind."""
+        # The key is total, so that the order in which shards report does not matter.
         behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
         return StageRecord(
             min(self.input, other.input),
@@ -223,7 +226,7 @@ class StageRecord:
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:
-        """After the batch before, at this processing time (us): where its output stands, and since when."""
+        """The record with `since` and the output percentiles, which depend on the batch `before`, at this time (us)."""
         reached = {} if before is None else before.percentiles
         stands = before is not None and before.output == self.output and before.since is not None
         return attrs.evolve(
@@ -236,13 +239,21 @@ class StageRecord:
 
 @attrs.frozen
 class BatchRecord:
-    """A batch: its number, its processing time (us), every source and stage, and the rows that each sink got.
+    """The record of a batch.
 
-    `finished` is the processing time (us) at which all of it was done. `dead_letters` counts, by step, the rows that
-    stages, and steps after the sources, could not use; those before are counted by their source. `errors` has, for
-    each source and step that made dead letters, the reason of the last one. `batches`: how many it stands for, itself
-    the last, as of those of long ago there may be one record for several. `uses`: which steps could use any of their
-    rows.
+    Args:
+        batch: The number of the batch.
+        processing_time: The processing time of the batch (us).
+        sources: The record of each source.
+        stages: The record of each stage.
+        finished: The processing time (us) at which the whole batch was done.
+        sinks: The number of rows that each sink received.
+        dead_letters: The number of dead letters of each stage, and of each step after the watermark. Dead letters
+            before it are counted by their source.
+        errors: The reason of the last dead letter, for each source and step that made some.
+        batches: The number of batches that the record stands for, of which it is the last: old batches may share a
+            record.
+        uses: The steps that could use any of their rows.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -265,7 +276,7 @@ class BatchRecord:
 
     @property
     def set_aside(self) -> Counter[str]:
-        """How many dead letters each source and step made, where there are any."""
+        """The number of dead letters of each source and step that made some."""
         counts = Counter({name: source.dead_letters for name, source in self.sources.items()})
         counts.update(self.dead_letters)
         return +counts
@@ -275,22 +286,22 @@ class BatchRecord:
         return self.sources[name].watermark if name in self.sources else self.stages[name].output
 
     def lag(self, watermark: int) -> int | None:
-        """How far in event time (us) a watermark is behind processing time; None at the ends of time."""
+        """The event time (us) by which a watermark is behind processing time; None at the ends of time."""
         return self.processing_time - watermark if is_a_time(watermark) else None
 
     def input_system_lag(self, name: str) -> int:
-        """How long (us) the oldest operation upstream of a stage took: the lag of its input in processing time."""
+        """The duration (us) of the oldest operation upstream of a stage: the processing-time lag of its input."""
         upstream = [one for one in self.stages[name].upstream if one in self.stages]
         return max((self.output_system_lag(one) for one in upstream), default=0)
 
     def output_system_lag(self, name: str) -> int:
-        """How long (us) it took until a stage was done with the batch: the lag of its output in processing time."""
+        """The time (us) until a stage was done with the batch: the processing-time lag of its output."""
         finished = self.stages[name].finished
         own = 0 if finished is None else finished - self.processing_time
         return max(own, self.input_system_lag(name))
 
     def following(self, before: BatchRecord | None) -> BatchRecord:
-        """With what the batch before tells of each stage's output: since when it stands, and where percentiles were."""
+        """The record with the facts of each stage that depend on the batch before: `since`, and output percentiles."""
         earlier = {} if before is None else before.stages
         stages = {
             name: stage.following(earlier.get(name), self.processing_time)
@@ -299,7 +310,7 @@ class BatchRecord:
         return attrs.evolve(self, stages=stages)
 
     def then(self, later: BatchRecord) -> BatchRecord:
-        """One record for this and the next ones: where the later one left things, and the counts of both."""
+        """Merges the records of this batch and of later ones: the state after the last one, and sums of the counts."""
         return attrs.evolve(
             later,
             sources=_each(self.sources, later.sources),
@@ -312,22 +323,22 @@ class BatchRecord:
         )
 
     def to_json(self) -> str:
-        """As one line; the number of the batch comes first."""
+        """Converts the record to a line of JSON, which begins with the number of the batch."""
         return to_json(self).decode()
 
     @classmethod
     def from_json(cls, text: str | bytes) -> BatchRecord:
-        """What `to_json` gave."""
+        """Reads the result of `to_json`."""
         return from_json(cls, text)
 
 
 def is_a_time(watermark: int) -> bool:
-    """Whether it is somewhere in time: not before anything is known, nor at the end of input."""
+    """True for a watermark between the ends of time: after the first report, and before the end of input."""
     return MIN_TIME < watermark < GLOBAL_WINDOW_END - 1
 
 
 def furthest_behind(upstream: Mapping[str, Upstream]) -> str:
-    """The name of who holds the input watermark: the least of those that are not idle, or of all if all are."""
+    """The upstream that holds the input watermark: the least of those that are not idle, or of all if all are."""
     active = {name: one for name, one in upstream.items() if not one.idle} or upstream
     return min(active, key=lambda name: (active[name].watermark, name))
 
@@ -337,7 +348,7 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _each(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """By name; what only the earlier batch knows stays, as it counts."""
+    """Combines records by name. A record only of the earlier batch stays, since its counts matter."""
     both = {name: before[name].then(later[name]) for name in later if name in before}
     return {**before, **later, **both}
 
@@ -351,7 +362,7 @@ def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 
 def _heard(one: Mapping[str, Upstream], other: Mapping[str, Upstream]) -> dict[str, Upstream]:
-    """Of two shards: what has not come to one of them has not come to the stage."""
+    """The upstream of two shards: the least watermark that either has received."""
     both = {name: [known[name] for known in (one, other) if name in known] for name in {**one, **other}}
     return {
         name: Upstream(min(report.watermark for report in heard), all(report.idle for report in heard))
@@ -360,7 +371,7 @@ def _heard(one: Mapping[str, Upstream], other: Mapping[str, Upstream]) -> dict[s
 
 
 def merged(records: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Records of tasks or shards by name -> one record per name."""
+    """Merges the records of tasks or shards, by name."""
     total: dict[str, Any] = {}
     for name, record in records:
         total[name] = total[name].plus(record) if name in total else record

@@ -1,4 +1,4 @@
-"""Small files beside the records of a run that say what it is at, and by a lock whether it is alive."""
+"""Status files beside the records of a run: its current activity, and by a lock on the file, if it is alive."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _LOOKS: Final = 5
 
 
 def status_file_of(records: str) -> str:
-    """The slip of the run that writes these records. It is there while the run goes on, or if it was killed."""
+    """The status file of the run that writes these records. It exists while the run lasts, and after a kill."""
     return f"{records}.now"
 
 
 def task_folder_of(records: str) -> str:
-    """The folder with the slips of its tasks, where it has some."""
+    """The folder with the status files of its tasks, if there are any."""
     return f"{records}.tasks"
 
 
 @attrs.frozen
 class RunStatus:
-    """What the slip of a run says: its process, whether its clock is simulated, and the batch in hand."""
+    """The content of a run's status file: its process, if its clock is simulated, and the current batch."""
 
     pid: int
     host: str
@@ -42,7 +42,7 @@ class RunStatus:
 
 @attrs.frozen
 class TaskStatus:
-    """What the slip of a task says: of which level it is (0: of the sources), and what it is at."""
+    """The content of a task's status file: its level (0: the sources), and its current batch."""
 
     level: int
     in_hand: CurrentBatch | None = None
@@ -50,7 +50,7 @@ class TaskStatus:
 
 @attrs.define(eq=False)
 class RunStatusFile:
-    """The slip of a run, which its process has locked. `now` is what it says, as long as nothing is in hand."""
+    """The status file of a run, which its process has locked. `now` is its content between batches."""
 
     path: str
     now: RunStatus
@@ -58,7 +58,7 @@ class RunStatusFile:
 
     @classmethod
     def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunStatusFile:
-        """The slip beside these records. Raises `RecordsInUse` where another run that goes on writes them."""
+        """Locks the status file beside these records. Raises `RecordsInUse` if another living run writes them."""
         path = status_file_of(os.path.abspath(records))
         try:
             file, _ = open_locked(path)
@@ -66,7 +66,7 @@ class RunStatusFile:
             other = read_status(RunStatus, path)
             where = "" if other is None else f", in process {other.pid} on {other.host}"
             raise RecordsInUse(
-                f"the records {os.fspath(records)!r} are those of another run that goes on{where}; stop that first, "
+                f"the records {os.fspath(records)!r} belong to another run that is alive{where}; stop that first, "
                 "or name another file"
             ) from None
         slip = cls(path, RunStatus(os.getpid(), socket.gethostname(), simulated), file)
@@ -74,13 +74,13 @@ class RunStatusFile:
         return slip
 
     def write(self, in_hand: CurrentBatch | None) -> None:
-        """What is in hand now. Storage that is full does not end a run for that."""
+        """Writes the current batch. Errors of storage, such as a full disk, are ignored."""
         if not self._file.closed:
             with suppress(OSError):
                 _write(self._file.fileno(), attrs.evolve(self.now, in_hand=in_hand))
 
     def remove(self) -> None:
-        """The run is over. A second call changes nothing."""
+        """Removes the file at the end of the run. Later calls change nothing."""
         if not self._file.closed:
             with suppress(FileNotFoundError):
                 os.remove(self.path)
@@ -88,7 +88,7 @@ class RunStatusFile:
 
 
 def write_status(path: str, now: TaskStatus) -> None:
-    """The slip of a task, in a folder that is there."""
+    """Writes the status file of a task, in an existing folder."""
     number = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
     try:
         _write(number, now)
@@ -97,13 +97,13 @@ def write_status(path: str, now: TaskStatus) -> None:
 
 
 def _write(file: int, now: RunStatus | TaskStatus) -> None:
-    """In place and at once, so that it costs next to nothing; what is left of a longer one is after the line."""
+    """Writes in place with one call, which is cheap. The rest of a longer content before stays behind the line."""
     os.pwrite(file, to_json(now) + b"\n", 0)
 
 
 def read_status(kind: type[Now], path: str) -> Now | None:
-    """What a slip of this kind says; None where there is none, or it is no whole one."""
-    for _ in range(_LOOKS):  # it may be written just now
+    """The content of a status file; None if there is no file, or it is not whole."""
+    for _ in range(_LOOKS):  # a write may be under way
         try:
             with open(path, "rb") as file:
                 return from_json(kind, file.readline())
@@ -115,9 +115,9 @@ def read_status(kind: type[Now], path: str) -> Now | None:
 
 
 def with_tasks(in_hand: CurrentBatch, records: str, levels: Mapping[str, int]) -> CurrentBatch:
-    """With what the tasks of the batch are at. `levels` has the level of each stage.
+    """The current batch with the activities of its tasks. `levels` has the level of each stage.
 
-    All tasks of a level have ended when the first of a later one begins.
+    All tasks of a level have ended when the first task of a later level begins.
     """
     folder = task_folder_of(records)
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
@@ -139,7 +139,7 @@ def with_tasks(in_hand: CurrentBatch, records: str, levels: Mapping[str, int]) -
 
 
 def _together(works: list[Activity]) -> list[Activity]:
-    """What several tasks are at, once, the longest first."""
+    """Merges equal activities of several tasks, the longest first."""
     found: dict[tuple[str, str, str], Activity] = {}
     for work in sorted(works, key=lambda work: work.since):
         what = work.kind, work.name, work.inside

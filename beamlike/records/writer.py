@@ -1,4 +1,4 @@
-"""Writes the records of a run as lines of JSON, beside its checkpoint or where the user says."""
+"""Writes the records of a run as lines of JSON, beside its checkpoint or to a file that the user names."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ _LOG = logging.getLogger("beamlike")
 RECORDS_FILE = "records.jsonl"
 
 MOST_BYTES: Final = 16_000_000
-"""How large the file may grow: then the older half of its batches is told with half as many records."""
+"""The size limit of the file. Beyond it, the older half of its batches is rewritten with half as many records."""
 
 _BLOCK = 65_536
 
 
 @attrs.define
 class RecordWriter:
-    """Appends to a local file: a line with the plan when it is opened, one of each batch, and one at the close.
+    """Appends to a local file: a line with the plan when it is opened, a line for each batch, and a line at the close.
 
-    A run that goes on appends its plan anew; a `fresh` one replaces what another has left. `last` is the last batch
-    that the file has, None if it has none.
-    What a killed run left of a line is cut off. A file of `most` bytes is written anew, with one record for every two
-    of the older ones: counts stay exact, and only times of long ago become coarse.
+    A run that continues appends its plan again; a `fresh` run replaces the file. `last` is the last batch in the file,
+    None if there is none. A line that a killed run left incomplete is cut off. If the file is larger than `most` bytes,
+    each two older records are merged into one: counts stay exact, and only times of long ago become coarse.
     """
 
     path: str
@@ -63,7 +62,7 @@ class RecordWriter:
         *,
         fresh: bool = False,
     ) -> RecordWriter:
-        """The writer of a run; makes the folder of the file. Raises `FileExistsError` for a file of something else."""
+        """Opens the writer of a run, and makes the file's folder. Raises `FileExistsError` for another kind of file."""
         text = path_text(path)
         if os.path.isdir(text):
             example = os.path.join(text, RECORDS_FILE)
@@ -84,24 +83,24 @@ class RecordWriter:
         return writer
 
     def write(self, record: BatchRecord) -> None:
-        """One more batch; who follows the file sees it at once. It is for `sync` to have it outlast a power cut."""
+        """Appends a batch, which readers see at once. Only `sync` protects it against a power cut."""
         self._append(record)
         self.last = record
 
     def sync(self) -> None:
-        """What was written is on disk after this."""
+        """Syncs to disk what was written."""
         with open(self.path, "rb") as file:
             os.fsync(file.fileno())
 
     def close(self, ending: Ending, changed: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
-        """Writes how the run ended, and the files that changed after its last batch. A second call changes nothing."""
+        """Writes how the run ended, and the files that changed after its last batch. Later calls change nothing."""
         if not self._closed:
             self._append(RunClosed(ending, changed))
             self.sync()
             self._closed = True
 
     def _append(self, line: Line) -> None:
-        # Opened for each line: a run that is given up leaves nothing open.
+        # Opened for each line: a run that is abandoned leaves nothing open.
         with open(self.path, "ab") as file:
             file.write(line_text(line))
             size = file.tell()
@@ -110,7 +109,7 @@ class RecordWriter:
 
 
 def _make_coarser(path: str) -> None:
-    """The older half of the file with half as many records."""
+    """Rewrites the older half of the file with half as many records."""
     with open(path, "rb") as file:
         lines = file.read().splitlines(keepends=True)
     half, older = sum(map(len, lines)) // 2, 0
@@ -124,17 +123,17 @@ def _make_coarser(path: str) -> None:
         elif line.startswith(BATCH_LINE):
             if (record := _record(line, path)) is None:
                 continue
-            while records and records[-1].batch >= record.batch:  # it was run again
+            while records and records[-1].batch >= record.batch:  # the batch was replayed
                 records.pop()
             records.append(record)
-    # The last one may be run again; it stays as it is.
+    # The last batch may be replayed, so its record stays as it is.
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
     _replace(path, [plan, *(line_text(record) for record in [*pairs, *rest]), *lines[older:]])
 
 
 def _record(line: bytes, path: str) -> BatchRecord | None:
-    """The record that a line has. One that is damaged is told, and None: records explain a run, no run needs them."""
+    """The record in a line; None for a damaged one, which is logged: records explain a run, and no run needs them."""
     try:
         return read_batch(line)
     except BadLine as error:
@@ -143,7 +142,7 @@ def _record(line: bytes, path: str) -> BatchRecord | None:
 
 
 def _replace(path: str, lines: Iterable[bytes]) -> None:
-    """Who reads it sees the file before or the one after."""
+    """Replaces the file. A reader sees either the file before or the one after."""
     written = f"{path}.new"
     with open(written, "wb") as file:
         file.writelines(lines)
@@ -151,11 +150,11 @@ def _replace(path: str, lines: Iterable[bytes]) -> None:
 
 
 def _require_records(path: str) -> None:
-    """So that no file of the user's is lost to a name given in error."""
+    """Raises `FileExistsError` for a file that is no records file, so that a wrong name destroys nothing."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
         if not (PLAN_LINE.startswith(head) or are_records(head)):
-            raise FileExistsError(f"records={path!r} is a file of something else; name another one")
+            raise FileExistsError(f"records={path!r} is not a records file; name another one")
 
 
 def last_recorded(path: str) -> int:
@@ -169,7 +168,7 @@ def last_recorded(path: str) -> int:
 
 
 def _after_last_line(file: BinaryIO) -> int:
-    """Where the last whole line ends."""
+    """The end of the last whole line."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -182,7 +181,7 @@ def _after_last_line(file: BinaryIO) -> int:
 
 
 def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
-    """The last batch before this place, looked for in ever longer pieces of the end of the file."""
+    """The last batch before this position, searched in growing pieces of the end of the file."""
     size = _BLOCK
     while True:
         start = max(0, end - size)

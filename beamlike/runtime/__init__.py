@@ -1,4 +1,4 @@
-"""What both runners do: ingest, stage steps, sinks, limits, and what is told of them.
+"""The parts of a run that both runners share: ingestion, steps of stages, sinks, limits, records of batches.
 
 May import `plan` and all below it.
 """

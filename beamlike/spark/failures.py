@@ -1,4 +1,4 @@
-"""What is told of a query that failed: whose fault it was, and what to do."""
+"""Errors for queries that failed: their cause, and the remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from beamlike.errors import CheckpointError, DataLoss, RunError, SinkError, SinkInUse, SourceError
 from beamlike.io.sources import ReadBySpark
 from beamlike.plan.model import Plan
-from beamlike.runtime.checkpoint import not_stored
+from beamlike.runtime.batch.storage import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import not_fitting
 from beamlike.spark.query.build import python_reason
@@ -39,12 +39,12 @@ _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MU
 
 
 def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | None:
-    """The error for what Spark says of a query that failed; None if there is nothing to add to that."""
-    told = _failure(message, checkpoint)
+    """The error for Spark's message about a query that failed; None if the message needs no addition."""
+    error = _failure(message, checkpoint)
     read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
-    if isinstance(told, SourceError) and told.source is None and len(read) == 1:
-        told.source = read[0]
-    return told
+    if isinstance(error, SourceError) and error.source is None and len(read) == 1:
+        error.source = read[0]
+    return error
 
 
 def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
@@ -67,7 +67,7 @@ def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
 
 
 def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
-    """The error where Spark cannot read the checkpoint; None if nothing tells that this is why it failed."""
+    """The error if Spark cannot read the checkpoint; None if the message does not say that."""
     files = [*islice(not_fitting(checkpoint.path), _NAMED)] if checkpoint.is_local else []
     if found := _DAMAGE.search(said):
         reason = f"Spark cannot read its logs or state ({_reason(said, found)})"
@@ -79,17 +79,17 @@ def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
 
 @contextmanager
 def understood(checkpoint: Checkpoint) -> Iterator[None]:
-    """Raises `CheckpointError` where Spark or Java fails as it cannot read what is in the checkpoint."""
+    """Raises `CheckpointError` if Spark or Java fails because it cannot read the checkpoint."""
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if told := _damage(str(error), checkpoint):
-            raise told from error
+        if damage := _damage(str(error), checkpoint):
+            raise damage from error
         raise
 
 
 def _of_ours(found: re.Match[str]) -> Exception:
-    """The error that a worker has raised, of the same kind as in process."""
+    """The error that a worker raised, of the same class as in process."""
     kind, name, reason = found["kind"], found["name"], found["reason"].strip()
     if kind in ("SinkError", "SinkInUse"):
         return (SinkInUse if kind == "SinkInUse" else SinkError)(name, reason)
@@ -101,7 +101,7 @@ def _of_ours(found: re.Match[str]) -> Exception:
 
 
 def _not_stored(said: str, checkpoint: str) -> str | None:
-    """The line that says so of the checkpoint's storage: what is full may have no name, as it may be any file there."""
+    """The line about storage of the checkpoint. An error about a full disk may name no file, so it counts for any."""
     lines = [found[0] for found in _REFUSED.finditer(said) if checkpoint in found[0]]
     if "beamlike.errors.SinkError" not in said:
         lines += [found[0] for found in _FULL.finditer(said)]
@@ -109,6 +109,6 @@ def _not_stored(said: str, checkpoint: str) -> str | None:
 
 
 def _reason(said: str, found: re.Match[str]) -> str:
-    """What Spark names first, and the innermost cause of that where it tells one."""
+    """The first reason that Spark names, and the innermost cause if there is one."""
     first = next(filter(None, found.groups())).partition(" SQLSTATE")[0].strip(" .")
     return "; ".join([first, *_CAUSE.findall(said)[-1:]])

@@ -1,4 +1,4 @@
-"""A run on Spark until its query starts: its place in the checkpoint, its sinks, its records, and the query itself."""
+"""Opens a run on Spark: its checkpoint, sinks and records, and its query."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
-from beamlike.runtime.batch_sinks import Leftovers
-from beamlike.runtime.copies import CopyGuard, Reached, require_run
-from beamlike.runtime.dead_letter_folder import CheckpointLetters
-from beamlike.runtime.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.digests import digest_of_streams
-from beamlike.runtime.envelope import Topology
-from beamlike.runtime.open_run import OpenRun
-from beamlike.runtime.options import RunOptions, seconds
-from beamlike.runtime.outcome import RecordHooks
-from beamlike.runtime.progress import Progress
-from beamlike.runtime.reading import require_files
-from beamlike.runtime.readings import with_readings_as_files
-from beamlike.runtime.run_sinks import RunSinks
-from beamlike.runtime.sinks import hold_sinks
+from beamlike.runtime.batch.batch_sinks import Leftovers
+from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
+from beamlike.runtime.batch.envelope import Topology
+from beamlike.runtime.batch.reading import require_files
+from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
+from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.digests import digest_of_streams
+from beamlike.runtime.run.open_run import OpenRun
+from beamlike.runtime.run.options import RunOptions, seconds
+from beamlike.runtime.run.progress import Progress
+from beamlike.runtime.run.readings import with_readings_as_files
+from beamlike.runtime.run.run_records import RecordHooks
+from beamlike.runtime.run.run_sinks import RunSinks
+from beamlike.runtime.run.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.build import envelopes, labels, reads_rows
-from beamlike.spark.query.leftovers import warn_of_copies
 from beamlike.spark.query.listing import Listings
-from beamlike.spark.query.parts import PartWriter
+from beamlike.spark.query.parts import PartWriter, warn_of_copies
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
@@ -59,7 +58,7 @@ class SparkOptions(RunOptions, Protocol):
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenSparkRun:
-    """A run whose query can start: its plan as it reads and writes it, and all that is told of it."""
+    """A run on Spark that is open: its query can start. The plan is the one that the query runs."""
 
     plan: Plan
     options: SparkOptions
@@ -72,13 +71,13 @@ class OpenSparkRun:
     def of(
         cls, plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint, held: ExitStack
     ) -> OpenSparkRun:
-        """Holds the plan against the checkpoint. What has to be let go of at the end of the run is put into `held`."""
+        """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
         before = checkpoint.manifest()
         require_run(before, checkpoint, options.continue_as)
         fit = _fit(plan, options, session, checkpoint)
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         manifest, sinks = _sinks(plan, options, manifest, checkpoint, held)
-        # Sources first: what cannot be read must not cost what an earlier run has written.
+        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
         plan = with_tables_sent(plan, session, checkpoint, before, held)
@@ -97,7 +96,7 @@ class OpenSparkRun:
             on_batch=options.on_batch,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
-            records=records,
+            path=records,
             tasks=True,
             hooks=RecordHooks(storing, changed=listings.changed),
         )
@@ -109,12 +108,12 @@ class OpenSparkRun:
 
     @property
     def plays(self) -> bool:
-        """Whether it plays test streams, which have an end of their own."""
+        """True if it plays test streams, which have an end of their own."""
         return steps_of(self.plan) is not None
 
     @property
     def drains(self) -> bool:
-        """True if the run closes all windows at its end: it is asked to, or no run can go on from it."""
+        """True if the run closes all windows at its end: because it must, or because no run can continue it."""
         options = self.options
         return options.drain or (
             options.checkpoint is None and options.trigger == "available_now" and self.plan.ends
@@ -122,26 +121,26 @@ class OpenSparkRun:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the query goes on when it has taken all input: its end can follow, or what a source plans next."""
+        """True if the query continues when it has read all input: the end or a later plan of a source may follow."""
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
-        """What the query does with each batch; `on_batch` gets its record."""
-        run, outcome = self.run.manifest["run"], self.run.outcome
+        """The function that the query calls for each batch; `on_batch` receives the record of the batch."""
+        run, records = self.run.manifest["run"], self.run.records
         clock = None if self.plays else wall_clock
         writer = BatchWriter(
             plan=self.plan,
             run=run,
             on_batch=on_batch,
-            latest=outcome.last,
+            latest=records.last,
             clock=clock,
-            tracker=outcome.tracker,
+            tracker=records.tracker,
             leftovers=Leftovers(self._parts().sinks, run),
             may_replay=self.run.may_replay,
             changed=self.listings.changed,
         )
-        # Nobody goes on from a temporary checkpoint.
+        # No run continues from a temporary checkpoint.
         kept = self.options.checkpoint is not None
         return BatchGate(writer, self.checkpoint.syncing()) if kept else BatchGate(writer)
 
@@ -150,7 +149,7 @@ class OpenSparkRun:
         parts = self._parts()
         warn_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
         if self.options.trigger == "available_now":
-            # Where processing time passes, there would always be a next batch, and no end.
+            # If processing time passes without input, there would always be a next batch.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
             self._see_to_what_is_due()
         self.checkpoint.prepare()
@@ -160,7 +159,7 @@ class OpenSparkRun:
             return self._query(parts, gate)
 
     def _see_to_what_is_due(self) -> None:
-        """Has a batch even if nothing comes, as the clock has moved on since the last run."""
+        """Plans a batch even without input, since time has passed after the last run."""
         done = last_batch(self.checkpoint, "commits")
         if done >= 0 and not self.drains and needs_processing_time(self.plan):
             self.checkpoint.tick(done)
@@ -171,7 +170,7 @@ class OpenSparkRun:
     def _query(self, parts: PartWriter, gate: BatchGate) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
-        trackers = TaskTrackers(self.run.outcome.tasks, self.run.outcome.keys)
+        trackers = TaskTrackers(self.run.records.tasks, self.run.records.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
         options = self.options
         asked = options.drain and options.checkpoint is not None and not self.plays
@@ -199,20 +198,20 @@ class OpenSparkRun:
 
 
 def _fit(plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint) -> Fit:
-    """The plan as one that goes on with the checkpoint."""
+    """Fits the plan to the checkpoint."""
     saved = checkpoint.manifest()
     if saved is not None:
         make_ready(checkpoint, saved)
         if options.shards is None:
             session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
-    # With an interval, or on another run of the checkpoint, what a glob matches may come later, or be gone.
+    # With an interval, or in a later run, files of a glob may arrive later, or be gone.
     require_files(plan, globs=saved is None and options.trigger == "available_now")
     shards = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
     return fitted(plan, saved, shards)
 
 
 def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
-    """The file of the records; None if there is none."""
+    """The records file; None if there is none."""
     if checkpoint.is_local:
         return checkpoint.at(RECORDS_FILE)
     return None if options.records is None else os.fspath(options.records)
@@ -221,14 +220,14 @@ def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
 def _sinks(
     plan: Plan, options: SparkOptions, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
 ) -> tuple[dict[str, Any], RunSinks]:
-    """The manifest with the id of the run, and its sinks, which no other run of that id writes to.
+    """Returns the manifest with the id of the run, and its sinks, locked against other runs of that id.
 
-    At its end the run may replace the files of an earlier run, but with an interval it has no end.
+    A run with an end may replace the files of an earlier run. A run with an interval has no end.
     """
     letters = CheckpointLetters(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
-        # As in process: a later run has the same name, and so replaces its files.
+        # A later run has the same name and replaces its files, as in process.
         manifest["run"] = plan.name
         held.enter_context(hold_sinks(plan, plan.name))
     else:

@@ -1,4 +1,4 @@
-"""Looks for new files while a query with an interval goes on."""
+"""Polls for new files while a query with an interval runs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Final
 import attrs
 
 from beamlike.errors import RunError
-from beamlike.runtime.options import Trigger, seconds
+from beamlike.runtime.run.options import Trigger, seconds
 from beamlike.spark.query.listing import Listings
 
-_SHORTEST: Final = 0.1  # seconds between two looks
+_SHORTEST: Final = 0.1  # seconds between two polls
 
 
 @attrs.define(eq=False)
 class FilePoller:
-    """A thread that looks twice in each interval of the batches, as long as the query is `alive`.
+    """A thread that polls twice per interval of the batches, as long as the query is `alive`.
 
-    If it cannot, `error` says why, and it calls `give_up`.
+    If polling fails, `error` has the reason, and `give_up` is called.
     """
 
     listings: Listings
@@ -30,18 +30,18 @@ class FilePoller:
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
 
     def start(self) -> None:
-        """Looks from now on, if there is anything to look for."""
+        """Starts polling, if there are sources to poll."""
         if self.listings.sources:
             threading.Thread(target=self._watch, name="looks for new files", daemon=True).start()
 
     def stop(self) -> None:
-        """Looks no more."""
+        """Stops polling."""
         self._over.set()
 
     def check(self) -> None:
-        """Raises `RunError` if it could not look."""
+        """Raises `RunError` if polling has failed."""
         if self.error is not None:
-            raise RunError("the run ended, as it could not look for new files") from self.error
+            raise RunError("the run ended, since it could not look for new files") from self.error
 
     def _watch(self) -> None:
         pause = max(_SHORTEST, seconds(self.interval) / 2)

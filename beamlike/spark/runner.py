@@ -1,4 +1,4 @@
-"""The Spark runner: a plan as one streaming query with one checkpoint, whatever its graph looks like."""
+"""The Spark runner: it runs a plan of any shape as one streaming query with one checkpoint."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.options import Trigger, is_positive, is_run_id, is_trigger
-from beamlike.runtime.phase import KEPT_BATCHES, Phase
-from beamlike.runtime.sinks import check_sinks, with_sinks_of_run
-from beamlike.runtime.summary import Shown, log_open
+from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
+from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
@@ -42,26 +41,31 @@ from beamlike.system.signals import signals
 class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
-    `checkpoint`: a folder that every executor reaches; a run with the same checkpoint goes on where the last one was.
-    Without one, a temporary folder is made and the run cannot be continued: it closes all windows at the end of its
-    input, and the next one replaces its files, as a run in process does. With a new checkpoint, file sinks add to what
-    is in their folders, and so they do without one where there is a `SparkSource` or `SparkSink`.
-    `trigger`: "available_now" processes what is there and stops; an interval ("10 seconds") goes on until `stop`.
-    Triggers of processing time are looked at in every batch. An interval has batches also when nothing comes, and a run
-    with "available_now" on a checkpoint has one then, so that what has become due since the last run is done.
-    `drain`: when no new input is left, closes all windows; the checkpoint is finished with that. Without a checkpoint a
-    run with "available_now" does so anyway, unless one of its sources is a `SparkSource`, which may have no end.
-    Test streams are played a step a batch, whatever the trigger, and drained; processing time is theirs.
-    `shards`: how many parts each keyed stage is cut into; by default those of the checkpoint, or for a new one
-    the cores of the cluster, at most 200.
-    `session`: a session to work in (in a new one beside it: nothing in it changes); otherwise one is made, on
-    `master` (default "local[*]") and with `config`.
-    `records`: where the checkpoint is not on this machine's file system, a file that is, for the records of all
-    batches, which `beamlike status`, `why`, `watch` and `report` read; otherwise the checkpoint has them.
-    `on_batch` is called with the record of each batch.
-    `continue_as`: for an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
-    are removed from sinks that can do that; the log tells which rows are doubled in others.
-    `quiet`: a terminal shows no progress.
+    A run without a checkpoint uses a temporary folder, and cannot be continued: it closes all windows at the end of its
+    input, and the next run replaces its files, as in process. With a new checkpoint, file sinks add to the files in
+    their folders; so do they without a checkpoint if there is a `SparkSource` or `SparkSink`. Test streams are played a
+    step a batch, whatever the trigger, and drained; processing time is theirs.
+
+    Args:
+        checkpoint: A folder that every executor can reach, from which a later run with the same checkpoint continues.
+        trigger: "available_now" processes the available input and ends. With an interval ("10 seconds"), the run
+            continues until `stop`. Triggers of processing time are evaluated in every batch. A run with an interval has
+            batches also without input. A run with "available_now" on a checkpoint has one then, for what has become due
+            since the last run.
+        drain: If True, closes all windows when no input is left, which finishes the checkpoint. Without a checkpoint, a
+            run with "available_now" drains anyway, unless a source is a `SparkSource`, which may have no end.
+        shards: The number of shards of each keyed stage; by default that of the checkpoint, or for a new one the number
+            of cores of the cluster, at most 200.
+        session: A session to run in. The run uses a new session beside it, and changes nothing in it. By default, a
+            session is made.
+        master: The master for a session that is made, by default "local[*]".
+        config: Settings for a session that is made.
+        records: A file on this machine for the records of all batches, which `beamlike status`, `why`, `watch` and
+            `report` read. Only for a checkpoint on another file system; other checkpoints have the records in them.
+        on_batch: A function that is called with the record of each batch.
+        quiet: If True, a terminal shows no progress.
+        continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
+            are removed from sinks that can do that; the log reports which rows are doubled in others.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Parquet("out"))
@@ -85,7 +89,7 @@ class SparkRunner:
     def __attrs_post_init__(self) -> None:
         if self.records is not None and (self.checkpoint is None or not is_remote(self.checkpoint)):
             raise ValueError(
-                "SparkRunner: records= is for a checkpoint that is not on this machine; else it has them in it"
+                "SparkRunner: records= is for a checkpoint that is not on this machine; others have them in them"
             )
         if self.continue_as is not None and self.checkpoint is None:
             raise ValueError("SparkRunner: continue_as= needs checkpoint=, whose run continues")
@@ -93,10 +97,19 @@ class SparkRunner:
             raise ValueError("SparkRunner: drain=True needs trigger='available_now': an interval has no end")
 
     def run(self, plan: Plan | Planned) -> SparkRun:
-        """Runs a plan, or that of a pipeline, and waits for its end; with an interval, until it is stopped.
+        """Runs a plan, and waits for its end; with an interval, until it is stopped. Users call `Pipeline.run`.
 
-        SIGTERM or Ctrl-C stops it after the batch in hand; a second one gives that batch up. Raises what `start`
-        raises, and `RunError` or its kinds, with the traceback of what failed in a worker.
+        SIGTERM or Ctrl-C stops the run after the current batch; a second one abandons that batch.
+
+        Args:
+            plan: A plan or a pipeline.
+
+        Returns:
+            The run, with its records.
+
+        Raises:
+            RunError: The run fails; the message has the traceback of a worker, if one failed. The errors of `start`
+                are raised, too.
 
         Example:
             >>> run = bl.SparkRunner(checkpoint="checkpoint").run(p.plan())  # doctest: +SKIP
@@ -105,20 +118,25 @@ class SparkRunner:
         """
         run = self.start(plan)
         try:
-            with signals(lambda: run.ask_to_stop("a second signal gives it up")):
+            with signals(lambda: run.ask_to_stop("a second signal abandons it")):
                 run.wait()
         except KeyboardInterrupt:
             run.stop(now=True)
         finally:
-            # Whatever ended the wait, no query goes on behind the caller's back.
+            # The query must not outlive this call.
             run.stop()
         return run
 
     def start(self, plan: Plan | Planned) -> SparkRun:
-        """Starts a plan, or that of a pipeline, and returns at once.
+        """Starts a plan, and returns at once.
 
-        Raises `CheckpointError` if the checkpoint is of another plan, `PlanError` for what Spark cannot run, and
-        `ValueError` for a cluster without a checkpoint.
+        Args:
+            plan: A plan or a pipeline.
+
+        Raises:
+            CheckpointError: The checkpoint belongs to another plan, or is in use.
+            PlanError: Spark cannot run the plan.
+            ValueError: The master is a cluster, and there is no checkpoint.
 
         Example:
             >>> run = bl.SparkRunner(checkpoint="checkpoint", trigger="10 seconds").start(p.plan())  # doctest: +SKIP
@@ -156,7 +174,7 @@ class SparkRunner:
 
 @attrs.define(repr=False, kw_only=True)
 class SparkRun(Shown):
-    """A run on Spark: its records, and the means to wait for it and to stop it. It holds the checkpoint's lock."""
+    """A run on Spark: its records, and methods to wait for it and to stop it. The run holds the checkpoint's lock."""
 
     plan: Plan
     runner: SparkRunner
@@ -205,16 +223,14 @@ class SparkRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        """The record of the last batch on the checkpoint, if it is known."""
-        return self.batches[-1] if self.batches else self._opened.run.outcome.last
+        return self.batches[-1] if self.batches else self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:
-        """The folder of the dead letters that no collection of the pipeline takes."""
         return self.checkpoint.dead_letters
 
     def wait(self) -> None:
-        """Waits for the end of the available input, and drains it if the runner says so; raises what failed."""
+        """Waits until the available input is processed, and drains the run if its runner does. Raises what failed."""
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -229,24 +245,24 @@ class SparkRun(Shown):
             log_open(self, goes_on=self.runner.checkpoint is not None)
             self._conclude(self._query.phase.ending)
         except KeyboardInterrupt:
-            self._opened.run.outcome.close("stopped")
+            self._opened.run.records.close("stopped")
             with suppress(Py4JNetworkError):
-                self._query.is_active()  # so that what follows has a connection
+                self._query.is_active()  # so that later calls have a connection
             raise
         except StreamingQueryException as error:
             self._take_back_end()
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
-            if told := failure(str(error), self.checkpoint, self.plan):
-                raise told from None
+            if reason := failure(str(error), self.checkpoint, self.plan):
+                raise reason from None
             raise
         finally:
-            self._opened.run.outcome.close("failed")
+            self._opened.run.records.close("failed")
             self._opened.run.progress.close()
             self._release()
 
     def _take_all(self) -> None:
-        """Waits until the query has taken all input that is there."""
+        """Waits until the query has read all available input."""
         if not self._opened.goes_on:
             self._query.query.awaitTermination()
             if self._poller is not None:
@@ -256,7 +272,7 @@ class SparkRun(Shown):
         listings = self._opened.listings
         while listings.look() if self._opened.drains else listings.look_on():
             self._query.query.processAllAvailable()
-        if listings.waiting:  # of which the last may have moved a watermark only
+        if listings.waiting:  # the last plan may have moved a watermark only
             self._query.query.processAllAvailable()
             listings.look_on()
 
@@ -268,14 +284,14 @@ class SparkRun(Shown):
         self._take_all()
 
     def _take_back_end(self) -> None:
-        """After a drain that failed before sinks got anything: a plain run or a savepoint may follow as well."""
+        """Undoes the end of sources after a failed drain that wrote nothing: a plain run or a savepoint can follow."""
         writer = self._query.gate.batch
         may = self._ending and isinstance(writer, BatchWriter) and not writer.writing
         if may and take_back_end(self.checkpoint):
             self._opened.run.note("draining", holds=False)
 
     def ask_to_stop(self, notice: str = "") -> None:
-        """Has the query stopped once the batch in hand is done; does not wait for that. `notice` is told meanwhile."""
+        """Asks the query to stop after the current batch, without waiting. `notice` is printed at once."""
         self._query.go_to(Phase.STOPPING)
         if self._stopper is None:
             # A thread of its own: a signal may come while this one waits for Java, and then it cannot talk to it.
@@ -287,20 +303,20 @@ class SparkRun(Shown):
         if not self._query.is_active():
             return
         if notice:
-            self._opened.run.progress.tell(f"{self.plan.name}: stopping after the batch in hand; {notice}")
+            self._opened.run.progress.message(f"{self.plan.name}: stopping after the current batch; {notice}")
         try:
             self._query.finish()
         except Py4JError:
-            # Whoever gives the batch up stops the query meanwhile.
+            # The query was stopped by a call that abandons the batch.
             if self._query.phase is not Phase.GIVEN_UP:
                 raise
         if self._is_whole():
             self._opened.run.note("whole")
 
     def stop(self, *, now: bool = False) -> None:
-        """Stops the query after the batch in hand, and waits for that; called in a batch (`on_batch`), it only asks.
+        """Stops the query after the current batch, and waits for that. A call from `on_batch` only asks for it.
 
-        With `now` the batch in hand is given up, and is done again by the next run on the checkpoint.
+        With `now`, the current batch is abandoned, and the next run on the checkpoint repeats it.
         """
         if now:
             self._query.halt(Phase.GIVEN_UP)
@@ -315,14 +331,14 @@ class SparkRun(Shown):
 
     def _conclude(self, ending: Ending) -> None:
         run = self._opened.run
-        run.sinks.conclude(run.outcome, ending, whole=self._is_whole())
+        run.sinks.conclude(run.records, ending, whole=self._is_whole())
 
     def _is_whole(self) -> bool:
         """True if every batch that was begun is finished, once the query is over."""
         return self._query.phase is not Phase.GIVEN_UP and self._query.query.exception() is None
 
     def _release(self) -> None:
-        """Lets others have the checkpoint, if the query is over."""
+        """Releases the checkpoint, if the query is over."""
         if self._poller is not None:
             self._poller.stop()
         if not self._query.is_active():

@@ -1,6 +1,6 @@
-"""Ends a query between two batches: the one in hand is finished, and the next one is not begun.
+"""Ends a query between two batches: the current one is finished, and the next one does not begin.
 
-Spark can only interrupt a query, wherever it is. So a gate before each batch holds the next one back until it does.
+Spark can only interrupt a query, wherever it is. So a gate before each batch blocks the next one until Spark does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
-from beamlike.runtime.phase import Phase
+from beamlike.runtime.run.options import Phase
 
 Batch = Callable[[DataFrame, int], None]
 """A `foreachBatch` function."""
@@ -22,7 +22,7 @@ Batch = Callable[[DataFrame, int], None]
 T = TypeVar("T")
 
 _CONNECTIONS = 10  # to Java, of which one must answer
-_LOOK = 0.2  # seconds between two looks at a query that is to stop
+_LOOK = 0.2  # seconds between two polls at a query that is to stop
 _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 
 
@@ -30,7 +30,7 @@ _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 class BatchGate:
     """The `foreachBatch` function of a query, which begins no batch once it is closed.
 
-    `settle` is called before each batch and after it.
+    `settle` is called before and after each batch.
     """
 
     batch: Batch
@@ -42,7 +42,7 @@ class BatchGate:
     def __call__(self, envelopes: DataFrame, number: int) -> None:
         if self._closed.is_set():
             self._held.set()
-            # In Java's thread of the query, so that its end interrupts it there, which Spark takes for no failure.
+            # Sleeps in the query's Java thread: Spark interrupts it at the end of the query, which is no failure.
             jvm: Any = envelopes.sparkSession._jvm
             jvm.java.lang.Thread.sleep(_FOR_EVER)
             raise RuntimeError(f"batch {number} was held back, and then its query was not stopped")
@@ -56,18 +56,18 @@ class BatchGate:
 
     @property
     def is_mine(self) -> bool:
-        """Whether it is the batch in hand itself that asks."""
+        """True if the caller is the current batch itself."""
         return self._inside == threading.get_ident()
 
     def close(self) -> None:
-        """Holds the next batch back."""
+        """Blocks the next batch."""
         self._closed.set()
 
     def finish(self, query: StreamingQuery) -> None:
-        """Closes it, waits for the end of the batch in hand, if there is one, and stops the query."""
+        """Closes the gate, waits for the end of the current batch, if there is one, and stops the query."""
         self.close()
         while answer(lambda: query.isActive and query.status["isTriggerActive"]):
-            # The next batch is there once the one before it is committed.
+            # The next batch arrives when the one before it is committed.
             if self._held.wait(_LOOK):
                 break
         answer(query.stop)
@@ -101,10 +101,10 @@ class RunningQuery:
 
 
 def answer(ask: Callable[[], T]) -> T:
-    """What Java answers, asked again where there is none.
+    """Calls Java, and repeats the call if there is no answer.
 
-    A signal that breaks into an answer ends the connection, and under load the next ones, also of other threads, may
-    fail, too, or be errors that say nothing. What Java raises is an answer.
+    A signal during a call closes the connection. Under load the next calls, also of other threads, may fail too, or
+    raise errors without meaning. An exception of Java is an answer.
     """
     for _ in range(_CONNECTIONS - 1):
         try:

@@ -1,4 +1,4 @@
-"""Of processes: the allocator, locks, files that outlive a power cut, signals, what one is at; text safe on a terminal.
+"""Services of the process: the allocator, threads, locks, durable files, signals, checksums, the current activity.
 
-May import `errors`, `version` and all below them.
+May import `errors`, `operators`, `version` and all below them.
 """

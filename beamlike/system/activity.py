@@ -13,7 +13,7 @@ import attrs
 
 @attrs.frozen
 class Activity:
-    """One part of the work on a batch: a "source", "step", "stage", "sink" or "callback", and its start time (us).
+    """A part of the work on a batch: a "source", "step", "stage", "sink" or "callback", and its start time (us).
 
     `inside`: kind and name of the activity around it, as text; `inside_kind`: only the kind. `tasks`: the number of
     tasks that do it at once.

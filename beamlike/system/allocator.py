@@ -1,8 +1,8 @@
-"""How long the allocator of polars keeps memory that is freed: for the next batch. To be imported before polars.
+"""Makes the allocator of polars keep freed memory for the next batch. Must be imported before polars.
 
-Polars keeps it for half a second, so a run with large batches takes pages from the system anew in each, and its threads
-wait for each other there. The allocator reads the variable once, when polars is loaded, which puts its own defaults
-before what it finds.
+By default, polars keeps freed memory for half a second. A run with large batches then gets its pages from the system
+again in each batch, and its threads wait for each other there. The allocator reads the variable once, when polars is
+loaded; polars puts its own defaults before the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work that nobody has to wait for yet: done in order, in one thread beside the one that asks for it."""
+"""A background thread for tasks whose results are not needed yet, in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 @attrs.define(eq=False)
 class Behind:
-    """Does tasks in the order in which they were given. After one that fails, no other is done."""
+    """Runs tasks in order in one background thread. If a task fails, the tasks after it are skipped."""
 
     _thread: ThreadPoolExecutor = attrs.field(
         factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind"), init=False
@@ -20,16 +20,16 @@ class Behind:
     _failed: bool = attrs.field(default=False, init=False)
 
     def do(self, task: Callable[[], object]) -> None:
-        """Has it done as soon as those before it are."""
+        """Adds a task."""
         self._given.append(self._thread.submit(self._do, task))
 
     def wait(self) -> None:
-        """Until all of them are done. Raises what one of them has raised."""
+        """Waits for all tasks. Raises the error of a task that failed."""
         while self._given:
             self._given.popleft().result()
 
     def close(self) -> None:
-        """Waits, and raises nothing. A second call changes nothing."""
+        """Waits for all tasks, and raises nothing. Later calls change nothing."""
         self._thread.shutdown()
 
     def _do(self, task: Callable[[], object]) -> None:

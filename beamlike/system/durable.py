@@ -1,6 +1,7 @@
-"""Files on this machine that a power cut leaves whole: synced, then renamed, then their folder synced.
+"""Files on this machine that survive a power cut whole: synced, renamed, and then their folder synced.
 
-What comes after one of these calls may depend on it; on a file system that cannot sync folders, on the file alone.
+Later writes may depend on a file that one of these functions has synced. If a file system cannot sync folders, only the
+file itself is synced.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-_FOLDERS: Final = os.name != "nt"  # Windows opens no folders, and keeps names by itself
-_CANNOT: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # what file systems say that sync no folders
+_FOLDERS: Final = os.name != "nt"  # Windows cannot open folders, and makes names durable by itself
+_CANNOT: Final = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # errors of file systems that cannot sync folders
 
 
 def replace(source: str, target: str) -> None:
-    """Renames a file that was just written, in whatever place is there already."""
+    """Renames a file that was just written, and replaces the target if it exists."""
     sync(source)
     os.replace(source, target)
     sync_folder(os.path.dirname(target))
 
 
 def sync(file: str) -> None:
-    """What is in a file stays."""
+    """Syncs the content of a file to disk."""
     number = os.open(file, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(number)
@@ -31,12 +32,12 @@ def sync(file: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """The names that are in a folder stay, and those that are gone do; nothing if it is gone itself."""
+    """Syncs the names in a folder, also removed ones. Does nothing if the folder no longer exists."""
     if not _FOLDERS:
         return
     try:
         number = os.open(folder or os.curdir, os.O_RDONLY)
-    except FileNotFoundError:  # another run has removed it, as nothing was in it
+    except FileNotFoundError:  # another run has removed it, since it was empty
         return
     try:
         os.fsync(number)
@@ -48,20 +49,20 @@ def sync_folder(folder: str) -> None:
 
 
 def make_folder(folder: str) -> None:
-    """Makes a folder, and those above it that are not there."""
+    """Makes a folder, and missing folders above it."""
     made = list(_missing(os.path.abspath(folder)))
     os.makedirs(folder, exist_ok=True)
     sync_folders(map(os.path.dirname, made))
 
 
 def sync_folders(folders: Iterable[str]) -> None:
-    """Each of these once."""
+    """Syncs each of these folders once."""
     for folder in sorted(set(folders)):
         sync_folder(folder)
 
 
 def sync_tree(folder: str) -> None:
-    """All that is in a folder and below it, and its own name."""
+    """Syncs everything below a folder, and the folder's own name."""
     for below, _, names in os.walk(folder, topdown=False):
         for name in names:
             sync(os.path.join(below, name))

@@ -1,4 +1,4 @@
-"""What the fields of public declarations hold: validators, whose errors name class, field and value."""
+"""Validators for the fields of public declarations, whose errors name class, field and value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 
 def whole_number(least: int) -> Validator:
-    """So many at least; or None, where that is the default."""
+    """A validator for a whole number of at least `least`; or for None, if that is the default."""
 
     def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value is None and attribute.default is None:
@@ -27,19 +27,19 @@ def whole_number(least: int) -> Validator:
 
 
 def true_or_false(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """One of these two."""
+    """Raises `TypeError` unless the value is True or False."""
     if not isinstance(value, bool):
         raise TypeError(f"{_field(owner, attribute)} must be True or False, not {value!r}")
 
 
 def text(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Text; or None, where that is the default."""
+    """Raises `TypeError` unless the value is text; or None, if that is the default."""
     if not isinstance(value, str) and not (value is None and attribute.default is None):
         raise TypeError(f"{_field(owner, attribute)} must be text, not {value!r}")
 
 
 def function(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """What can be called."""
+    """Raises `TypeError` unless the value is callable."""
     if not callable(value):
         raise TypeError(f"{_field(owner, attribute)} must be a function, not {value!r}")
 

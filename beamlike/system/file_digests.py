@@ -1,4 +1,4 @@
-"""Files of this machine as a list tells of them: which there are in a folder, and the size and digest of each."""
+"""Lists the files in a folder of this machine, and computes the size and digest of each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def files_below(folder: str) -> list[str]:
-    """The files in a folder and below it, by their paths from there, in order; those with content of their own."""
+    """The files below a folder with content of their own, by their relative paths, in order."""
     return sorted(_below(folder))
 
 
@@ -20,7 +20,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def has_content(name: str) -> bool:
-    """False for the checksums that Hadoop keeps beside files, and for its note that a folder is complete."""
+    """False for the checksums that Hadoop stores beside files, and for its marker of a complete folder."""
     return name != "_SUCCESS" and not (name.startswith(".") and name.endswith(".crc"))
 
 

@@ -1,4 +1,4 @@
-"""Locks of the operating system on files: they go with the process that holds them, however it ends."""
+"""Locks of the operating system on files, which end with the process that holds them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PAUSE: Final = 0.01  # seconds
 
 
 class InUse(RuntimeError):
-    """Somebody else has the lock; the message says who."""
+    """Raised if another process holds the lock; the message names it."""
 
 
 @attrs.define(eq=False)
 class Lock:
-    """A file that this process has locked, and in which stands who has it. It is removed when it is released.
+    """A file that this process has locked; its content names the process. It is removed when it is released.
 
-    Object stores, and some file systems, have no locks: there nothing is `held`, and nobody is refused.
+    Object stores, and some file systems, have no locks. There, `held` is False, and no other process is refused.
     """
 
     path: str
@@ -41,10 +41,10 @@ class Lock:
 
     @classmethod
     def take(cls, path: str, what: str) -> Self:
-        """The lock of this file, which is made if need be. `what` holds it, in words. Raises `InUse`."""
+        """Locks this file, which is made if needed. `what` describes the holder. Raises `InUse`."""
         if is_remote(path):
             return cls(path, None)
-        path = os.path.abspath(path)  # a function of the user's may go to another folder
+        path = os.path.abspath(path)  # a user's function may change the working directory
         try:
             file, locked = open_locked(path)
         except BlockingIOError:
@@ -61,11 +61,11 @@ class Lock:
 
     @property
     def held(self) -> bool:
-        """Whether it keeps others out."""
+        """True if the lock excludes other processes."""
         return self._file is not None
 
     def release(self) -> None:
-        """Lets others have it. A second call changes nothing."""
+        """Releases the lock. Later calls change nothing."""
         if self._file is not None:
             with suppress(
                 FileNotFoundError, NotADirectoryError
@@ -84,16 +84,16 @@ class Lock:
 
 
 def open_locked(path: str) -> tuple[IO[bytes], bool]:
-    """The file, made if need be, and locked; whether it is, as there may be no locks.
+    """Opens and locks a file, which is made if needed; also returns True if it is locked, since there may be no locks.
 
-    Raises `BlockingIOError` where another process has locked it. Whoever removes it has it locked.
+    Raises `BlockingIOError` if another process has locked it. Only a process that has locked a file removes it.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
         try:
             locked = _lock(file)
-            # Who had it may have removed it meanwhile: then whoever comes now locks another file.
+            # The process that held the lock may have removed the file: then a later process locks another file.
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file, locked
         except FileNotFoundError:
@@ -105,7 +105,7 @@ def open_locked(path: str) -> tuple[IO[bytes], bool]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Whether the file is locked now; False where there are no locks."""
+    """Locks the file; False if there are no locks."""
     if not _LOCKS:
         return False
     import fcntl
@@ -114,7 +114,7 @@ def _lock(file: IO[bytes]) -> bool:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
-        except BlockingIOError:  # who looks whether it is locked has it for a moment
+        except BlockingIOError:  # a process that checks the lock holds it for a moment
             if look == _LOOKS - 1:
                 raise
             time.sleep(_PAUSE)
@@ -126,7 +126,7 @@ def _lock(file: IO[bytes]) -> bool:
 
 
 def is_locked(path: str) -> bool | None:
-    """Whether a process that goes on has locked the file; None where nobody knows."""
+    """True if a living process has locked the file; None if that is unknown."""
     if not _LOCKS:
         return None
     import fcntl
@@ -142,9 +142,9 @@ def is_locked(path: str) -> bool | None:
 
 
 def left_by_killed(pattern: str) -> Iterator[Lock]:
-    """The locks at a glob that processes of this machine have left which were killed: each taken for a moment.
+    """Iterates over the locks at a glob that killed processes of this machine have left; each is held for a moment.
 
-    What another machine has locked may not show here, so its files are left alone.
+    Locks of another machine may not be visible here, so its files are left alone.
     """
     for path in glob.glob(pattern):
         if is_locked(path) is False and _signed_here(path):
@@ -163,6 +163,6 @@ def _holder(path: str) -> str:
     try:
         with open(path, "rb") as file:
             facts = json.load(file)
-    except (OSError, ValueError):  # it has the lock, and has not signed yet
+    except (OSError, ValueError):  # the holder has not written its name yet
         return "another process"
     return "{what} in process {pid} on {host}, since {since}".format(**facts)

@@ -1,4 +1,4 @@
-"""Paths as text: names of steps as parts of them, and whether one is of this machine's file system."""
+"""Paths as text: names of steps as parts of a path, and remote paths."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _LONGEST: Final = 100
-"""Bytes: with what is put before and after it, a name stays below the 255 that file systems allow."""
+"""The size limit of a name in bytes: with a prefix and suffix it stays below the 255 bytes of file systems."""
 
 
 def is_remote(path: str) -> bool:
-    """Whether the path has a scheme, such as `s3://`, and so is not of this machine's file system."""
+    """True if the path has a scheme, such as `s3://`, so that it is not on this machine's file system."""
     return _SCHEME.match(path) is not None
 
 

@@ -1,4 +1,4 @@
-"""Text from data as a terminal may have it: what would move its cursor, colour it or turn it is shown escaped."""
+"""Makes text from data safe for a terminal: escapes characters that move the cursor, or change colours or direction."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _escaped(character: str) -> str:
 
 
 class Escaping(logging.Filter):
-    """Makes what is logged printable; a message may have several lines."""
+    """A filter that makes log messages printable. A message may have several lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Lets every record pass."""
+        """Changes the record, and lets it pass."""
         record.msg, record.args = printable(record.getMessage(), keep="\n\t"), ()
         return True
 
 
-# What is logged has values and names of files from data in it.
+# Log messages contain values and file names from data.
 logging.getLogger("beamlike").addFilter(Escaping())

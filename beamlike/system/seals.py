@@ -1,7 +1,7 @@
-"""Checksums of small things that are read back: a fact beside the other facts of a JSON object, or a head before bytes.
+"""Checksums of small data: as a fact of a JSON object, or as a head before bytes.
 
-Data of before there were checksums has none, and is read as it is. A single flipped bit cannot make one look like the
-other and change anything else.
+Data from before there were checksums has none, and is read as it is. A single flipped bit cannot make sealed data look
+like data without a checksum, and change anything else.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _HEAD: Final = b"crc32"
 
 
 class NotAsWritten(ValueError):
-    """Content does not have its checksum."""
+    """Raised if content does not have its checksum."""
 
     def __init__(self, what: str = "it") -> None:
         super().__init__(f"{what} is not what was written: its checksum is another one")
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Facts that JSON can hold, with their checksum as the last of them."""
+    """The facts, which JSON can represent, with their checksum as the last one."""
     plain = json.loads(json.dumps(facts))  # so that what is read back has the same order of keys
     return {**plain, SUM: _sum(plain)}
 
 
 def unsealed(facts: Any, what: str = "it") -> Any:
-    """The facts without their checksum. Raises `NotAsWritten`, of `what` they are of, if it is not theirs."""
+    """The facts without their checksum. Raises `NotAsWritten`, with `what` for their name, if the checksum is wrong."""
     if not isinstance(facts, dict) or SUM not in facts:
         return facts
     rest = {name: fact for name, fact in facts.items() if name != SUM}
@@ -44,7 +44,7 @@ def unsealed(facts: Any, what: str = "it") -> Any:
 
 
 def sealed_lines(entries: Iterable[Any]) -> str:
-    """Lines of JSON, each with its checksum and the number of all lines: also one that is missing is seen."""
+    """Lines of JSON, each with its checksum and the number of all lines, so that a missing line is detected."""
     facts = [*entries]
     return "".join(f"{json.dumps(sealed({**one, LINES: len(facts)}))}\n" for one in facts)
 
@@ -67,7 +67,7 @@ def sealed_bytes(content: bytes) -> bytes:
 
 
 def unsealed_bytes(content: bytes, *, older: bytes | None = None) -> bytes:
-    """The content without its checksum. `older` is how content without one begins. Raises `NotAsWritten`."""
+    """The content without its checksum. `older`: the beginning of content without one. Raises `NotAsWritten`."""
     if older is not None and content.startswith(older):
         return content
     body = len(_HEAD) + 4

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one asks a run to end after the batch in hand, a second ends it at once, but not in the middle."""
+"""Ctrl-C: the first one ends a run after the current batch, the second at once, but not inside critical sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOTH: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run in process that Ctrl-C has ended after a batch; `run` has its records up to there."""
+    """Raised when Ctrl-C has ended a run in process after a batch; `run` has its records."""
 
     def __init__(self, run: Any) -> None:
         super().__init__(f"{run!r} was interrupted")
@@ -22,20 +22,20 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def signals(stop: Callable[[], None], numbers: tuple[signal.Signals, ...] = _BOTH) -> Iterator[None]:
-    """The first of these signals calls `stop`, which must not wait; a second raises `KeyboardInterrupt`.
+    """Calls `stop`, which must not wait, on the first of these signals, and raises `KeyboardInterrupt` on the second.
 
-    In the main thread only: elsewhere there are no signals, and nothing changes.
+    Works in the main thread only; other threads receive no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came = False
+    received = False
 
     def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal came
-        if came:
+        nonlocal received
+        if received:
             raise KeyboardInterrupt
-        came = True
+        received = True
         stop()
 
     before = {number: signal.signal(number, handle) for number in numbers}
@@ -47,21 +47,23 @@ def signals(stop: Callable[[], None], numbers: tuple[signal.Signals, ...] = _BOT
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """What must not be left half done: a signal that comes meanwhile does what it does after it."""
+    """Delays signals inside the `with` block until its end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: list[int] = []
-    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in _BOTH}
+    received: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: received.append(number)) for number in _BOTH}
     try:
         yield
     finally:
         _restore(before)
-    for number in came:  # an error ends it anyway
+    for number in received:  # not after an error, which ends the run anyway
         signal.raise_signal(number)
 
 
 def _restore(before: dict[signal.Signals, Any]) -> None:
-    for number, handler in reversed(before.items()):  # Ctrl-C last: from then on it may interrupt this
-        # One that was not set from Python cannot be set again from it.
+    for number, handler in reversed(
+        before.items()
+    ):  # Ctrl-C last, since it may interrupt this function from then on
+        # A handler that was not set from Python cannot be restored from Python.
         signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,14 +1,16 @@
-"""Several tasks of a run at once, a thread for each: all that polars does for a task, it does in that thread.
+"""Runs several tasks of a run at once, a thread for each; polars uses no other threads for a task.
 
-Threads inside of operations that take a millisecond cost more than they bring.
+Threads inside operations of a millisecond cost more than they gain.
 """
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
@@ -21,9 +23,9 @@ Task = Callable[[], T]
 
 
 def in_one_thread(task: Task[T]) -> T:
-    """What the task gives, or raises. All operations of polars in it are done in the thread that calls this.
+    """Runs a task, with all operations of polars in the calling thread; returns its result, or raises its error.
 
-    Polars does so with what a function does that an expression calls, as its own threads may all wait for that.
+    Polars does so in a function that an expression calls, since its own threads may all be waiting for that function.
     """
     if getattr(_HERE, "alone", False):
         return task()
@@ -33,7 +35,7 @@ def in_one_thread(task: Task[T]) -> T:
         _HERE.alone = True
         try:
             given.append(task())
-        except BaseException as error:  # polars would make another one of it
+        except BaseException as error:  # polars would raise another error in its place
             raised.append(error)
         finally:
             _HERE.alone = False
@@ -47,23 +49,23 @@ def in_one_thread(task: Task[T]) -> T:
 
 _NOTHING: Final = pl.LazyFrame()
 _HERE: Final = threading.local()
-"""Whether what this thread does is within such a task already."""
+"""True in `alone` if this thread is inside such a task."""
 
 
 @attrs.frozen(eq=False)
 class StartedTask(Generic[T]):
-    """A task that another thread does as soon as one is free."""
+    """A task that another thread runs as soon as one is free."""
 
     task: Task[T]
     context: Context = attrs.field(factory=copy_context)
     future: Future[T] = attrs.field(factory=Future)
 
     def result(self) -> T:
-        """What it gives, or raises. If no thread has come to it yet, this one does it now."""
+        """The result of the task, or its error. If no thread has begun it yet, the calling thread runs it."""
         return in_one_thread(self.task) if self.future.cancel() else self.future.result()
 
     def go(self) -> None:
-        """Does it in this thread, unless `result` has come before."""
+        """Runs the task in this thread, unless `result` did."""
         if self.future.set_running_or_notify_cancel():
             try:
                 self.future.set_result(self.context.run(in_one_thread, self.task))
@@ -73,10 +75,10 @@ class StartedTask(Generic[T]):
 
 @attrs.define(eq=False)
 class Threads:
-    """So many threads, of which one is that of the run itself. A context manager: at its end, none is left.
+    """A number of threads, including the thread of the run; as a context manager, it ends the others.
 
-    By default there are as many as polars has: the cores that this process may use, or `POLARS_MAX_THREADS`. `timer`
-    gives seconds, by which it is known how long tasks take.
+    The default number is that of polars: the cores that this process may use, or `POLARS_MAX_THREADS`. `timer` returns
+    seconds, to measure tasks.
     """
 
     count: int = attrs.field(factory=pl.thread_pool_size)
@@ -84,7 +86,7 @@ class Threads:
     _others: ThreadPoolExecutor | None = attrs.field(default=None, init=False)
     _later: list[StartedTask[Any]] = attrs.field(factory=list, init=False)
     _took: dict[str, float] = attrs.field(factory=dict, init=False)
-    """How many seconds the task of a name took when it was last done."""
+    """The seconds that the last task of each name took."""
 
     def __enter__(self) -> Self:
         if self.count > 1:
@@ -97,7 +99,7 @@ class Threads:
             self._others = None
 
     def start(self, task: Task[T]) -> StartedTask[T] | None:
-        """Has another thread do it, after those tasks that `each` is given next; None where there is no other."""
+        """Starts a task in another thread, after the tasks of the next `each`; None if there is no other thread."""
         if self._others is None:
             return None
         started = StartedTask(task)
@@ -105,32 +107,34 @@ class Threads:
         return started
 
     def each(self, tasks: Mapping[str, Task[T]], here: Container[str] = ()) -> dict[str, T]:
-        """What each task gives, in their order; those `here` are done one after another in this thread.
+        """Runs tasks, and returns their results in their order; those `here` run one after another in this thread.
 
-        Those that took longest the last time are begun first, so that all threads are done at about the same time.
-        Raises what the first of them raises, in their order, when all are done.
+        Tasks that took longest the last time begin first, so that all threads end at about the same time. After all
+        tasks, raises the error of the first one that failed, in their order.
         """
         if self._others is None:
             return {name: in_one_thread(task) for name, task in tasks.items()}
         timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
         own = [name for name in tasks if name in here] or [*timed][:1]
         started = {name: StartedTask(task) for name, task in timed.items() if name not in own}
+        # Tasks of `start` come last: a batch must not wait for what only the next one needs.
         for one in (*started.values(), *self._later):
             self._others.submit(one.go)
         self._later.clear()
         try:
             done = {name: _done(timed[name]) for name in own}
+            # Only a task that no other thread has begun can be cancelled; this thread runs it.
             done |= {name: _done(one.task) for name, one in started.items() if one.future.cancel()}
             return {name: (done.get(name) or started[name].future).result() for name in tasks}
         finally:
             wait([one.future for one in started.values() if not one.future.cancel()])
 
     def _longest_first(self, names: Iterable[str]) -> list[str]:
-        """In their order where that is not known, or the same."""
+        """The names with the longest tasks first; names of unknown or equal times keep their order."""
         return sorted(names, key=lambda name: self._took.get(name, 0.0), reverse=True)
 
     def _timed(self, name: str, task: Task[T]) -> T:
-        """Does it, and takes note of how long that takes."""
+        """Runs a task, and measures its time."""
         began = self.timer()
         try:
             return task()
@@ -139,14 +143,26 @@ class Threads:
 
 
 ALONE: Final = Threads(1)
-"""That of the run, and no other."""
+"""Only the thread of the run."""
 
 
 def _done(task: Task[T]) -> Future[T]:
-    """Does it in this thread. Only Ctrl-C goes through."""
+    """Runs a task in this thread, and catches its error, except Ctrl-C."""
     future: Future[T] = Future()
     try:
         future.set_result(in_one_thread(task))
     except Exception as error:
         future.set_exception(error)
     return future
+
+
+@contextmanager
+def without_collecting() -> Iterator[None]:
+    """Switches the collector off inside the `with` block: it doubles the time for ten thousand short-lived objects."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()

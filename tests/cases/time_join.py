@@ -12,7 +12,7 @@ import beamlike as bl
 from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.records.model import StageRecord
-from beamlike.runtime.batch_sinks import BatchSinks
+from beamlike.runtime.batch.batch_sinks import BatchSinks
 from stages.snapshot import save
 from tests.cases.case import Case, Outcome
 from tests.cases.declared import DeclaredCase, Rows, recorded

@@ -198,7 +198,7 @@ def test_an_older_copy_continues_as_a_run_of_another_id(
         job.run()
     job.give(3)
     job.run("copy", continue_as="second")
-    [told] = [message for message in caplog.messages if "which this run does again" in message]
+    [told] = [message for message in caplog.messages if "which this run repeats" in message]
     assert told.startswith(f"sink {kind!r}, ")
     assert "has batches 1 to 2 of the run" in told
     ends = {**dict.fromkeys(CUT, "were removed"), **dict.fromkeys(KEYED, "key and window replaces them")}
@@ -236,7 +236,7 @@ def test_on_spark(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCapture
         job.run("copy")
     assert {kind: job.numbers(kind) for kind in kinds} == {kind: [0, 1] for kind in kinds}
     job.run("copy", continue_as="second")
-    found = [message for message in caplog.messages if "which this run does again" in message]
+    found = [message for message in caplog.messages if "which this run repeats" in message]
     told = {message.split("'")[1]: message.rpartition(": ")[2] for message in found}
     once, twice = "their rows were removed", "their rows stay, and are written once more"
     assert told == {kind: twice if kind in APPENDED else once for kind in kinds}

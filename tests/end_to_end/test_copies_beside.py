@@ -57,7 +57,7 @@ def test_a_sink_that_does_not_know_its_batches_is_named(
     job.run("copy", continue_as="second")
     [told] = caplog.messages
     assert told.startswith("sink 'callback', Callback(lambda), does not know its batches: rows of the run ")
-    assert told.endswith("after batch 0 come once more")
+    assert told.endswith("after batch 0 are written once more")
     assert job.called == [0, 1, 1]
 
 
@@ -70,6 +70,6 @@ def test_a_sink_that_cannot_be_asked_is_named(tmp_path: Path) -> None:
 
     job.memory = Away()
     with pytest.raises(
-        SinkError, match=r"sink 'memory': Away\(\) cannot be looked at: OSError: the network is away"
+        SinkError, match=r"sink 'memory': Away\(\) cannot be inspected: OSError: the network is away"
     ):
         job.run()

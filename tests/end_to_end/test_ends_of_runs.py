@@ -68,7 +68,9 @@ def test_with_a_checkpoint_windows_stay_open_which_is_told_and_a_drain_says_of_i
     assert windows == [(2, False)]
     told = "1 element waits in rows.aggregate, whose windows are open"
     assert told in repr(run)
-    assert any(f"p: {told}; the next run goes on there" in entry.getMessage() for entry in caplog.records)
+    assert any(
+        f"p: {told}; the next run continues with them" in entry.getMessage() for entry in caplog.records
+    )
     assert told in repr(ended(runner(checkpoint="checkpoint"))[0])
     run, windows = ended(runner(checkpoint="checkpoint", drain=True))
     assert windows == [(1, True), (3, True)]

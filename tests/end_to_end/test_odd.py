@@ -15,7 +15,7 @@ from rich.console import Console
 import beamlike as bl
 from beamlike.io.base import SHOWN
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
-from beamlike.runtime.tables import watermarks_table
+from beamlike.runtime.display.tables import watermarks_table
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 SECONDS = [1, 2, 61, 62]

@@ -367,5 +367,5 @@ def test_what_a_sink_gives_for_a_run_must_be_a_sink() -> None:
         def for_run(self) -> Any:
             return None
 
-    with pytest.raises(bl.PlanError, match=r"step 'out': Wrong\.for_run\(\) must give a sink for one run"):
+    with pytest.raises(bl.PlanError, match=r"step 'out': Wrong\.for_run\(\) must return a sink for one run"):
         written(Wrong()).run()

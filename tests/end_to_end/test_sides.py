@@ -15,7 +15,7 @@ import beamlike as bl
 from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
-from beamlike.runtime.batch_sinks import BatchSinks
+from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep
 from beamlike.testing.player import Recorder
 from tests.cases.process import Move, stream_of

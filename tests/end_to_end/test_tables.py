@@ -134,7 +134,7 @@ def test_a_side_that_was_gone_for_a_while_is_read_again(folder: Path) -> None:
         "out", bl.Parquet(folder / "alone")
     )
     told = restored(folder, "checkpoint", "without", alone.plan())
-    assert told == ["source 'rates' is gone: what the savepoint has of it is left out"]
+    assert told == ["source 'rates' is gone: its part of the savepoint is left out"]
     assert restored(folder, "without", "next", rated(folder, bl.Parquet(folder / "out")).plan()) == []
     local(folder, "next", drain=True)
     assert found(folder) == [("EUR", 2, 9.0), ("GBP", 1, 9.0), ("USD", 1, 9.0)]

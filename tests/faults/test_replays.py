@@ -13,8 +13,8 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.io.base import Part
-from beamlike.runtime.batch_sinks import Leftovers
-from beamlike.spark.query.leftovers import warn_of_copies
+from beamlike.runtime.batch.batch_sinks import Leftovers
+from beamlike.spark.query.parts import warn_of_copies
 
 USERS = ["a", "a", "b", "b", "c", "a"]
 

@@ -18,7 +18,7 @@ from beamlike.records.graph import (
 )
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream
-from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
+from beamlike.runtime.run.dead_letter_limit import Counted, DeadLetterLimit
 from stages.facts import from_json, to_json
 from stages.state.index import HoldOwner
 from windowing.time import MAX_TIME, MIN_TIME

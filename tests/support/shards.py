@@ -13,11 +13,11 @@ import polars as pl
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
-from beamlike.runtime.envelope import Envelope, Topology
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.messages import Kind, StageMessage, SummaryMessage
-from beamlike.runtime.resharding import take_apart
-from beamlike.runtime.side_tables import with_tables_read
+from beamlike.runtime.batch.envelope import Envelope, Topology
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.messages import Kind, StageMessage, SummaryMessage
+from beamlike.runtime.run.side_tables import with_tables_read
+from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep
 from beamlike.spark.query.control import apply_command
 from beamlike.spark.query.level import Level

@@ -11,7 +11,7 @@ from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import keys_of, might_contain
-from beamlike.runtime.drops import WHY
+from beamlike.runtime.run.drops import WHY
 from stages.state.index import HoldOwner
 from windowing.lateness import collection
 

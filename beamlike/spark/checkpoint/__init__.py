@@ -1,1 +1,1 @@
-"""What is kept of a run: its checkpoint. May import what `spark` may."""
+"""The checkpoint of a run on Spark. May import what `spark` may."""

@@ -1,4 +1,4 @@
-"""What a run keeps beside Spark's checkpoint: its manifest, control files and dead letters; on any file system."""
+"""The files of a run beside Spark's checkpoint: manifest, control files and dead letters; on any file system."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan
-from beamlike.runtime.checkpoint import CheckpointFolder, require_fitting, saved_manifest
-from beamlike.runtime.dead_letter_limit import Counted
-from beamlike.runtime.digests import other_streams
+from beamlike.runtime.run.checkpoint import CheckpointFolder, require_fitting, saved_manifest
+from beamlike.runtime.run.dead_letter_limit import Counted
+from beamlike.runtime.run.digests import other_streams
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep, command_text
 from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
 from beamlike.spark.checkpoint.syncing import SparkFiles
@@ -30,35 +30,34 @@ _FILES = (
     *("beamlike/manifest.json", "beamlike/records.jsonl", "beamlike/rows/rows/0.parquet"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
-"""Some of a checkpoint, of each kind that readers may take for theirs."""
+"""Examples of the files of a checkpoint, of each kind that a source could read by mistake."""
 _TALLY = "tally.json"
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
 END = "end.json"
 _TICK = "tick-"
-_TICKS_KEPT = 2  # batches after which an order is not read again
+_TICKS_KEPT = 2  # batches after which a command is not read again
 _FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
 
 
 @attrs.frozen
 class Checkpoint(CheckpointFolder):
-    """A folder of Spark's, on a file system that Hadoop knows."""
+    """The checkpoint of a query: a folder on a file system that Hadoop knows."""
 
     session: SparkSession
     path: str
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine's file system."""
+        """True if it is on this machine's file system."""
         return not is_remote(self.path)
 
     @property
     def files(self) -> HadoopFiles:
-        """Reads and writes there."""
         return HadoopFiles(self.session)
 
     @property
     def has_batches(self) -> bool:
-        """Whether Spark's log of offsets has any."""
+        """True if Spark's log of offsets has any."""
         return bool(self.files.names(self.of_spark("offsets")))
 
     def of_spark(self, *names: str) -> str:
@@ -66,16 +65,16 @@ class Checkpoint(CheckpointFolder):
         return "/".join([self.path.rstrip("/"), *names])
 
     def prepare(self) -> None:
-        """Settings of the session for a query on it, unless the user has made them.
+        """Makes the session's settings for a query on the checkpoint, unless the user has made them.
 
-        On a local file system, Spark's default starts a process, readlink, for each path that it looks at: some
-        fifty in a small batch. The other one renames files as atomically there.
+        On a local file system, Spark's default starts a process, readlink, for each path: some fifty in a small batch.
+        The other one renames files as atomically there.
         """
         if self.is_local and self.session.conf.get(_MANAGER, None) is None:
             self.session.conf.set(_MANAGER, _LOCAL_MANAGER)
 
     def syncing(self) -> Callable[[], object]:
-        """What is called before and after each batch of a query: what Spark has written on this machine stays then."""
+        """The function to call before and after each batch, which syncs what Spark has written on this machine."""
         if not self.is_local:
             return lambda: None
         spark = SparkFiles(self.path)
@@ -87,7 +86,7 @@ class Checkpoint(CheckpointFolder):
         return sync
 
     def tally(self) -> Counted:
-        """What the runs on it have counted of dead letters so far; nothing for a new one."""
+        """The counts of dead letters over the runs so far; empty for a new checkpoint."""
         facts = self.kept(_TALLY)
         try:
             return Counted() if facts is None else from_facts(Counted, facts)
@@ -95,21 +94,21 @@ class Checkpoint(CheckpointFolder):
             raise self.damaged(f"{self.at(_TALLY)} is not what was written") from None
 
     def keep_tally(self, counted: Counted) -> None:
-        """What they have counted up to now, whether the last batch is done again or not."""
+        """Stores these counts, valid also if the last batch is replayed."""
         self.keep(_TALLY, to_facts(counted))
 
     def control(self) -> str:
-        """The folder of control files, which exists after this."""
+        """The folder of control files, which is made if needed."""
         directory = uri(self.at("control"))
         self.files.make(directory)
         return directory
 
     def end(self, sources: tuple[str, ...]) -> None:
-        """Says that these sources are at their end: the next batch closes what only they held open."""
+        """Commands the end of these sources: the next batch closes all that only they held open."""
         self.files.write(f"{self.control()}/{END}", command_text(EndSources(tuple(sorted(sources)))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
-        """Says that these sources are at their end with what the first batch takes, if that was not said before."""
+        """Commands the end of these sources after the first batch, unless that was commanded before."""
         before = self._ended()
         new = sorted({*sources} - {*before})
         if new:
@@ -118,10 +117,10 @@ class Checkpoint(CheckpointFolder):
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
     def tick(self, done: int) -> None:
-        """Has a run begin with a batch even if nothing comes; `done` is the last batch that is committed.
+        """Commands that the run begins with a batch even without input; `done` is the last committed batch.
 
-        Its order ends no source. Spark looks at no file that is much older than one it has seen, so its time is that of
-        the other orders. Those of earlier runs, whose batches will not be done again, are removed.
+        The command ends no source. Spark ignores files that are much older than one it has seen, so its time is that of
+        the other commands. Commands of earlier runs, whose batches will not be replayed, are removed.
         """
         for name in self.files.names(self.control()):
             if (
@@ -133,7 +132,7 @@ class Checkpoint(CheckpointFolder):
         self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
 
     def has_ended(self, source: str) -> bool:
-        """Whether this was said of the source."""
+        """True if the end of the source was commanded."""
         return source in self._ended()
 
     def _ended(self) -> list[str]:
@@ -146,11 +145,10 @@ class Checkpoint(CheckpointFolder):
             raise self.damaged(f"{name} is not what was written") from None
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
-        """Has the steps of these test streams played, a batch each, and then their end.
+        """Commands the steps of these test streams, a batch each, and then their end.
 
-        Spark takes control files in order of their times, so these are a second apart; where a file system keeps
-        no times that are given, in order of their names. Raises `CheckpointError` where the checkpoint is of other
-        streams.
+        Spark reads control files in the order of their times, so these are a second apart; if a file system does not
+        store such times, in the order of their names. Raises `CheckpointError` if the checkpoint is of other streams.
         """
         # A hidden name, which Spark does not read.
         done = f"{self.control()}/_steps"
@@ -168,8 +166,9 @@ class Checkpoint(CheckpointFolder):
 
 
 def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -> None:
-    """Raises `PlanError` for a place that a source reads; and what `Checkpoint.open` would, before there is a session,
-    where the manifest lies on this machine.
+    """Raises `PlanError` for a path that a source reads, and errors of `Checkpoint.open`, without a session.
+
+    The manifest can only be checked so early if it is on this machine.
     """
     sources = {name: source.source for name, source in plan.sources.items()}
     require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")

@@ -1,4 +1,4 @@
-"""Orders of the driver to the tasks of a batch: a file of each in the checkpoint, which Spark records and replays."""
+"""Control commands of the driver to the tasks of a batch: a file for each in the checkpoint, recorded by Spark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stages.facts import from_facts, to_facts
 
 @attrs.frozen
 class EndSources:
-    """These sources are at their end."""
+    """The command that ends these sources."""
 
     end: tuple[str, ...]
 
 
 @attrs.frozen
 class PlayStep:
-    """Every test stream plays the step of this number."""
+    """The command that every test stream plays the step of this number."""
 
     step: int
 
@@ -28,12 +28,12 @@ ControlCommand = EndSources | PlayStep
 
 
 def command_text(order: ControlCommand) -> str:
-    """As it is in its file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with its checksum."""
+    """The text of a command in its file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with its checksum."""
     return json.dumps(sealed(to_facts(order)))
 
 
 def read_command(text: str) -> ControlCommand:
-    """The order that a file has. Raises `NotAsWritten`."""
+    """Reads the command in a file. Raises `NotAsWritten`."""
     facts = unsealed(json.loads(text), "a file in beamlike/control")
     order: ControlCommand = from_facts(ControlCommand, facts)  # type: ignore[arg-type]
     return order

@@ -1,4 +1,4 @@
-"""Small files and folders on any file system that Hadoop knows, by way of Spark's Java."""
+"""Small files and folders on any file system that Hadoop knows, through Spark's Java."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text, uri
-from beamlike.runtime import checkpoint
+from beamlike.runtime.batch import storage
 from beamlike.spark.checkpoint.hadoop_sums import fits, sums, sums_of
 from beamlike.system import durable
 from beamlike.system.file_digests import files_below, has_content, size_and_digest
@@ -33,18 +33,18 @@ _ADVICE: Final = (
 
 @contextmanager
 def stored(what: str, name: str) -> Iterator[None]:
-    """Raises `CheckpointError` where storage does not let this be done with a file or folder."""
+    """Turns storage errors of the `with` block into `CheckpointError`."""
     try:
-        with checkpoint.stored(what, name):
+        with storage.stored(what, name):
             yield
     except Py4JJavaError as error:
         raise _not_stored(what, name, error.java_exception.toString()) from error
 
 
 def _not_stored(what: str, name: str, reason: str) -> CheckpointError:
-    """The error; where Hadoop lacks what it needs for such a path, with where to get that."""
+    """The error for a path; if Hadoop lacks a library for such a path, it says where to get that."""
     if _LACKING.search(reason) is None:
-        return checkpoint.not_stored(what, name, reason)
+        return storage.not_stored(what, name, reason)
     scheme = name.partition("://")[0]
     advice = _ADVICE if scheme in ("s3", "s3a") else "add the jars of that to Spark, with spark.jars.packages"
     return CheckpointError(f"this Spark cannot {what} {name}, as its Hadoop knows no {scheme}://: {advice}")
@@ -52,15 +52,15 @@ def _not_stored(what: str, name: str, reason: str) -> CheckpointError:
 
 @attrs.frozen
 class HadoopFiles:
-    """Reads, writes, lists and copies; paths are text, with a scheme or of this machine.
+    """Reads, writes, lists and copies files; a path has a scheme, or is of this machine.
 
-    Where that cannot be done, `CheckpointError` says why.
+    Raises `CheckpointError` with the reason if storage fails.
     """
 
     session: SparkSession
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if there is none. Raises `CheckpointError` where it is no text."""
+        """The text of a file; None if there is none. Raises `CheckpointError` if it is no text."""
         content = self.read_bytes(name)
         try:
             return None if content is None else content.decode()
@@ -68,7 +68,7 @@ class HadoopFiles:
             raise CheckpointError(f"{name} is damaged, it is no text: put it back from a copy") from None
 
     def read_bytes(self, name: str) -> bytes | None:
-        """What is in a file; None if there is none."""
+        """The content of a file; None if there is none."""
         with stored("read", name):
             return self._read(name)
 
@@ -85,7 +85,7 @@ class HadoopFiles:
             stream.close()
 
     def write_for_spark(self, name: str, text: str) -> None:
-        """Makes or replaces a file that is Spark's, with the checksums that Hadoop keeps of one on this machine."""
+        """Writes a file of Spark's, with the checksums that Hadoop stores for a file on this machine."""
         self.write(name, text)
         if not is_remote(name):
             with stored("write", name):
@@ -94,16 +94,16 @@ class HadoopFiles:
                 durable.sync(str(beside))
 
     def write(self, name: str, text: str, seconds: int | None = None) -> None:
-        """Makes a file: under a hidden name first, so that nobody reads half of it.
+        """Writes a file under a hidden name first, so that no reader sees half of it.
 
-        One that is there is replaced: on this machine's file system at once, so who is killed in between, or loses
-        power, leaves the old one or the new; elsewhere `replace` does that. With `seconds` since 1970 as the time of
-        its change, where the file system keeps such times.
+        An existing file is replaced. On this machine's file system that is atomic: a process that is killed, or a power
+        cut, leaves the old file or the new one; elsewhere use `replace`. `seconds` since 1970 is the modification time,
+        if the file system stores such times.
         """
         self.write_bytes(name, text.encode(), seconds)
 
     def write_bytes(self, name: str, content: bytes, seconds: int | None = None) -> None:
-        """The same, of what is no text."""
+        """Writes a file with this content, as `write` does."""
         with stored("write", name):
             if is_remote(name):
                 self._write(name, content, seconds)
@@ -126,10 +126,10 @@ class HadoopFiles:
             files.setTimes(path, 1000 * seconds, -1)
 
     def replace(self, name: str, text: str) -> None:
-        """Makes a text the one that `latest` gives; who is killed in between leaves the old one or the new.
+        """Replaces the text that `latest` returns. A process killed meanwhile leaves the old text or the new one.
 
-        Few stores can replace a file at once, but all can name one that is whole: so each version has a name of its
-        own, of which the newest counts.
+        Few stores can replace a file atomically, but all can rename a complete one: so each version has a name of its
+        own, and the newest counts.
         """
         if not is_remote(name):
             self.write(name, text)
@@ -141,22 +141,22 @@ class HadoopFiles:
             self.remove(old)
 
     def latest(self, name: str) -> str | None:
-        """The text that `replace` or `write` gave last; None if there is none."""
+        """The text that `replace` or `write` stored last; None if there is none."""
         versions = self._versions(name)
         return self.read(versions[-1] if versions else name)
 
     def _versions(self, name: str) -> list[str]:
-        """The oldest first; none on this machine."""
+        """The versions, the oldest first; none on this machine."""
         folder, _, own = name.rpartition("/")
         found = self._all_names(folder) if is_remote(name) else []
         return [f"{folder}/{one}" for one in sorted(found) if _VERSION.fullmatch(one.removeprefix(own))]
 
     def names(self, folder: str) -> list[str]:
-        """What is in a folder, hidden names left out, by the alphabet; nothing if it does not exist."""
+        """The names in a folder without hidden ones, sorted; empty if it does not exist."""
         return sorted(name for name in self._all_names(folder) if not name.startswith((".", "_")))
 
     def hidden(self, folder: str) -> list[str]:
-        """The names of hidden files in a folder that begin with "_", by the alphabet; nothing if it does not exist."""
+        """The names of hidden files in a folder that begin with "_", sorted; empty if it does not exist."""
         return sorted(name for name in self._all_names(folder) if name.startswith("_"))
 
     def _all_names(self, folder: str) -> list[str]:
@@ -167,7 +167,7 @@ class HadoopFiles:
             return [status.getPath().getName() for status in files.listStatus(path)]
 
     def tree(self, folder: str) -> list[str]:
-        """The files in a folder and below it, by their paths from there, but none that Hadoop adds."""
+        """The files below a folder, by their relative paths, without those that Hadoop adds."""
         with stored("read", folder):
             if not is_remote(folder):
                 return files_below(path_text(folder))
@@ -207,7 +207,7 @@ class HadoopFiles:
             files.mkdirs(path)
 
     def copy(self, source: str, target: str) -> None:
-        """Copies a folder with all that is in it; nothing if it does not exist. `target` must not exist."""
+        """Copies a folder with its content; does nothing if it does not exist. `target` must not exist."""
         with stored("write", target):
             (from_path, from_files), (to_path, to_files) = self._find(source), self._find(target)
             if not from_files.exists(from_path):
@@ -219,13 +219,13 @@ class HadoopFiles:
                 raise CheckpointError(f"cannot copy {source} to {target}")
 
     def remove(self, folder: str) -> None:
-        """Removes a folder with all that is in it."""
+        """Removes a folder with its content."""
         with stored("write", folder):
             path, files = self._find(folder)
             files.delete(path, True)
 
     def sync(self, folder: str) -> None:
-        """What Spark has written in a folder on this machine, which it does not sync, is there after a power cut."""
+        """Syncs what Spark has written in a folder on this machine, since Spark does not."""
         with stored("write", folder):
             if not is_remote(folder):
                 durable.sync_tree(path_text(folder))
@@ -237,7 +237,7 @@ class HadoopFiles:
 
     @property
     def _conf(self) -> Any:
-        """Hadoop's settings, with those of the session."""
+        """The settings of Hadoop, with those of the session."""
         return self.session._jsparkSession.sessionState().newHadoopConf()
 
 
@@ -245,7 +245,7 @@ def _content(path: Path) -> bytes | None:
     if not path.exists():
         return None
     content = path.read_bytes()
-    # What a power cut has left empty is for the caller to judge.
+    # An empty file after a power cut is left to the caller.
     if content and not fits(path, content):
         raise CheckpointError(
             f"{path} is damaged: it is not what was written, as the checksums beside it tell; put it back from a copy, "
@@ -256,7 +256,7 @@ def _content(path: Path) -> bytes | None:
 
 def _replace(path: Path, content: bytes, seconds: int | None) -> None:
     durable.make_folder(str(path.parent))
-    # Hadoop wrote a checksum beside it, which would not fit any more, and reads a file that has none.
+    # The checksum that Hadoop wrote would not match any more; Hadoop also reads a file without one.
     sums_of(path).unlink(missing_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     temporary.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Hadoop's checksums of files on this machine: beside each file, in a hidden one, a CRC-32 of every 512 bytes or so."""
+"""Hadoop's checksums of files on this machine: a hidden file beside each, with a CRC-32 for every 512 bytes or so."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _EACH: Final = 512
 
 
 def sums_of(path: Path) -> Path:
-    """The file that has the checksums of a file."""
+    """The file with the checksums of a file."""
     return path.with_name(f".{path.name}.crc")
 
 
 def sums(content: bytes, each: int = _EACH) -> bytes:
-    """The content of that file."""
+    """The content of the file with the checksums of a file with this content."""
     chunks = (content[start : start + each] for start in range(0, len(content), each))
     return _HEAD.pack(_MAGIC, each) + b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
 
@@ -40,7 +40,7 @@ def fits(path: Path, content: bytes) -> bool:
 
 
 def not_fitting(folder: str) -> Iterator[str]:
-    """The files below a folder that are gone, or do not have the checksums that are beside them."""
+    """The files below a folder that are missing, or do not have the checksums beside them."""
     for here, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

@@ -1,4 +1,4 @@
-"""Rows in memory on Spark: written beside the checkpoint as files once, so that a replay reads the same."""
+"""Rows in memory on Spark, written once as files beside the checkpoint, so that a replay reads the same rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import type_name
-from beamlike.runtime.checkpoint import stored
-from beamlike.runtime.digests import digest_of_rows, other_rows
+from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.digests import digest_of_rows, other_rows
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.file_digests import size_and_digest
@@ -30,15 +30,15 @@ _FIRST_TIME = 1_000_000_000
 
 @attrs.frozen(slots=False)
 class RowsAsFiles(Parquet):
-    """Files that are no user's: there is nothing to advise."""
+    """Files that no user has made: they need no advice about their order."""
 
     order_advice: ClassVar[str] = ""
 
 
 def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
-    """The plan with each source in memory as the files that hold its rows; every chunk of it is a batch.
+    """The plan with each source in memory as the files with its rows; every chunk of it is a batch.
 
-    Raises `CheckpointError` where the checkpoint has other rows, or is not on this machine.
+    Raises `CheckpointError` if the checkpoint has other rows, or is not on this machine.
     """
     sources = {
         name: _as_files(source, source.source, checkpoint)
@@ -62,7 +62,7 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
                 step=source.name,
             )
     folder = Path(checkpoint.at("rows", source.name))
-    # A hidden name, which no reader takes for data.
+    # A hidden name, which no reader reads as data.
     done = checkpoint.files.read(str(folder / "_rows"))
     digest = digest_of_rows(rows)
     if done is None:
@@ -78,9 +78,9 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
 
 
 def _require_same(done: str, digest: str, folder: Path, source: str, checkpoint: Checkpoint) -> None:
-    """Raises `CheckpointError` where rows are not those of the run so far, or their files are not what was written.
+    """Raises `CheckpointError` if rows are not those of the run so far, or their files are damaged.
 
-    `done` says what they were: a digest of them, and since there are checksums of all files those of the files.
+    `done` has a digest of the rows, and in newer checkpoints the digests of the files.
     """
     try:
         said: Any = unsealed(json.loads(done)) if done.startswith("{") else {"rows": done, "files": {}}

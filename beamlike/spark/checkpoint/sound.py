@@ -1,4 +1,4 @@
-"""What Spark keeps in a checkpoint, before a query goes on with it: is it whole, and does it know where it is?"""
+"""Checks Spark's part of a checkpoint before a query continues with it: its logs, its state, and its path."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines
 
 PUT_BACK: Final = "put back"
-"""In a manifest: the files that `beamlike restore` made, from which the first run goes on."""
+"""The key in a manifest for the files that `beamlike restore` made, with which the first run continues."""
 
 _VERSION: Final = re.compile(r"(\d+)(_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 _SHARDS: Final = "spark.sql.shuffle.partitions"
 
 
 def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Has Spark go on with a checkpoint wherever it is now. Raises `CheckpointError` where it is not whole."""
+    """Prepares a checkpoint at its current path for Spark. Raises `CheckpointError` if it is not whole."""
     _require_sound(checkpoint, manifest)
     _require_newest(checkpoint, manifest)
     for name in manifest.get(PUT_BACK, ()):
@@ -32,7 +32,7 @@ def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
 
 
 def _move_state(checkpoint: Checkpoint, state: str) -> None:
-    """Spark notes the schemas of a state by their whole paths, which lead nowhere once a checkpoint has moved."""
+    """Updates the paths of state schemas: Spark stores whole paths, which are wrong once a checkpoint has moved."""
     schemas = uri(checkpoint.of_spark(state, "_stateSchema")) + "/"
     for name in checkpoint.files.names(checkpoint.of_spark(state, "_metadata", "v2")):
         file = checkpoint.of_spark(state, "_metadata", "v2", name)
@@ -43,9 +43,9 @@ def _move_state(checkpoint: Checkpoint, state: str) -> None:
 
 
 def _require_sound(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Raises `CheckpointError` where Spark's logs lack what they should have, or are of other shards.
+    """Raises `CheckpointError` if Spark's logs are incomplete, or are of other shards.
 
-    Spark itself would do batches again that are in the state already, or leave out the state of a shard.
+    Spark itself would repeat batches that are in the state already, or leave out the state of a shard.
     """
     _mend(checkpoint)
     begun, done = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
@@ -77,9 +77,9 @@ def _facts(checkpoint: Checkpoint, batch: int) -> dict[str, Any]:
 
 
 def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Raises `CheckpointError` where a batch has left traces, and Spark's logs do not have it any more.
+    """Raises `CheckpointError` if a batch has left traces, but is missing in Spark's logs.
 
-    Spark would give its number to other input, which sinks leave out as already written.
+    Spark would give its number to other input, which sinks skip as already written.
     """
     begun = last_batch(checkpoint, "offsets")
     recorded = last_recorded(checkpoint.at(RECORDS_FILE)) if checkpoint.is_local else -1
@@ -91,17 +91,17 @@ def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None
 
 
 def _last_of_state(checkpoint: Checkpoint, level: int) -> int:
-    """The last batch after which there is a version of the state of a level; a version has the number of the next."""
+    """The last batch whose state of a level is stored; a version has the number of the next batch."""
     names = checkpoint.files.names(checkpoint.of_spark("state", str(level), "0"))
     found = filter(None, map(_VERSION.fullmatch, names))
     return max((int(version[1]) - 1 for version in found), default=-1)
 
 
 def _mend(checkpoint: Checkpoint) -> None:
-    """Removes what a power cut has left empty at the end of Spark's logs, as Spark does not sync them.
+    """Removes empty files at the end of Spark's logs, which a power cut leaves, as Spark does not sync them.
 
-    Nothing depends on it: tasks write only when the offsets of their batch are synced (`SparkFiles`), and a batch of
-    which the end is not noted is done again.
+    No data depends on them: tasks write only when the offsets of their batch are synced (`SparkFiles`), and a batch
+    without a commit is replayed.
     """
     begun, done = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
     if done == begun:
@@ -123,7 +123,7 @@ def _last_of_sources(checkpoint: Checkpoint) -> Iterable[str]:
 
 
 def _require_whole(checkpoint: Checkpoint, *names: str) -> None:
-    """That these files of Spark's are there, and are lines of JSON, but for one with the version of a log."""
+    """Requires that these files of Spark exist, and are lines of JSON, except for the version of a log."""
     for name in names:
         text = checkpoint.files.read(checkpoint.of_spark(name))
         if text is None:

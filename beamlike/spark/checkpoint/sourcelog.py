@@ -1,4 +1,4 @@
-"""What Spark has read: the offsets of its last batch, and the files that the log of a source has up to there."""
+"""Reads Spark's logs: the offsets of its last batch, and the files in the log of a source up to there."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from urllib.parse import unquote
 from beamlike.io.files.paths import path_text
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
-NO_OFFSET = "-"  # as Spark writes it, of a source that has given nothing yet
+NO_OFFSET = "-"  # Spark's text for a source without data
 _COMPACT = ".compact"
 
 
 def last_batch(checkpoint: Checkpoint, log: str) -> int:
-    """The last batch that is in a log, `offsets` or `commits`; -1 if there is none."""
+    """The last batch in a log, `offsets` or `commits`; -1 if there is none."""
     names = checkpoint.files.names(checkpoint.of_spark(log))
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def offset_lines(checkpoint: Checkpoint, batch: int) -> list[str]:
-    """The offsets of a batch: a version, facts of the batch, then a line per stream; none if there are none."""
+    """The offsets of a batch: a version, facts of the batch, then a line per stream; empty if there are none."""
     text = checkpoint.files.read(checkpoint.of_spark("offsets", str(batch)))
     return [] if text is None else text.splitlines()
 
 
 def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
-    """The files that a source of Spark's had taken by then, from its log in a folder below the checkpoint.
+    """The files that a source of Spark had read by an offset, from its log in a folder below the checkpoint.
 
-    Every tenth entry or so is a compact one, which has all before it. Raises `CheckpointError` where entries are not
-    whole.
+    About every tenth entry is a compact one with all entries before it. Raises `CheckpointError` for incomplete
+    entries.
     """
     try:
         last = last_entry(offset)
@@ -51,7 +51,7 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
 
 
 def last_entry(offset: str) -> int:
-    """The last entry in the log of a source of files by this offset; -1 before there is one, and for other sources."""
+    """The last entry in the log of a file source at this offset; -1 if there is none, and for other sources."""
     facts = None if offset == NO_OFFSET else json.loads(offset)
     return int(facts.get("logOffset", -1)) if isinstance(facts, dict) else -1
 

@@ -1,4 +1,4 @@
-"""What Spark writes in a checkpoint on this machine and does not sync: its logs, and the state after each batch."""
+"""Syncs what Spark writes in a checkpoint on this machine without syncing: its logs, and the state after each batch."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import attrs
 
 from beamlike.system import durable
 
-_AT_ONCE: Final = 8  # a disk takes several together for hardly more than one
+_AT_ONCE: Final = 8  # a disk syncs several files together in little more time than one
 
 
 @attrs.define
 class SparkFiles:
-    """Syncs what Spark has written since the last time; the first time, all that is there.
+    """Syncs what Spark has written since the last call; the first call syncs all files.
 
-    What tasks write must not last longer than the offsets of their batch, or it would be done again with other input;
-    and the note that a batch is done not longer than the state after it.
+    Output of tasks must not survive the offsets of their batch, or the batch would be repeated with other input; the
+    commit of a batch must not survive the state after it.
     """
 
     checkpoint: str
     _known: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def sync(self) -> None:
-        """All that is there now stays."""
+        """Syncs all files that have changed."""
         there = dict(self._folders())
         self._sync_new(there)
         self._known = there
@@ -47,7 +47,7 @@ class SparkFiles:
 
 
 def _sync(path: str) -> None:
-    with suppress(FileNotFoundError):  # Spark has removed it, or given it its name
+    with suppress(FileNotFoundError):  # Spark has removed or renamed it
         if os.path.isdir(path):
             durable.sync_folder(path)
         else:

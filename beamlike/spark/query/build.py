@@ -1,4 +1,4 @@
-"""A plan as one streaming query: its sources as envelopes, through one operator per level."""
+"""Builds a plan as one streaming query: sources as envelopes, then one operator per level."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beamlike.io.sources import ReadBySpark
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
-from beamlike.runtime.envelope import Topology
+from beamlike.runtime.batch.envelope import Topology
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
@@ -35,9 +35,9 @@ def envelopes(
     trackers: TaskTrackers,
     drains: bool,
 ) -> DataFrame:
-    """All sources as envelopes, through one operator per level: what comes out at the end is for the driver.
+    """All sources as envelopes, through one operator per level; the result is for the driver.
 
-    The run `drains` if its end may come before that of its input.
+    `drains`: the run may end before its input does.
     """
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, trackers)]
@@ -57,13 +57,13 @@ def envelopes(
 
 
 def reads_rows(plan: Plan) -> bool:
-    """Whether rows of the user's pass through Spark's own operators, which a run in process has not."""
+    """True if rows of the user pass through Spark's own operators, which a run in process does not have."""
     sources = any(isinstance(source.source, ReadBySpark) for source in plan.sources.values())
     return sources or any(isinstance(sink.sink, WrittenBySpark) for sink in plan.sinks.values())
 
 
 def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
-    """For each of `shards` partitions the least integer that Spark's hash puts on it."""
+    """For each of `shards` partitions, the least integer that Spark's hash puts there."""
     jvm: Any = session._jvm
     # The static method of that name is found or not, as the JVM happens to list the two.
     murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
@@ -76,7 +76,7 @@ def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
 
 
 def python_reason(message: str) -> str | None:
-    """The innermost Python traceback in the message of a query that failed; None if Python was not at fault."""
+    """The innermost Python traceback in the message of a query that failed; None if the failure was not Python's."""
     before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
     _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
     # Where Spark itself failed while our function of a batch waited for it, the traceback is py4j's.

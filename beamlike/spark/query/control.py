@@ -1,4 +1,4 @@
-"""Orders of the driver, which come as input does: the end of sources, and the steps of test streams. No Spark here."""
+"""Applies control commands, which arrive like input: the end of sources, steps of test streams. No Spark here."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Iterable, Iterator
 
 from beamlike.io.sources import ReadInSteps
 from beamlike.plan.model import SourcePlan
-from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
-from beamlike.runtime.ingested import Ingested
-from beamlike.runtime.messages import SourceMessage, SummaryMessage
-from beamlike.runtime.reading import ingest_step
-from beamlike.runtime.source_turns import columns_left_out
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope
+from beamlike.runtime.batch.ingested import Ingested
+from beamlike.runtime.batch.messages import SourceMessage, SummaryMessage
+from beamlike.runtime.batch.reading import ingest_step
+from beamlike.runtime.run.source_turns import columns_left_out
 from beamlike.spark.checkpoint.commands import ControlCommand, PlayStep
 
 
 def apply_command(
     command: ControlCommand, sources: Iterable[SourcePlan], topology: Topology, now: int
 ) -> Iterator[Envelope]:
-    """What the sources send on an order. `now` is the processing time (us) where they have none of their own."""
+    """The envelopes that the sources send on a command. `now`: the time (us) of sources without their own."""
     for source in sources:
         if isinstance(command, PlayStep):
             yield from _play(source, topology, command.step)
@@ -37,9 +37,9 @@ def _play(source: SourcePlan, topology: Topology, number: int) -> Iterator[Envel
 def messages(
     source: SourcePlan, topology: Topology, ingested: Ingested, now: int, *, ended: bool = False
 ) -> Iterator[Envelope]:
-    """The summary for every shard of every stage that reads the source, and with its counts for the driver."""
+    """The summary for every shard of every stage that reads the source, and its counts for the driver."""
     summary = SummaryMessage(ingested.summary, ended, now)
     for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
         yield from topology.broadcast(consumer, source.name, summary)
     message = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
-    yield note(topology.label_of(source.name), RECORDS, source.name, message)
+    yield message_envelope(topology.label_of(source.name), RECORDS, source.name, message)

@@ -1,4 +1,4 @@
-"""Notes of the driver about what batches take: small files beside the checkpoint, which Spark reads as its input."""
+"""Logs of the driver with the input of batches: small files beside the checkpoint, which Spark reads as its input."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name
 
 BEFORE: Final = "_before.json"
-"""What is known of notes that are gone; a hidden name, which Spark does not read."""
+"""The file with the facts of entries that were removed; a hidden name, which Spark does not read."""
 
 _FIRST_TIME: Final = 1_000_000_000  # of notes, in seconds: long past
 
 
 def note_name(number: int) -> str:
-    """The file of a note."""
+    """The file name of an entry."""
     return f"{number:012d}.json"
 
 
 @attrs.define(slots=False)
 class DriverLog:
-    """Those of a source, in a folder of their `kind`, each named by a number."""
+    """The log of a source: a folder of its `kind`, with an entry per file, named by a number."""
 
     checkpoint: Checkpoint
     name: str
@@ -37,24 +37,24 @@ class DriverLog:
 
     @property
     def folder(self) -> str:
-        """Where they are."""
+        """The folder of the log."""
         return uri(self.checkpoint.at(self.kind, file_name(self.name)))
 
     @property
     def before(self) -> str:
-        """The path in a checkpoint of what is known of notes that are gone."""
+        """The path in a checkpoint of the file with the facts of removed entries."""
         return f"{self.kind}/{file_name(self.name)}/{BEFORE}"
 
     def put(self, number: int, text: str) -> None:
-        """Makes one.
+        """Writes an entry.
 
-        Spark takes them in order of their times, so these are a second apart; where a storage keeps no times that are
-        given, in order of their names.
+        Spark reads files in the order of their modification times, so these are a second apart; if a storage does not
+        store such times, in the order of their names.
         """
         self.checkpoint.files.write(f"{self.folder}/{note_name(number)}", text, _FIRST_TIME + number)
 
     def read_by(self, batch: int) -> dict[str, str]:
-        """The notes that Spark had read by the end of a batch, and where they were."""
+        """The entries that Spark had read by the end of a batch, with their paths at that time."""
         mine = self.folder.split("/")[-3:]  # of whatever checkpoint
         return {
             os.path.basename(path): path
@@ -64,7 +64,7 @@ class DriverLog:
         }
 
     def require_here(self, read: Mapping[str, str]) -> None:
-        """What the next batch has planned: Spark would take a note in another place for another one."""
+        """Checks the entries that the next batch has planned: Spark would take a moved file for a new one."""
         begun = self.read_by(last_batch(self.checkpoint, "offsets"))
         there = {*self.checkpoint.files.names(self.folder)}
         for name in begun.keys() - read.keys():
@@ -77,7 +77,7 @@ class DriverLog:
                 )
 
     def stream(self, *, one_by_one: bool) -> DataFrame:
-        """Their lines as a stream: all notes that there are make a batch, or each of them."""
+        """The lines of the log as a stream: all entries make a batch, or each entry one."""
         reader = self.checkpoint.session.readStream.format("text")
         if one_by_one:
             reader = reader.option("maxFilesPerTrigger", 1)

@@ -1,4 +1,4 @@
-"""From a source to envelopes: what an ingest task does with its files or batches, inside `mapInArrow`."""
+"""Ingests sources in the tasks of `mapInArrow`: files or planned batches in, envelopes out."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from beamlike.io.sources import (
     ReadInSteps,
 )
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.ingested import Chunk, Ingested
+from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.spark.checkpoint.commands import read_command
 from beamlike.spark.query.control import apply_command, messages
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
@@ -53,7 +53,7 @@ Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def require_readable(plan: Plan) -> None:
-    """Raises `PlanError` for a source that can be read in process only."""
+    """Raises `PlanError` for a source that can only be read in process."""
     for name, source in plan.sources.items():
         if not isinstance(
             source.source,
@@ -75,10 +75,10 @@ def source_envelopes(
     trackers: TaskTrackers = NO_TRACKERS,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
-    """Streams of envelopes, in the order of the sources: one for all file sources that follow each other.
+    """Streams of envelopes, in the order of the sources; consecutive file sources share one stream.
 
-    `listings` has those of which the driver notes what a batch takes. What goes straight to sinks of the writer, its
-    tasks write.
+    `listings` has the sources whose input the driver logs. Rows that go straight to sinks of the writer are written by
+    the tasks.
     """
     streams = list(_streams(sources, listings))
     made = []
@@ -94,7 +94,7 @@ def source_envelopes(
 def _streams(
     sources: Iterable[SourcePlan], listings: Mapping[str, Listing | Planner]
 ) -> Iterator[Mapping[str, SourcePlan]]:
-    """Those that come as one stream each: all file sources that follow each other, or one of another kind."""
+    """The sources of each stream: consecutive file sources, or a single source of another kind."""
     for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
         if in_files:
             yield {plan.name: plan for plan in plans}
@@ -109,12 +109,12 @@ def _file_envelopes(
     trackers: TaskTrackers,
     parts: SourceParts,
 ) -> DataFrame:
-    """Spark only has lists of the files; the tasks read these, so rows never pass the JVM.
+    """The stream of file sources. Spark reads lists of files, and tasks read the files: rows never pass the JVM.
 
-    A row for each part of a file, spread over the cores: a file is one part, or as many as its size asks for.
+    Each part of a file is a row, spread over the cores: a file is one part, or as many as its size needs.
     """
     files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
-    # In turn from one partition: each task gets as many parts, and of a file that is alone each gets some.
+    # Spread from one partition, so that each task gets equally many parts, also of a single file.
     spread = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
     return spread.mapInArrow(settled(trackers.tracked(_ingest_files(plans, topology, parts))), DDL)
 
@@ -138,13 +138,13 @@ def _row_envelopes(
 
 
 def _now() -> Column:
-    """Processing time in microseconds: that of the batch, the same when it is replayed."""
+    """The processing time of the batch, in microseconds, the same in a replay."""
     return F.unix_micros(F.current_timestamp()).alias(NOW)
 
 
 @attrs.define
 class _Task:
-    """What one ingest task has seen and sent; `now` is the processing time (us) of its batch."""
+    """The state of an ingest task; `now` is the processing time (us) of its batch."""
 
     plan: SourcePlan
     topology: Topology
@@ -165,11 +165,11 @@ class _Task:
         return to_arrow(envelopes) if envelopes else None
 
     def add(self, summary: SourceSummary) -> None:
-        """What is known besides the rows."""
+        """Adds a summary without rows."""
         self.total = self.total.merged_without_rows(Ingested({}, summary), self.plan)
 
     def close(self) -> pa.RecordBatch:
-        """What the task has to tell of all that it has sent."""
+        """The messages of the task about all that it has sent."""
         return to_arrow(list(messages(self.plan, self.topology, self.total, self.now)))
 
 
@@ -191,7 +191,7 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
 
 
 def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
-    """What a task sends of an entry of a list."""
+    """Ingests an entry of a list."""
     if isinstance(listed, KnownFiles):
         task.add(known(listed.known))
     elif isinstance(listed, LoggedPlan):
@@ -203,7 +203,7 @@ def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
 
 
 def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
-    """What a task sends of a part of a file."""
+    """Ingests a part of a file."""
     # Payloads are sorted by origin and sequence: files as they are numbered, parts in the order of the file.
     file, part = listed.file, listed.part
     origin = f"{task.plan.name}:{listed.number:012d}"
@@ -219,7 +219,7 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
 
 
 def _ingest_planned(task: _Task, noted: LoggedPlan) -> Iterator[pa.RecordBatch]:
-    """What a task sends of a batch that its source has planned, but for its parts."""
+    """Ingests a batch that its source has planned, without its parts."""
     if noted.input is None and noted.watermark is None:
         return
     read = read_planned(cast(Planned, task.plan.source), noted.taken, CHUNK_ROWS)
@@ -229,7 +229,7 @@ def _ingest_planned(task: _Task, noted: LoggedPlan) -> Iterator[pa.RecordBatch]:
 
 
 def _ingest_planned_part(task: _Task, listed: LoggedPart) -> Iterator[pa.RecordBatch]:
-    """What a task sends of a part of such a batch."""
+    """Ingests a part of a planned batch."""
     origin = f"{task.plan.name}:{listed.noted:012d}"
     pieces = pieces_of(cast(ReadInParts, task.plan.source), listed.what, CHUNK_ROWS)
     for index, piece in enumerate(pieces):
@@ -261,7 +261,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> In
 
 
 def _rows_of(plan: SourcePlan, frame: pl.DataFrame) -> Chunk:
-    """What Spark gives, as rows of the source. A schema that was declared may be wider than Spark's."""
+    """Converts rows of Spark to rows of the source. A declared schema may be wider than Spark's."""
     if isinstance(plan.source, HasDecode):
         return plan.source.decode(frame.drop(NOW))
     return frame.lazy().select(pl.col(name).cast(dtype) for name, dtype in plan.raw.items())
@@ -274,7 +274,7 @@ def control_envelopes(
     topology: Topology,
     trackers: TaskTrackers,
 ) -> DataFrame:
-    """Control is a source too: orders as lines of JSON, one file a batch, recorded and replayed."""
+    """The stream of control commands: lines of JSON, one file per batch, which Spark records and replays."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
@@ -286,6 +286,6 @@ def control_envelopes(
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:
-    """The schema of a Spark reader's rows, as polars has it."""
+    """The schema of a Spark reader's rows, as a schema of polars."""
     empty = to_arrow_schema(reader(session).schema, timezone="UTC").empty_table()
     return pl.DataFrame(pl.from_arrow(empty)).schema

@@ -1,4 +1,4 @@
-"""One level of a plan on one shard: envelopes in, envelopes out, state in a store. Knows nothing of Spark."""
+"""A level of a plan on one shard: envelopes in, envelopes out, state in a store. No Spark here."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from beamlike.errors import RunError
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import addressed
 from beamlike.records.seen_keys import write_seen
-from beamlike.runtime.envelope import RECORDS, Envelope, Topology, note
-from beamlike.runtime.kept_inputs import keep_inputs, load_inputs
-from beamlike.runtime.messages import Kind, ReportMessage, StageMessage, SummaryMessage
-from beamlike.runtime.origins import sender, shard_name
-from beamlike.runtime.stage_task import StageTask, StageTurn
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, Topology, message_envelope
+from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.batch.messages import Kind, ReportMessage, StageMessage, SummaryMessage
+from beamlike.runtime.batch.origins import sender, shard_name
+from beamlike.runtime.batch.stage_task import StageTask, StageTurn
 from stages.progress.inputs import Arrived
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary, merge
@@ -70,8 +70,9 @@ def _message_for_stage(envelope: Envelope) -> ReportMessage | SummaryMessage:
         if isinstance(message, ReportMessage | SummaryMessage):
             return message
     raise RunError(
-        f"{envelope.origin!r} sent {envelope.target!r} a message of kind {envelope.kind!r}, but a stage reads only "
-        f"{Kind.REPORT.value!r} and {Kind.SUMMARY.value!r}: driver and executors must have the same version of beamlike"
+        f"{envelope.origin!r} sent {envelope.target!r} a message of kind {str(envelope.kind)!r}, but a stage reads "
+        f"only {Kind.REPORT.value!r} and {Kind.SUMMARY.value!r}: driver and executors must have the same version of "
+        "beamlike"
     )
 
 
@@ -153,20 +154,20 @@ class Level:
             write_seen(self.keys, turn.keys)
         yield from self._send(plan, shard_name(plan.name, shard), turn)
         record, read = turn.record(self._finished(inputs.now)), task.source_records(inputs)
-        told = StageMessage(record, read, turn.dead_letters, inputs.now)
-        yield note(self.topology.labels[shard], RECORDS, plan.name, told)
+        message = StageMessage(record, read, turn.dead_letters, inputs.now)
+        yield message_envelope(self.topology.labels[shard], RECORDS, plan.name, message)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
-        """Rows on their ways, and where the shard stands, to every shard of every stage downstream."""
+        """Sends rows to their consumers, and the report of the shard to every shard of every stage downstream."""
         for output, routed in turn.routed.items():
-            # After the panes, for a consumer that takes several.
+            # Sorted after the panes, for a consumer of several outputs.
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
-        told = ReportMessage(turn.report, turn.inputs.now)
+        message = ReportMessage(turn.report, turn.inputs.now)
         for consumer in sorted({route.consumer for route in plan.routes} & self.topology.stages):
-            yield from self.topology.broadcast(consumer, origin, told)
+            yield from self.topology.broadcast(consumer, origin, message)
 
     def _finished(self, now: int) -> int:
-        """The processing time (us) at which a stage is done; where no run has begun, time is simulated and stands."""
+        """The processing time (us) at which a stage is done. Simulated time does not move meanwhile."""
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)

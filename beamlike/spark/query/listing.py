@@ -1,6 +1,6 @@
-"""Which files a run reads, in which order and batches: the driver lists them, with the code of a run in process.
+"""Lists the files that a run reads, in order and by batch, on the driver, with the same code as in process.
 
-Spark's own source of files takes those of one modification time in whatever order a folder gives them.
+Spark's own file source reads files of equal modification time in an arbitrary order.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
 
 FOLDED: Final = 100
-"""So many lists become one, at least."""
+"""The least number of lists that are merged into one."""
 
 _FOLD: Final = re.compile(r"_\d+-\d+\.json")
 
 PART_BYTES: Final = 32 << 20
-"""How much of a file a task reads at once, where its format can be split."""
+"""The size of a part of a file, for one task, if its format can be split."""
 
 
 @attrs.frozen
 class ReadFile:
-    """A file that was read, in the list of those; `number` is its place in the order of all.
+    """A file in the list of files that were read; `number` is its place in the order of all.
 
     `modified` and `size` are those of the listing that found it.
     """
@@ -54,9 +54,9 @@ class ReadFile:
 
 @attrs.frozen
 class FilePart(ReadFile):
-    """A file on a list, or one of its `parts` if it is read in several.
+    """A listed file, or one of its `parts` if several tasks read it.
 
-    Of one that was cut in process, `pieces` of at most `rows` rows were read before.
+    A run in process that read it in part has read `pieces` of at most `rows` rows.
     """
 
     parts: int = 1
@@ -67,7 +67,7 @@ class FilePart(ReadFile):
 
 @attrs.frozen
 class KnownFiles:
-    """On the first list of a source whose files are splits: all that are known, also those that wait."""
+    """The entry in the first list of a source whose files are splits: all known files, also those that wait."""
 
     known: tuple[str, ...]
 
@@ -76,7 +76,7 @@ Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
 def read_entry(line: str) -> Entry:
-    """A line of a list. Raises `NotAsWritten`."""
+    """Reads a line of a list. Raises `NotAsWritten`."""
     return _entry(unsealed(json.loads(line), "a line in beamlike/files or beamlike/batches"))
 
 
@@ -87,13 +87,13 @@ def _entry(facts: Any) -> Entry:
 
 @attrs.define(slots=False)
 class Lists(DriverLog):
-    """The files of a source that a run has found: lists of them, each named by the number of its first file."""
+    """The lists of the files that a run has found of a source, each named by the number of its first file."""
 
     kind: ClassVar[str] = "files"
 
     @cached_property
     def known(self) -> dict[str, int]:
-        """The files that are listed, each with its number."""
+        """The listed files, each with its number."""
         return {entry.file: entry.number for entry in self._listed}
 
     @cached_property
@@ -124,7 +124,7 @@ class Lists(DriverLog):
             found = [_entry(facts) for facts in unsealed_lines(text)]
         except (ValueError, TypeError, KeyError, AttributeError):
             found = []
-        if not found and (text or name != BEFORE):  # where nothing was read yet, that one is empty
+        if not found and (text or name != BEFORE):  # it is empty if nothing was read yet
             raise self.checkpoint.damaged(
                 f"the list of files {self.folder}/{name} is not whole, or not what was written"
             )
@@ -137,9 +137,9 @@ class Lists(DriverLog):
         return [file for file, number in sorted(self.known.items(), key=itemgetter(1)) if number < end]
 
     def tidy(self) -> None:
-        """Makes one hidden list of those that were read: Spark knows them by their paths, and a checkpoint may move.
+        """Merges the lists of files that were read into a hidden one: Spark knows lists by path, and checkpoints move.
 
-        Raises `CheckpointError` where a list is gone, or is elsewhere while a batch is to be done again with it.
+        Raises `CheckpointError` if a list is missing, or has moved although a batch must be replayed with it.
         """
         files, batch = self.checkpoint.files, last_batch(self.checkpoint, "commits")
         read = self.read_by(batch)
@@ -152,14 +152,14 @@ class Lists(DriverLog):
                 files.remove(f"{self.folder}/{name}")
 
     def _folds(self) -> list[str]:
-        """The hidden lists that took the place of others while a run went on."""
+        """The hidden lists that replaced others while a run was running."""
         return [name for name in self.checkpoint.files.hidden(self.folder) if _FOLD.fullmatch(name)]
 
     def fold(self, names: Sequence[str], level: int = 1) -> None:
-        """Makes one hidden list of these, which Spark has read in batches that are done.
+        """Merges these lists, which Spark has read in batches that are done, into a hidden one.
 
-        When there are as many of a level as it took lists to make one, they become one of the next level: a run has few
-        lists however long it lasts, and writes each line a few times.
+        As many merged lists of a level as were merged into one become a list of the next level. So a run has few lists
+        however long it lasts, and writes each line a few times.
         """
         entries = [entry for name in names for entry in self._entries(name, self._text(name))]
         files = {one.number: one for one in entries if isinstance(one, FilePart)}
@@ -174,7 +174,7 @@ class Lists(DriverLog):
             self.fold(alike, level + 1)
 
     def _require_lists(self, read: Iterable[str]) -> None:
-        """What they have would be read once more, under another number."""
+        """Raises `CheckpointError` if a list is missing: its files would be read once more, under another number."""
         numbers = {*self.known.values()}
         due = {*range(max(numbers, default=-1)), *(int(name.removesuffix(".json")) for name in read)}
         if gone := due - numbers:
@@ -182,9 +182,9 @@ class Lists(DriverLog):
             raise self.checkpoint.damaged(f"the list of files {name}, or one before it, is gone")
 
     def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
-        """Notes that these files were read, and of others so many pieces of at most so many rows: the rest is due."""
+        """Stores that these files were read, and of files in `cut` that many pieces of at most that many rows."""
         lines = [to_facts(ReadFile(file, number, **self._noted(file))) for number, file in enumerate(read)]
-        lines = lines or [to_facts(KnownFiles(()))]  # a list that is empty is one that was cut off
+        lines = lines or [to_facts(KnownFiles(()))]  # an empty list would look like a truncated one
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines(lines))
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
@@ -195,31 +195,30 @@ class Lists(DriverLog):
         return {} if stamp is None else attrs.asdict(stamp)
 
     def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
-        """Makes a list; its first file has this number."""
+        """Writes a list; its first file has this number."""
         self.put(first, sealed_lines(map(to_facts, entries)))
 
 
 @attrs.define(slots=False)
 class Listing(Lists):
-    """Lists that are written.
+    """The lists of a source that a run writes.
 
-    Spark reads them as it reads any files, and keeps which of them it has read. It takes them in order of their times,
-    so these are a second apart; where a storage keeps no times that are given, in order of their names. With
-    `max_files_per_trigger`, a list has that many files and is a batch; else a batch takes all lists that there are.
-    `apart`: each file is a split of the source. One that is `whole` is read in the first batch, and is over then: what
-    comes later is not for this run.
+    Spark reads the lists as files, and stores which of them it has read. With `max_files_per_trigger`, a list has that
+    many files and is a batch; otherwise a batch reads all lists that exist. `apart`: each file is a split of the
+    source. `whole`: the source is read in the first batch, and ends there; files that arrive later are not part of the
+    run.
     """
 
     source: ReadInFiles
     apart: bool
     whole: bool = False
     _lists: int = attrs.field(default=0, init=False)
-    """How many lists there are at most that are not folded."""
+    """The upper bound of the number of lists that are not merged."""
     _changes: Changes | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
-        """That of a source of a plan, whose path is meant from here."""
+        """Creates the listing of a source of a plan; relative paths are those of this process."""
         source = cast(ReadInFiles, plan.source)
         apart = isinstance(plan.watermark.per_split, SourceFile)
         if plan.whole:
@@ -230,7 +229,7 @@ class Listing(Lists):
         return listing
 
     def look(self) -> bool:
-        """Lists the files that are new, and says whether there are any."""
+        """Lists new files; True if there are any."""
         if self.whole and (self.known or self.checkpoint.has_ended(self.name)):
             return False
         if self._lists >= 2 * FOLDED:
@@ -242,7 +241,7 @@ class Listing(Lists):
         new = [file for file in found if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
-            # Where files are splits, the first list tells of all: those that still wait hold the watermark.
+            # If files are splits, the first list names all of them: those that still wait hold the watermark.
             known = [KnownFiles(tuple(file.path for file in new))] if self.apart and not first else []
             self._write(new[first : first + size], known)
         return bool(new)
@@ -252,13 +251,13 @@ class Listing(Lists):
         return {} if self._changes is None else self._changes.report()
 
     def _fold_read(self) -> None:
-        """Folds the lists that no batch needs any more, if these are enough."""
+        """Merges lists that no batch needs any more, if there are enough of them."""
         read = self.read_by(last_batch(self.checkpoint, "commits"))
         names = self.checkpoint.files.names(self.folder)
         if len(done := [name for name in names if name in read]) >= FOLDED:
             self.fold(done)
             names = [name for name in names if name not in read]
-        # Where a batch takes few lists, they are looked at again when there are as many more.
+        # If batches read few lists, the next check is after as many more.
         self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
 
     def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles]) -> None:
@@ -271,25 +270,24 @@ class Listing(Lists):
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
     def _parts(self, number: int, file: FoundFile) -> list[FilePart]:
-        """Each part of the file: one, or as many as its size asks for."""
+        """The parts of a file: one, or as many as its size needs."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
         stamp = attrs.asdict(Stamp.of(file))
         return [FilePart(file.path, number, parts, part, **stamp) for part in range(parts)]
 
     def read(self) -> DataFrame:
-        """A stream of lines, one for each part of a file."""
         return self.stream(one_by_one=self.source.max_files_per_trigger is not None)
 
 
 @attrs.frozen
 class Listings:
-    """What the driver notes of the sources of a run that are files, or plan their batches, by name."""
+    """The logs of the sources of a run that are files, or plan their batches, by name."""
 
     sources: Mapping[str, Listing | Planner]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
-        """Those of a plan, with what is there."""
+        """Opens the logs of the sources of a plan, and lists the available input."""
         listings = dict[str, Listing | Planner]()
         for name, source in plan.sources.items():
             if isinstance(source.source, ReadInFiles):
@@ -302,24 +300,24 @@ class Listings:
 
     @property
     def planners(self) -> list[Planner]:
-        """Those of sources that plan their batches."""
+        """The logs of sources that plan their batches."""
         return [listing for listing in self.sources.values() if isinstance(listing, Planner)]
 
     @property
     def waiting(self) -> list[Planner]:
-        """Those of which the next batch is planned when the one before is committed."""
+        """The logs of sources that plan the next batch when the one before is committed."""
         return [planner for planner in self.planners if planner.waits]
 
     def look(self) -> bool:
-        """Notes what is new, and says whether there is anything to read."""
+        """Logs new input; True if there is something to read."""
         found = {name: listing.look() for name, listing in self.sources.items()}
-        # There is always another reading to come, for which nobody need wait.
+        # A refreshed source always has another reading, for which a run need not wait.
         return any(
             new for name, new in found.items() if not isinstance(self.sources[name].source, ReadingsAsFiles)
         )
 
     def look_on(self) -> bool:
-        """Notes what was there and did not fit into the batch before, and says whether there is anything to read."""
+        """Logs input that did not fit into the batch before; True if there is something to read."""
         found = [planner.look_on() for planner in self.waiting]
         return any(found)
 
@@ -329,6 +327,6 @@ class Listings:
         return {name: found for name, listing in files.items() if (found := listing.changed())}
 
     def close(self) -> None:
-        """The run is over; what is committed by now is told."""
+        """Informs sources of the batches that are committed, and closes them."""
         for planner in self.planners:
             planner.close()

@@ -1,4 +1,4 @@
-"""Which modules the functions of a plan come from, so that their code can be sent along."""
+"""Finds the modules of the functions of a plan, so that their code can be shipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beamlike.spark.query.unpicklable import unpicklable
 
 
 class _Witness(CloudPickler):
-    """Pickles as Spark does, and notes the module of every function and class that it meets."""
+    """Pickles as Spark does, and notes the module of every function and class."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())  # type: ignore[no-untyped-call]  # pyspark's copy has no types
@@ -27,14 +27,14 @@ class _Witness(CloudPickler):
 
 
 def modules_of(plan: Plan) -> set[str]:
-    """The modules of whatever a worker unpickles of this plan: the user's functions, CombineFns, sinks.
+    """The modules of everything that a worker unpickles of this plan: the user's functions, CombineFns, sinks.
 
-    Raises `WrongType` (a `TypeError`), which names step and variable, for what cannot be pickled.
+    Raises `WrongType` (a `TypeError`), which names step and variable, for an object that cannot be pickled.
     """
     witness = _Witness()
     sinks = {name: sink.sink for name, sink in plan.sinks.items() if written_by_tasks(sink.sink)}
     try:
         witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
-    except Exception as error:  # objects of the user's raise what they like
+    except Exception as error:  # objects of the user may raise anything
         raise unpicklable(plan, error) from error
     return witness.modules

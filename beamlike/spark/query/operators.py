@@ -1,6 +1,6 @@
 """Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
 
-A level in which processing time passes keeps one timer per shard, which is due in the next batch.
+A level in which processing time passes has one timer per shard, which is due in the next batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from beamlike.runtime.envelope import ARROW, DDL, Envelope
+from beamlike.runtime.batch.envelope import ARROW, DDL, Envelope
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.task_activity import query_of
@@ -35,14 +35,14 @@ _VALUE = StructType([StructField("value", BinaryType())])
 
 @attrs.frozen
 class MapStateStore:
-    """A StateStore over the MapState of one shard. `met` are names that had a value when they were last looked at."""
+    """A StateStore over the MapState of one shard. `met`: names that had a value at their last read."""
 
     state: Any
     met: set[str] = attrs.field(factory=set)
 
     def get(self, stage: str, key: str) -> bytes | None:
-        # Spark logs a warning for each value that is asked for and missing. Chunks are not, as an index has them, and
-        # what was met in a batch before is not, unless that batch came to nothing.
+        # Spark logs a warning for each requested value that is missing. Chunks are never missing, since an index names
+        # them; names that an earlier batch has read are missing only if that batch failed.
         name = f"{stage}/{key}"
         if not is_chunk(key) and name not in self.met:
             if not self.state.containsKey((name,)):
@@ -61,7 +61,7 @@ class MapStateStore:
 
 @lru_cache(maxsize=64)
 def _met(query: str | None, level: str, label: int) -> set[str]:
-    """What this process has met in the state of a shard of a query."""
+    """The names that this process has read in the state of a shard of a query."""
     return set()
 
 
@@ -86,7 +86,7 @@ class LevelOperator:
         frames: Iterable[pd.DataFrame],
         timer_values: Any,
     ) -> Iterator[pd.DataFrame]:
-        """What the shard sends when these came."""
+        """Runs a batch with these rows, and returns the rows that the shard sends."""
         if self.ticks:
             # A timer that is due in this batch, too, would run the level a second time.
             for timer in list(handle.listTimers()):
@@ -102,10 +102,10 @@ class LevelOperator:
         arrived: Iterable[Envelope],
         timer_values: Any,
     ) -> Iterator[pd.DataFrame]:
-        """What the shard sends, also without input."""
+        """Runs a batch, also without input, and returns the rows that the shard sends."""
         now = None
         if self.ticks and self.level.stages_on(label):
-            # Of the batch, as in summaries: the same wherever it is asked for, and when the batch is replayed.
+            # The time of the batch, as in summaries: the same on each shard, and in a replay.
             milliseconds = timer_values.getCurrentProcessingTimeInMs()
             handle.registerTimer(milliseconds + 1)
             now = 1000 * milliseconds
@@ -119,11 +119,11 @@ class LevelOperator:
 
 
 def on_demand(operator: LevelOperator) -> StatefulProcessor:
-    """The operator as Spark calls it, which is loaded when the first rows come.
+    """The operator as Spark calls it; it is loaded when the first rows arrive.
 
-    Before the first batch Spark asks a new Python process on the driver, for one level after another, what state there
-    is. With the operator, each would load all our libraries for that. A class that is made in a function travels with
-    its code, so not even this module is.
+    Before the first batch, Spark asks a new Python process on the driver for the state of each level. With the operator
+    itself, each process would load all libraries for that. A class that is made in a function is pickled with its code,
+    so that not even this module is loaded.
     """
     pickled = CPickleSerializer().dumps(operator)
 
@@ -147,7 +147,7 @@ def on_demand(operator: LevelOperator) -> StatefulProcessor:
             return loaded
 
         def close(self) -> None:
-            """Nothing is open."""
+            """Closes nothing: nothing is open."""
 
     return OnDemand()
 
@@ -159,7 +159,7 @@ def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
 
 
 def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
-    """Frames of some megabytes: Arrow holds at most 2 GB of payloads in one."""
+    """Envelopes as frames of some megabytes: Arrow stores at most 2 GB of payloads in one."""
     held: list[Envelope] = []
     size = 0
     for envelope in envelopes:
@@ -185,9 +185,9 @@ def apply_level(
     ticks: bool,
     tracked: Tracked = nullcontext,
 ) -> DataFrame:
-    """The stream of envelopes after one level; the last one has a writer. `tracked`: tracks its tasks.
+    """The stream of envelopes after one level; the last level has a writer. `tracked` tracks its tasks.
 
-    With `ticks`, processing time passes in it also without input: Spark then runs batches all the time.
+    With `ticks`, processing time passes without input: Spark then runs batches all the time.
     """
     return envelopes.groupBy("shard").transformWithStateInPandas(
         on_demand(LevelOperator(level, writer, ticks, tracked)),

@@ -1,7 +1,11 @@
-"""What tasks write themselves: what is for sinks that they can write, where it is made or where it has come to."""
+"""Sinks that tasks write: rows are written where they are made, or at the end of the query.
+
+Spark may make several attempts at a task: `is_again` is True for later ones.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
@@ -15,10 +19,9 @@ from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
 from beamlike.io.sinks import TwoPhase, written_by_tasks
-from beamlike.runtime.envelope import DDL, RECORDS, Envelope, note, to_arrow
-from beamlike.runtime.messages import AgainMessage, SinkMessage
-from beamlike.runtime.sinks import writing
-from beamlike.spark.query.leftovers import is_again
+from beamlike.runtime.batch.envelope import DDL, RECORDS, Envelope, message_envelope, to_arrow
+from beamlike.runtime.batch.messages import AgainMessage, SinkMessage
+from beamlike.runtime.batch.writing import writing
 from beamlike.spark.query.task_activity import TaskTrackers, batch_of
 from beamlike.spark.session.workers import settled
 from beamlike.system.activity import activity
@@ -26,26 +29,26 @@ from beamlike.system.activity import activity
 
 @attrs.frozen
 class PartWriter:
-    """What tasks do at the end of the query: write what is for sinks that they can write, one part per task."""
+    """Writes the parts of tasks at the end of the query, one part per task, for the sinks that tasks can write."""
 
     sinks: Mapping[str, WrittenInFrames]
     run: str
 
     @classmethod
     def of(cls, sinks: Mapping[str, Sink], run: str) -> PartWriter:
-        """Of all that a run writes to."""
+        """Creates the writer for the sinks of a run."""
         by_tasks = {name: sink for name, sink in sinks.items() if written_by_tasks(sink)}
         return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
 
     def at_sources(self, first: int, step: int) -> SourceParts:
-        """For the tasks of a stream of sources, whose parts have every number from `first` that is a `step` away."""
+        """The parts for the tasks of a stream of sources, numbered from `first` in steps of `step`."""
         direct = {name for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
         return SourceParts(self, frozenset(direct), first, step)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
-        """Lets through what is for others. The number of the task is the same when the batch is replayed."""
+        """Writes rows for its sinks, and passes other envelopes on. The number of the task is the same in a replay."""
         if is_again(TaskContext.get()):
-            yield note(0, RECORDS, RECORDS, AgainMessage())
+            yield message_envelope(0, RECORDS, RECORDS, AgainMessage())
         held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
         for envelope in envelopes:
             if envelope.target in held:
@@ -54,13 +57,15 @@ class PartWriter:
                 yield envelope
         for name, parts in held.items():
             if parts:
+                # Sorted, so that a replayed batch writes the same bytes.
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
-                told = self.part(name, [part.frame() for part in parts], task)
-                yield note(parts[0].shard, RECORDS, name, told)
+                message = self.part(name, [part.frame() for part in parts], task)
+                yield message_envelope(parts[0].shard, RECORDS, name, message)
 
     def part(self, name: str, frames: list[pl.DataFrame], task: int) -> SinkMessage:
-        """Writes these rows as the part of the task. Files only the driver shows, when it knows which attempt counts:
-        another may still be at it then.
+        """Writes rows as the part of the task.
+
+        Files are not published here: only the driver knows which attempt counts, and another may still write.
         """
         sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
         frame = output_frame(pl.concat(frames))
@@ -75,10 +80,10 @@ class PartWriter:
 
 @attrs.frozen
 class SourceParts:
-    """Rows that go from a source straight to files: the task that has them writes them, so nothing ships them.
+    """Rows that go from a source straight to files, which their task writes, so that they are not shipped.
 
-    Which task has which rows may differ when a batch is done again, as with more cores; only sinks whose parts the
-    driver shows take that.
+    In a replay the tasks may have other rows, for example with more cores. So only sinks whose parts the driver
+    publishes are written like this.
     """
 
     writer: PartWriter
@@ -87,7 +92,7 @@ class SourceParts:
     step: int
 
     def begin(self) -> TaskParts:
-        """Of the task that this is, with a number that no other of the batch has."""
+        """The parts of the current task, with a number that no other task of the batch has."""
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         return TaskParts(self, self.first + self.step * partition, is_again(context))
@@ -95,7 +100,7 @@ class SourceParts:
 
 @attrs.define
 class TaskParts:
-    """What a task holds for the sinks that it writes; each frame with what puts it in order."""
+    """The rows that a task holds for its sinks, each frame with its sort key."""
 
     source: SourceParts
     task: int
@@ -105,7 +110,7 @@ class TaskParts:
     )
 
     def takes(self, target: str, frame: pl.DataFrame, origin: str, sequence: int) -> bool:
-        """Keeps the rows if it writes them."""
+        """Holds the rows and returns True if their target is one of its sinks."""
         if target not in self.source.sinks:
             return False
         if len(frame):
@@ -113,39 +118,39 @@ class TaskParts:
         return True
 
     def close(self, label: int) -> Iterator[pa.RecordBatch]:
-        """Writes all of it; what the driver is told of that goes by the partition with this label."""
+        """Writes all rows; messages for the driver go by the partition with this label."""
         for name, held in self._held.items():
             held.sort(key=lambda each: each[:2])
-            told = self.source.writer.part(name, [frame for _, _, frame in held], self.task)
-            yield to_arrow([note(label, RECORDS, name, told)])
+            message = self.source.writer.part(name, [frame for _, _, frame in held], self.task)
+            yield to_arrow([message_envelope(label, RECORDS, name, message)])
         if self.again:
-            yield to_arrow([note(label, RECORDS, RECORDS, AgainMessage())])
+            yield to_arrow([message_envelope(label, RECORDS, RECORDS, AgainMessage())])
 
 
 NO_PARTS: Final = PartWriter({}, "")
-"""Where tasks write nothing."""
+"""A writer without sinks."""
 
 
 def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
-    """The sink with its path as the driver means it: executors have working directories of their own."""
+    """The sink with an absolute path of the driver: executors have working directories of their own."""
     return sink.from_anywhere() if isinstance(sink, TwoPhase) else sink
 
 
 def _batch() -> int:
-    """The number of the batch that this task is of."""
+    """The number of the current task's batch."""
     number = batch_of(TaskContext.get())
     if number is None:
-        raise RuntimeError("Spark does not tell its task which batch it is of")
+        raise RuntimeError("Spark has not passed the number of the batch to its task")
     return number
 
 
 def write_in_tasks(
     envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], trackers: TaskTrackers
 ) -> DataFrame:
-    """An operator that only writes: for a query without levels, whose last level would do it.
+    """An operator that only writes, for a query without levels, whose last level would write.
 
-    Rows go to the partition of their label first, so that a batch that is replayed has the same parts, on however
-    many machines.
+    Rows first go to the partition of their label, so that a replayed batch has the same parts on any number of
+    machines.
     """
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -157,3 +162,23 @@ def write_in_tasks(
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
     return envelopes.repartition(len(labels), "shard").mapInArrow(settled(trackers.tracked(write, 1)), DDL)
+
+
+_LOG = logging.getLogger("beamlike")
+
+
+def is_again(context: TaskContext | None) -> bool:
+    """True if there was an earlier attempt at this task."""
+    return context is not None and context.attemptNumber() > 0
+
+
+def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
+    """Logs which files may be those of an attempt that does not count, if Spark runs copies of slow tasks."""
+    places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
+    remote = sorted(place for place in places if place is not None)
+    if speculation == "true" and remote:
+        text = (
+            "spark.speculation is on, and an object store shows files at once: those in %s may be replaced by an "
+            "attempt at a task that does not count; functions should give the same rows each time, or set it to false"
+        )
+        _LOG.warning(text, ", ".join(map(repr, remote)))

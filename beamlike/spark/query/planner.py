@@ -1,4 +1,4 @@
-"""Sources that plan their batches: the driver notes each beside the checkpoint, and tasks read what the note says."""
+"""Sources that plan their batches: the driver logs each plan beside the checkpoint, and tasks read it from there."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from stages.facts import from_facts, to_facts
 
 @attrs.frozen
 class LoggedPlan:
-    """A batch that was planned, and its number; `position` is all of where the source is after it.
+    """A planned batch with its number; `position` is the position of the source after the batch.
 
-    The first line of a note. Those of its parts follow, if it has any, and `input` is None then.
+    It is the first line of a log entry. If the batch has parts, their lines follow, and `input` is None.
     """
 
     planned: int
@@ -38,12 +38,12 @@ class LoggedPlan:
 
     @property
     def taken(self) -> PlannedBatch:
-        """As the source has planned it."""
+        """The batch as its source has planned it."""
         return PlannedBatch(self.input, self.position, watermark=self.watermark)
 
     @property
     def file(self) -> str:
-        """The name of its note."""
+        """The name of its log entry."""
         return note_name(self.planned)
 
 
@@ -57,16 +57,16 @@ class LoggedPart:
 
 
 class PlanLog(DriverLog):
-    """The batches of a source that a run has planned."""
+    """The log of the batches that a run has planned for a source."""
 
     kind: ClassVar[str] = "batches"
 
     def last(self, batch: int) -> LoggedPlan | None:
-        """The last one that Spark had taken by the end of a batch; None before there is one."""
+        """The last plan that Spark had read by the end of a batch; None if there is none."""
         return self._last(self.read_by(batch))
 
     def _last(self, read: Mapping[str, str]) -> LoggedPlan | None:
-        """The last one of those that were read. Raises `CheckpointError` where it is gone."""
+        """The last of the plans that were read. Raises `CheckpointError` if it is missing."""
         self._require_notes_of_now()
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
         known = [] if before is None else [self._parsed(before, BEFORE)]
@@ -87,7 +87,7 @@ class PlanLog(DriverLog):
             )
 
     def noted(self, name: str) -> LoggedPlan:
-        """What the note of this name says, with all parts."""
+        """The plan in the log entry of this name, with all parts."""
         return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "", name)
 
     def _parsed(self, text: str, name: str) -> LoggedPlan:
@@ -105,21 +105,21 @@ class PlanLog(DriverLog):
             ) from None
 
     def keep(self, last: LoggedPlan) -> None:
-        """Notes that it is done, and all before it."""
+        """Stores that a plan is done, and all before it."""
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines([to_facts(last)]))
 
     def begin_from(self, position: Position) -> None:
-        """Of a new checkpoint: the source is there."""
+        """Begins the log of a new checkpoint with a position of the source."""
         self.checkpoint.files.make(self.folder)
         self.keep(LoggedPlan(0, None, dict(position), None))
 
 
 @attrs.define(slots=False)
 class Planner(PlanLog):
-    """Has batches planned; Spark takes one note in a batch.
+    """Lets a source plan batches; Spark reads one log entry per batch.
 
-    Where the source is told of commits, the next one is planned when the one before is committed; others are planned as
-    far as there is input. One that is `whole` is read in the first batch, and is over then.
+    If the source must be informed of commits, the next batch is planned when the one before is committed; other sources
+    plan as long as there is input. `whole`: the source is read in the first batch, and ends there.
     """
 
     source: Planned
@@ -132,7 +132,7 @@ class Planner(PlanLog):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Self:
-        """That of a source of a plan, from where the checkpoint is."""
+        """Creates the planner of a source of a plan, at the position of the checkpoint."""
         planner = cls(checkpoint, plan.name, cast(Planned, plan.source), plan.whole)
         checkpoint.files.make(planner.folder)
         planner._go_on()
@@ -140,7 +140,7 @@ class Planner(PlanLog):
 
     @property
     def waits(self) -> bool:
-        """Whether the next batch is planned when the one before is committed."""
+        """True if the next batch is planned when the one before is committed."""
         return isinstance(self.source, AcceptsCommits) and not self.whole
 
     def _go_on(self) -> None:
@@ -152,13 +152,13 @@ class Planner(PlanLog):
             self._reader = PlannedReader(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
-            # Who was killed right after the commit has not told of it.
+            # A run that was killed right after the commit has not informed the sources.
             self._done([last], [name for name in there if name in read])
             self._number = last.planned + 1
         self._take_up([name for name in there if name not in read])
 
     def _take_up(self, names: list[str]) -> None:
-        """Goes on after notes that no batch has finished. Raises `CheckpointError` where one before them is gone."""
+        """Continues with plans that no batch has finished. Raises `CheckpointError` if one before them is missing."""
         for name in names:
             if name != note_name(self._number):
                 raise self.checkpoint.damaged(f"the note {self.folder}/{note_name(self._number)} is gone")
@@ -170,18 +170,18 @@ class Planner(PlanLog):
         self._reader.go_on_from(noted.taken)
 
     def _done(self, batches: Sequence[LoggedPlan], names: Iterable[str]) -> None:
-        """Tells of batches that are committed, notes that, and removes the notes of these names."""
+        """Informs the source of committed batches, stores that, and removes the log entries of these names."""
         with activity("source", self.name), naming_source(self.name):
             for noted in batches:
                 self._reader.committed(noted.taken)
         for last in batches[-1:]:
-            # Of what may have to be told once more, all is kept.
+            # All facts that a source may have to be informed of again are stored.
             self.keep(last if self.waits else attrs.evolve(last, input=None))
         for name in names:
             self.checkpoint.files.remove(f"{self.folder}/{name}")
 
     def settle(self) -> bool:
-        """Tells the source of batches that are committed by now; says whether none is under way."""
+        """Informs the source of the batches committed by now; True if no batch is under way."""
         with self._turn:
             return self._settle()
 
@@ -194,7 +194,7 @@ class Planner(PlanLog):
         return not self._due
 
     def look(self) -> bool:
-        """Has batches planned of what there is now, and says whether there is something to read."""
+        """Plans batches of the available input; True if there is something to read."""
         with self._turn:
             if not self._settle() and self.waits:
                 return False
@@ -206,7 +206,7 @@ class Planner(PlanLog):
             return found
 
     def _plan(self) -> bool:
-        """Has the next batch planned, if there is one."""
+        """Plans the next batch, if there is one; True if there is something to read."""
         with activity("source", self.name), naming_source(self.name):
             taken = self._reader.new()
         self._more = taken is not None and taken.more
@@ -227,15 +227,15 @@ class Planner(PlanLog):
         return LoggedPlan(self._number, taken.input, position, cast("int | None", taken.watermark))
 
     def look_on(self) -> bool:
-        """The same, if the batch before has left something."""
+        """Plans more batches, if the batch before has left input."""
         return self.settle() and self._more and self.look()
 
     def close(self) -> None:
-        """The run is over."""
+        """Informs the source of committed batches, and closes it."""
         if self.waits:
             self.settle()
         self._reader.close()
 
     def read(self) -> DataFrame:
-        """A stream of lines: the first of each note, and its parts."""
+        """A stream of lines: the first line of each log entry, and its parts."""
         return self.stream(one_by_one=not self.whole)

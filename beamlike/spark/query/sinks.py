@@ -1,7 +1,7 @@
-"""What becomes of a batch: its tasks write files, the driver gets the rest, in the one job that runs it.
+"""Writes a batch in the one job that runs it: its tasks write files, and the driver writes the other sinks.
 
-When the job is over, the driver shows the files of the attempts that count. A batch that is replayed writes the same
-parts again, so nothing is doubled, and what it has not is removed.
+After the job, the driver publishes the files of the attempts that count. A replayed batch writes the same parts again,
+so no row is doubled, and files that it does not write again are removed.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, merged
 from beamlike.rows.dead_letters import DeadLetterCounts
-from beamlike.runtime.batch_sinks import Leftovers, take_back
-from beamlike.runtime.build_records import with_letters
-from beamlike.runtime.envelope import RECORDS, Envelope
-from beamlike.runtime.ingested import SourceTurn
-from beamlike.runtime.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
-from beamlike.runtime.sinks import writing
-from beamlike.runtime.source_turns import SourceTurns
+from beamlike.runtime.batch.batch_sinks import Leftovers, take_back
+from beamlike.runtime.batch.build_records import with_letters
+from beamlike.runtime.batch.envelope import RECORDS, Envelope
+from beamlike.runtime.batch.ingested import SourceTurn
+from beamlike.runtime.batch.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
+from beamlike.runtime.batch.writing import writing
+from beamlike.runtime.run.source_turns import SourceTurns
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
 
 Note = tuple[str, Message]
-"""What a task tells the driver: of which source, stage or sink, and what."""
+"""A message of a task to the driver, with the name of its source, stage or sink."""
 
 
 @attrs.define(kw_only=True)
@@ -55,7 +55,7 @@ class BatchWriter:
     may_replay: bool
     changed: Callable[[], Mapping[str, Mapping[str, str]]]
     writing: bool = attrs.field(default=False, init=False)
-    """True from when sinks may have got something of the batch in hand."""
+    """True from when sinks may have received something of the current batch."""
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -76,6 +76,7 @@ class BatchWriter:
         self.writing = not self.leftovers.hides
         arrived = [Envelope(*row) for row in envelopes.collect()]
         self.writing = True
+        # Spark returns rows in any order; sorted, a replay gives each sink the same rows in the same order.
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
         rows = {}
         for name, sink in self.plan.sinks.items():
@@ -93,17 +94,17 @@ class BatchWriter:
         self.on_batch(self.latest)
 
     def _settle(self, batch: int, notes: list[Note]) -> None:
-        """The driver shows the files of tasks, as it alone knows which attempts count."""
+        """Publishes the files of tasks. Only the driver knows which attempts count."""
         parts = defaultdict[str, dict[str, str]](dict)
-        for name, told in notes:
-            if isinstance(told, SinkMessage):
-                parts[name].update(told.files)
-        again = any(isinstance(told, AgainMessage) for _, told in notes)
+        for name, message in notes:
+            if isinstance(message, SinkMessage):
+                parts[name].update(message.files)
+        again = any(isinstance(message, AgainMessage) for _, message in notes)
         self.leftovers.settle(batch, parts, again=again)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
-        """A failure fails the batch, and with it the query: the next run does the batch again."""
+        """Writes to a sink. A failure fails the batch and the query, and the next run repeats the batch."""
         rows = output_frame(frame)
         with writing(sink, part.sink, part.batch):
             if isinstance(sink, WrittenBySpark):
@@ -112,17 +113,17 @@ class BatchWriter:
                 sink.write(rows, part)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
-        of_sources = [told for _, told in notes if isinstance(told, SourceMessage)]
-        of_stages = [(name, told) for name, told in notes if isinstance(told, StageMessage)]
-        of_both: list[SourceMessage | StageMessage] = [*of_sources, *(told for _, told in of_stages)]
-        now = max((told.now for told in of_both), default=0)
-        stages = merged((name, told.stage) for name, told in of_stages)
-        for name, told in notes:
-            if isinstance(told, SinkMessage):
-                rows[name] = rows.get(name, 0) + told.rows
+        of_sources = [message for _, message in notes if isinstance(message, SourceMessage)]
+        of_stages = [(name, message) for name, message in notes if isinstance(message, StageMessage)]
+        of_both: list[SourceMessage | StageMessage] = [*of_sources, *(message for _, message in of_stages)]
+        now = max((message.now for message in of_both), default=0)
+        stages = merged((name, message.stage) for name, message in of_stages)
+        for name, message in notes:
+            if isinstance(message, SinkMessage):
+                rows[name] = rows.get(name, 0) + message.rows
         known = self.latest.stages if self.latest else {}
-        lost = DeadLetterCounts.of_all(told.lost for told in of_sources)
-        made = DeadLetterCounts.of_all(told.dead_letters for told in of_both)
+        lost = DeadLetterCounts.of_all(message.lost for message in of_sources)
+        made = DeadLetterCounts.of_all(message.dead_letters for message in of_both)
         changed = self.changed()
         record = BatchRecord(
             batch,
@@ -135,10 +136,10 @@ class BatchWriter:
         return with_letters(record, lost, made).following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
-        """As a stage has it that reads the source, for that keeps its state; else as this run has seen it."""
-        mine = [told for origin, told in notes if origin == name and isinstance(told, SourceMessage)]
+        """The record of a source: from a stage that reads it and stores its state, or else from this run."""
+        mine = [message for origin, message in notes if origin == name and isinstance(message, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
-        records = (told.sources for _, told in notes if isinstance(told, StageMessage))
+        records = (message.sources for _, message in notes if isinstance(message, StageMessage))
         kept = next((sources[name] for sources in records if name in sources), None)
         if kept is not None:
             record = kept
@@ -146,18 +147,18 @@ class BatchWriter:
             record = before or SourceRecord(MIN_TIME)
         else:
             record = self._seen(name, mine, now)
-        turn = attrs.evolve(SourceTurn.of_all(told.turn for told in mine), changed=changed)
-        return self._sources.tell(name, record, turn, before)
+        turn = attrs.evolve(SourceTurn.of_all(message.turn for message in mine), changed=changed)
+        return self._sources.with_counts(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
-        """Where a source is that only sinks read: if nothing came it stays where it was, or becomes idle."""
+        """The record of a source that only sinks read. Without rows it stays where it was, or becomes idle."""
         strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
-        for told in mine:
-            summary = merge(strategy, summary, told.summary)
-        ended = frozenset({name} if any(told.ended for told in mine) else ())
-        # The time of a test stream is its own.
-        times = [told.now for told in mine] if self.clock is None else [now]
+        for message in mine:
+            summary = merge(strategy, summary, message.summary)
+        ended = frozenset({name} if any(message.ended for message in mine) else ())
+        # A test stream has its own time.
+        times = [message.now for message in mine] if self.clock is None else [now]
         arrived = Arrived({name: summary}, ended, now=max(times, default=MIN_TIME))
         return self._sources.receive(name, arrived)
 
@@ -174,9 +175,9 @@ _FOR_SPARK: Mapping[Any, Any] = {
     pl.Categorical: pl.String,
     pl.Enum: pl.String,
 }
-"""Types that Spark has not, and those that hold their values."""
+"""Types that Spark lacks, each with a type of Spark's for its values."""
 
 
 def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
-    """The rows as Spark's, in one partition: it writes one file or so, as they come from the driver anyway."""
+    """The rows as a frame of Spark in one partition, which is written as one file: they come from the driver anyway."""
     return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)

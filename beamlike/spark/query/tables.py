@@ -1,4 +1,4 @@
-"""Tables that rows are looked up in, sent to every executor once for a run."""
+"""Sends the tables for lookups to every executor, once for a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from beamlike.plan.model import Plan
 from beamlike.plan.tables import with_tables
-from beamlike.runtime.side_tables import as_bytes, kept_tables, seen_of
+from beamlike.runtime.run.side_tables import as_bytes, kept_tables, seen_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.task_activity import wall_clock
 from stages.sides.contents import Seen
@@ -22,7 +22,7 @@ from stages.sides.contents import Seen
 
 @attrs.frozen
 class Sent:
-    """A table in a broadcast of Spark's, which a process reads when it has not made of it yet what it needs."""
+    """A table in a broadcast of Spark; a process reads it if it has no result of the table in memory yet."""
 
     rows: Broadcast[bytes]
 
@@ -37,7 +37,7 @@ def with_tables_sent(
     before: Mapping[str, Any] | None,
     held: ExitStack,
 ) -> Plan:
-    """The plan with its tables as they were when the first run on the checkpoint, whose manifest is `before`, began."""
+    """The plan with its tables as the first run on the checkpoint read them; `before` is the manifest of that run."""
     if not plan.tables:
         return plan
     tables = kept_tables(plan, wall_clock(), checkpoint, checkpoint.files, before)

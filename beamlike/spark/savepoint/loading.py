@@ -1,4 +1,4 @@
-"""A level of a query that puts the state of a savepoint in place. Knows nothing of Spark."""
+"""A level of a query that writes the state of a savepoint into its store. No Spark here."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from beamlike.runtime.envelope import Envelope
-from beamlike.runtime.resharding import put_together
+from beamlike.runtime.batch.envelope import Envelope
+from beamlike.runtime.savepoint.resharding import put_together
 from beamlike.spark.query.level import Level
 from stages.state.store import StateStore
 
 
 @attrs.frozen
 class Loading(Level):
-    """A level that only fills its state, of the envelopes that `take_apart` has made, and lets the others pass."""
+    """A level that only writes its state, from the envelopes of `take_apart`, and passes the others on."""
 
     def run(
         self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None

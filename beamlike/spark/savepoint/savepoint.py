@@ -1,7 +1,7 @@
-"""Savepoints: a run between two batches, in a folder, from which another run begins: of other shards or another plan.
+"""Savepoints: a run between two batches in a folder, from which a run with other shards or another plan can begin.
 
-A savepoint has the state as Spark's state reader gives it, and where every source was: the files that were read, or
-what Spark's own log has.
+A savepoint has the state, as Spark's state reader reads it, and the position of every source: the files that were read,
+or Spark's own log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import needs_processing_time, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from beamlike.runtime.envelope import DDL, Topology, to_arrow
-from beamlike.runtime.kept_inputs import INPUTS
-from beamlike.runtime.resharding import take_apart
-from beamlike.runtime.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.runtime.side_tables import copy_tables
+from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.kept_inputs import INPUTS
+from beamlike.runtime.run.side_tables import copy_tables
+from beamlike.runtime.savepoint.resharding import take_apart
+from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
@@ -68,7 +68,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     batch = last_batch(source, "commits")
     require_to_save(manifest, batch, last_batch(source, "offsets"), source.path)
     offsets = _offsets(source, manifest, batch)
-    # None of its batches is run again: those of a restored run have other numbers.
+    # Its batches are never replayed: a restored run has other batch numbers.
     saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
     for operator in range(manifest["levels"]):
         rows = session.read.format("statestore").options(
@@ -86,7 +86,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             files.write(saved.files_of(name), json.dumps(read))
             number += 1
             continue
-        # Older manifests tell of parts.
+        # Older manifests have parts.
         if {"batches planned by", "parts planned by"} & manifest["sources"][name].keys():
             last = PlanLog(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
@@ -103,7 +103,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
 
 
 def _offsets(source: Checkpoint, manifest: Mapping[str, Any], batch: int) -> dict[str, list[str]]:
-    """Where each source was after the batch. Most have one line; a Spark source may be a union of several streams."""
+    """The offsets of each source after the batch. Most have one line; a Spark source may join several streams."""
     # A version, facts of the batch, then a line per stream: in the order of the sources, control last.
     lines = _log(source, batch)[2:-1]
     names = sorted(manifest["sources"])
@@ -136,7 +136,7 @@ def restore(
     session: SparkSession | None = None,
     master: str | None = None,
 ) -> list[str]:
-    """Makes a new checkpoint, with which a run of the plan on Spark goes on. Users call `bl.savepoint.restore`."""
+    """Makes a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     require_told_apart(plan)
     opened = _open(session, master, shards, plan.name)
     ship(opened, modules_of(plan))
@@ -157,7 +157,7 @@ def restore(
         copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
         target.files.sync(target.path)
-        # Its sinks are made ready by the first run, under a name of its own: nothing of the saved run is replaced.
+        # The first run starts its sinks, under a new name, so it replaces nothing of the saved run.
         target.save({**manifest, "whole": True, PUT_BACK: put_back})
     finally:
         lock.release()
@@ -165,13 +165,13 @@ def restore(
 
 
 def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
-    """Batch 0 of the new run: a query with the operators of the plan, whose only input is the state."""
+    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the state."""
     topology = Topology.of(plan, labels(session, int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
     before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
     parts = target.at("restore")
     target.files.make(parts)
     with worker_environment(session):
-        stream = _state(session, saved, target, plan, before, topology)
+        stream = _state(session, saved, target, plan, before=before, now=topology)
         for number, names in enumerate(plan.levels, start=1):
             ticks = number == 1 and needs_processing_time(plan)
             stream = apply_level(stream, Loading.of(plan, names, topology), None, ticks=ticks)
@@ -189,6 +189,7 @@ def _state(
     saved: Savepoint,
     target: Checkpoint,
     plan: Plan,
+    *,
     before: Topology,
     now: Topology,
 ) -> DataFrame:
@@ -209,7 +210,7 @@ def _state(
 def _envelopes(
     file: str, stages: Mapping[str, StagePlan], before: Topology, now: Topology
 ) -> Iterator[pa.RecordBatch]:
-    """What a file has of these stages, on its way."""
+    """The envelopes with the state of these stages in a file."""
     state = pl.read_parquet(file)
     for (shard,), rows in state.partition_by("shard", as_dict=True).items():
         values = dict(rows.select("key", "value").iter_rows())
@@ -224,9 +225,9 @@ def _envelopes(
 
 
 def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
-    """Has batch 0 end where the saved run was: each source that is still there goes on from its own offsets.
+    """Sets the offsets of batch 0 to those of the saved run: each remaining source continues from its own.
 
-    Returns the files of the checkpoint that say where sources go on.
+    Returns the files of the checkpoint with the positions of sources.
     """
     files = target.files
     version, facts = _log(target, 0)[:2]
@@ -267,7 +268,7 @@ def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str
 
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:
-    """The files of a source that the saved run had read; where Spark had listed them, its log says which."""
+    """The files of a source that the saved run had read; for files that Spark listed, from its log."""
     text = HadoopFiles(session).read(saved.files_of(name))
     if text is not None:
         try:

@@ -1,4 +1,4 @@
-"""The session of Spark, the Java below it, and the code that goes to its workers.
+"""The session of Spark, its Java, and the code for its workers.
 
 May import what `spark` may.
 """

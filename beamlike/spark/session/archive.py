@@ -1,4 +1,4 @@
-"""The zip file of Python code that executors import: these packages and the modules of the pipeline."""
+"""The zip file of Python code that executors import: these packages, and the modules of the pipeline."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever 
 
 
 def build_archive(modules: Iterable[ModuleType | str]) -> Path:
-    """A zip file with windowing, stages, beamlike and the code of `modules` (or their names).
+    """Builds a zip file with windowing, stages, beamlike and the code of `modules` (or their names).
 
-    A module's code is its top-level package, or its file, and the same for what those import, as far as
-    it is the user's own: not the standard library, not an installed package, not Spark's own Python, and not
-    `__main__`, whose functions are pickled by value. A package with compiled modules stays where it is, too: Python
-    imports none from a zip file, and the rest of the package would hide the whole one. The same contents give the
-    same bytes, and in one process the same path.
+    The code of a module is its top-level package, or its file, and the same for its imports, as far as they are the
+    user's own: not the standard library, an installed package, Spark's own Python, or `__main__`, whose functions are
+    pickled by value. A package with compiled modules is left out, too: Python imports none from a zip file, and the
+    rest of the package would hide the complete one. Equal contents give equal bytes, and within a process the same
+    path.
     """
     sources = dict(sorted(_sources(modules).items()))
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
@@ -92,7 +92,7 @@ def _places(name: str) -> list[Code]:
 
 
 def _at(place: str) -> Code:
-    """What is at a path, which may lead into a zip file."""
+    """The file or folder at a path, which may lead into a zip file."""
     path = Path(place)
     if not path.exists() and (archive := next(filter(Path.is_file, path.parents), None)) is not None:
         inner = path.relative_to(archive).as_posix()
@@ -110,7 +110,7 @@ def _files(name: str, places: Iterable[Code]) -> Iterator[tuple[str, Code]]:
 
 
 def _below(folder: Code) -> Iterator[tuple[str, Code]]:
-    """The source files in a folder, by their names from there."""
+    """The source files below a folder, by their relative names."""
     if isinstance(folder, Path):
         yield from ((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
         return
@@ -136,7 +136,7 @@ def _is_compiled_module(file: Path, package: Path) -> bool:
 
 
 def _of_python_and_spark() -> Iterator[Path]:
-    """Folders and files of the standard library, and of a Spark's own Python, which workers have on their path."""
+    """The folders and files of the standard library and of a Spark's own Python, which are on the path of workers."""
     yield from (Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
     for name in ("pyspark", "py4j"):
         yield from (Path(str(place)) for place in _places(name))
@@ -162,7 +162,7 @@ def _import_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _write(archive: Path, sources: dict[str, Code]) -> None:
-    """Sources, for tracebacks, and their compiled code, which Python does not cache for a zip file."""
+    """Writes sources, for tracebacks, and compiled code, which Python does not cache for a zip file."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in sources.items():
             file.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
@@ -177,7 +177,7 @@ def _compiled(name: str, path: Code) -> bytes | None:
             code = SourceFileLoader(name, str(path)).get_code(name)  # Python may have it already
         else:
             code = compile(source, str(path), "exec", dont_inherit=True)
-    except SyntaxError:  # a file of the user's package that nobody imports
+    except SyntaxError:  # a file of the user's package that is not imported
         return None
     return (
         importlib.util.MAGIC_NUMBER

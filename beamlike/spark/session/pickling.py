@@ -1,8 +1,8 @@
-"""Values of state come to Python as they are, in the Java that is started here.
+"""Makes Java pickle values of state for Python as bytes.
 
-What Spark's state gives to Python it pickles with a library that writes bytes as text, a character for each: that takes
-Java fifteen times as long as all else that it does for a value. It can be told to write a class in another way, which
-is put together here of methods that Java has, as there is no Java code in this package.
+By default, Spark pickles state for Python with a library that writes bytes as text, a character for each: that takes
+Java fifteen times as long as the rest of its work for a value. The library accepts other picklers for a class. One is
+built here from existing methods of Java, since this package has no Java code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from py4j.protocol import Py4JError
 
 _PYTHON: Final = "org.apache.spark.sql.execution.python.EvaluatePython"
 _BINBYTES: Final = ord("B")
-"""The opcode of bytes, which their length follows, in four bytes, and then they themselves."""
+"""The opcode of bytes; their length follows in four bytes, and then the bytes."""
 
 
 def pickle_bytes_as_bytes(gateway: JavaGateway) -> None:
-    """Has this Java write bytes as Python does. Where Spark is another inside, all stays as it is."""
+    """Makes this Java write bytes as Python does. In a Spark with other internals, nothing changes."""
     with suppress(Py4JError, TypeError):  # py4j raises the second one for what is no class
         _register(gateway)
 

@@ -1,4 +1,4 @@
-"""Temporary folders: of this process, and of runs without a checkpoint; and what killed processes left of theirs."""
+"""Temporary folders of this process and of runs without a checkpoint; removes those that killed processes left."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def _remove(folder: Path, lock: Lock) -> None:
 
 
 def temporary_checkpoint() -> str:
-    """A new folder for a run without a checkpoint; those go whose runs have been over for a day.
+    """Makes a folder for a run without a checkpoint, and removes those of runs that ended more than a day ago.
 
-    Until then one can look at their records and dead letters.
+    Until then, users can read their records and dead letters.
     """
     for checkpoint in Path(tempfile.gettempdir()).glob(f"{_RUN}*"):
         if not is_locked(str(checkpoint / "beamlike" / "lock")) and _age(checkpoint) > _KEPT:
@@ -46,7 +46,7 @@ def temporary_checkpoint() -> str:
 
 
 def _age(checkpoint: Path) -> float:
-    """Seconds since something was written by the run, whose lock was there or is gone."""
+    """The seconds since the run wrote something, whether its lock still exists or not."""
     found = [checkpoint, checkpoint / "beamlike", *checkpoint.glob("beamlike/*")]
     return time.time() - max(map(_modified, found))
 

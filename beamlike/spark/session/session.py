@@ -1,4 +1,4 @@
-"""The session that a pipeline runs in: beside the user's own, with our settings and code."""
+"""The session in which a pipeline runs: beside the user's own, with our settings and code."""
 
 from __future__ import annotations
 
@@ -71,15 +71,15 @@ def open_session(
     config: Mapping[str, str],
     row_loops: bool = False,
 ) -> SparkSession:
-    """A session to run in, beside `session`: it has the same settings and views, and ours on top.
+    """Opens a session beside `session`, with the same settings and views, and ours on top.
 
-    Without one, the Spark that runs in this process is used, or else one is started, named `name`, on
-    `master` (by default local[*]); it stays up for the next run. `shards` is the number of shuffle
-    partitions, by default the cores, at most 200. `config` wins over the settings made here. `row_loops`: rows will
-    pass through Java one by one; a Spark that is started here then compiles loops well.
+    Without `session`, the Spark that runs in this process is used, or else one is started, named `name`, on `master`
+    (by default local[*]); it stays up for the next run. `shards` is the number of shuffle partitions, by default the
+    cores, at most 200. `config` overrides the settings made here. `row_loops`: rows will pass through Java one by one;
+    a Spark that is started here then compiles loops well.
 
-    Raises JavaNotFound; TypeError for a Spark Connect session; ValueError if the Spark that runs has
-    another master, or if `config` has a setting that only a new Spark could take.
+    Raises JavaNotFound; TypeError for a Spark Connect session; ValueError if the running Spark has another master, or
+    if `config` has a setting that only a new Spark could use.
     """
     if session is not None and not hasattr(session, "_jsparkSession"):
         raise TypeError(f"session: must be a classic SparkSession, not {session!r} of Spark Connect")
@@ -123,8 +123,8 @@ def _set(session: SparkSession, key: str, value: str) -> None:
 def require_python(session: SparkSession, *, stateful: bool = True) -> None:
     """Raises `ValueError` for a Python of the executors that cannot run operators.
 
-    Where operators are `stateful`, or executors are in this process, Spark starts that Python beside the driver, so it
-    is looked at here. Left to Spark, the error would be a traceback of Java that does not say what is missing.
+    If operators are `stateful`, or executors are in this process, Spark starts that Python beside the driver, so it is
+    checked here. The error of Spark itself would be a traceback of Java that does not say what is missing.
     """
     if not stateful and not _is_local(session.sparkContext):
         return
@@ -162,7 +162,7 @@ def _unfit(python: str) -> str | None:
 
 
 def interpret(session: SparkSession) -> None:
-    """No code is compiled for the session's plans, unless the user says otherwise."""
+    """Switches off code generation for the session's plans, unless the user has set it."""
     for key, value in _INTERPRETED.items():
         if session.conf.get(key, None) is None:
             session.conf.set(key, value)
@@ -171,9 +171,8 @@ def interpret(session: SparkSession) -> None:
 def ship(session: SparkSession, modules: Iterable[ModuleType | str]) -> None:
     """Makes these packages and the user's `modules` importable for Python functions of `session`.
 
-    They take effect in functions that are built under `worker_environment`; other functions, also of the
-    same application, do not see them. `session` must be one of `open_session`. Shipping again is free
-    while the code is the same.
+    They apply to functions that are built under `worker_environment`; other functions, also of the same application, do
+    not see them. `session` must come from `open_session`. Shipping again costs nothing while the code is the same.
     """
     archive = build_archive(modules)
     context = session.sparkContext
@@ -186,10 +185,10 @@ def ship(session: SparkSession, modules: Iterable[ModuleType | str]) -> None:
 
 @contextlib.contextmanager
 def worker_environment(session: SparkSession) -> Iterator[None]:
-    """Operators with Python functions that are built inside get polars with one thread and the code shipped.
+    """Gives operators with Python functions that are built inside polars with one thread, and the shipped code.
 
-    Spark copies these settings into a function when it wraps it for an operator, and starts separate
-    workers for each set of them: what is built outside is not touched. Not for use from several threads.
+    Spark copies these settings into a function when it wraps it for an operator, and starts separate workers for each
+    set of them: functions that are built outside do not change. Not for use from several threads.
     """
     context = session.sparkContext
     before, includes = context.environment, context._python_includes

@@ -1,4 +1,4 @@
-"""The Python processes that run our operators: Spark keeps them from task to task."""
+"""The Python processes that run our operators, which Spark reuses for later tasks."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 @cache
 def settle(operator: str) -> None:
-    """Whatever this process has loaded once an operator ran in it is there to stay: no more looking for garbage in it.
+    """Freezes the objects of this process after an operator has run, so that garbage collection skips them.
 
-    Spark's workers collect garbage after every task. Among the hundred thousand objects of the libraries that takes
-    some 60 ms, which would be most of what a small task costs. Where processes are none of Spark's workers, too, this
-    is harmless.
+    Spark's workers collect garbage after every task. For the hundred thousand objects of the libraries that takes some
+    60 ms, most of the time of a small task. In processes that are no Spark workers this is harmless.
     """
     gc.collect()
     gc.freeze()
 
 
 def settled(run: Batches) -> Batches:
-    """A function for `mapInArrow` whose worker settles after it."""
+    """Wraps a function for `mapInArrow`, so that its worker settles after it."""
 
     @wraps(run)
     def and_settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

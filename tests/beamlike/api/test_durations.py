@@ -10,7 +10,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.cli.settings import duration
-from beamlike.runtime.options import seconds
+from beamlike.runtime.run.options import seconds
 from beamlike.spark.runner import SparkRunner
 
 WAYS = [

@@ -208,7 +208,7 @@ def test_it_runs_on_spark(kind: Any, journal: Journal, ledger: Ledger, spark: An
 def test_what_only_spark_can_do_is_refused_in_process(journal: Journal, ledger: Ledger) -> None:
     with pytest.raises(bl.PlanError, match=r"step 'plays'.*only Spark can read this source"):
         totals(OnlySpark(journal), out=ledger).run()
-    with pytest.raises(bl.PlanError, match=r"step 'cast'.*only Spark can write it"):
+    with pytest.raises(bl.PlanError, match=r"step 'cast'.*only Spark can write this sink"):
         totals(journal, cast=Broadcast("out")).run()
 
 

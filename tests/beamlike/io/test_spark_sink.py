@@ -95,7 +95,7 @@ def test_every_batch_is_appended_with_the_options_by_which_delta_knows_it(
 def test_the_local_runner_refuses_it_before_anything_is_written(tmp_path: Path) -> None:
     p = pipeline(bl.SparkSink("delta", tmp_path / "delta"))
     with pytest.raises(
-        PlanError, match=r"step 'out 0': only Spark can write it: run with runner=bl.SparkRunner"
+        PlanError, match=r"step 'out 0': only Spark can write this sink: run with runner=bl.SparkRunner"
     ):
         p.run()
     assert not (tmp_path / "delta").exists()

@@ -17,7 +17,7 @@ from beamlike.io.sources import PlannedBatch
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.dead_letter_limit import Counted
+from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.state.store import DictStore
 from tests.support.storage import full
 
@@ -214,7 +214,7 @@ def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
 def test_storage_that_is_full_is_told_and_the_next_run_goes_on(run: Path, size: int) -> None:
     lines = "".join(f'{{"user": "other {n}", "at": {n}}}\n' for n in range(5_000))
     Path("data/1.jsonl").write_text(lines)
-    with full(size), pytest.raises(bl.CheckpointError, match=r"see to its storage .*is there room"):
+    with full(size), pytest.raises(bl.CheckpointError, match=r"check its storage .*is there room"):
         again()
     again()
     records = (run / "records.jsonl").read_text().splitlines()

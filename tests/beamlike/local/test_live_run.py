@@ -132,7 +132,7 @@ def test_a_signal_stops_a_run_between_two_batches(
     run = minutes().run(runner(on_batch=interrupt, **options))
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
     assert numbers(run) == [0, 1]
-    assert "minutes: stopping after the batch in hand; a second signal gives it up" in capfd.readouterr().err
+    assert "minutes: stopping after the current batch; a second signal abandons it" in capfd.readouterr().err
     assert numbers(minutes().run(runner(drain=True))) == [2, 3, 4]
     assert written() == [1, 1, 1, 1]
 

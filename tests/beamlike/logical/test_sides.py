@@ -11,7 +11,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import PlanError
-from beamlike.runtime.summary import lost_rows
+from beamlike.runtime.display.summary import lost_rows
 
 ROWS = [{"user": "ada", "points": 3, "at": 1}, {"user": "bob", "points": 5, "at": 2}]
 

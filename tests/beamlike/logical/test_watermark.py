@@ -20,9 +20,9 @@ from beamlike.logical.watermark import require_alignable
 from beamlike.plan.manifest import describe as manifest
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.route import Route, join
-from beamlike.runtime.ingest import ingest
-from beamlike.runtime.ingested import Ingested
-from beamlike.runtime.reading import ingest_step
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Ingested
+from beamlike.runtime.batch.reading import ingest_step
 from tests.support.pipelines import SCHEMA, Declared, frame
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME

@@ -207,7 +207,7 @@ def test_a_second_run_in_process_does_not_go_on_with_the_records_of_the_first(tm
 
 def test_records_do_not_replace_a_file_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "run.jsonl").write_text("mine\n")
-    with pytest.raises(FileExistsError, match=r"run.jsonl' is a file of something else; name another one"):
+    with pytest.raises(FileExistsError, match=r"run.jsonl' is not a records file; name another one"):
         ran(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["run.jsonl"]
 

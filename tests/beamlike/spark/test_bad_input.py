@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.records.model import BatchRecord
 from beamlike.rows.uses import StepUsage, UnusedRows
-from beamlike.runtime.dead_letter_limit import Counted, DeadLetterLimit
+from beamlike.runtime.run.dead_letter_limit import Counted, DeadLetterLimit
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.spark

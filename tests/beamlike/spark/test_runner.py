@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 import beamlike as bl
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
-from beamlike.runtime.envelope import Topology
-from beamlike.runtime.run_sinks import RunSinks
+from beamlike.runtime.batch.envelope import Topology
+from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.ingest import source_envelopes
 from beamlike.spark.query.listing import Listings

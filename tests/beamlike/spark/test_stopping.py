@@ -74,7 +74,7 @@ def test_a_signal_stops_a_run_between_two_batches(
     assert len(sink.rows()) == 2
     assert manifest(tmp_path)["whole"]
     assert not manifest(tmp_path)["drained"]
-    assert "scores: stopping after the batch in hand" in capfd.readouterr().err
+    assert "scores: stopping after the current batch" in capfd.readouterr().err
     goes_on(spark, tmp_path, 2)
 
 
@@ -175,7 +175,7 @@ def test_from_the_command_line_sigterm_is_no_failure(tmp_path: Path) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "stopping after the batch in hand; a second signal gives it up" in done.stderr
+    assert "stopping after the current batch; a second signal abandons it" in done.stderr
     assert "Traceback" not in done.stderr
     assert logged(tmp_path / "checkpoint", "commits") == ["0"]
 

@@ -17,7 +17,7 @@ import beamlike as bl
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.steps.windows import parts
 from tests.beamlike.rows.test_dead_letters import numbers
-from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
+from tests.beamlike.runtime.run.test_dead_letter_ways import kept, named, read, run
 from tests.support.pipelines import frame, plays
 from tests.support.shards import Query
 from windowing.columns import EVENT_TIME, WINDOW_END

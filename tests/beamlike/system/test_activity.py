@@ -198,7 +198,7 @@ def test_where_a_run_in_process_hangs_is_told(
         for stage, sides in zip(("first", "second"), growing, strict=True):
             assert looked.grow(stage) == EVENT | {f"{side}_system_lag" for side in sides}
         with pytest.raises(
-            RecordsInUse, match=rf"those of another run that goes on, in process {os.getpid()} "
+            RecordsInUse, match=rf"belong to another run that is alive, in process {os.getpid()} "
         ):
             scores(Hang(tmp_path, on=-1), where).run(bl.LocalRunner(records=records))
     history = History.open(records)

@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 import beamlike as bl
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.io import output_frame
-from beamlike.runtime.messages import Kind
+from beamlike.runtime.batch.messages import Kind
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn

@@ -17,7 +17,7 @@ from hypothesis import given
 import beamlike as bl
 from beamlike.rows.dead_letters import UNCLAIMED, DeadLetterCounts
 from stages.aggregates.combine_fn import Combine
-from tests.beamlike.runtime.test_dead_letter_ways import kept, named, read, run
+from tests.beamlike.runtime.run.test_dead_letter_ways import kept, named, read, run
 from tests.support.examples import share
 from tests.support.model import Model
 from tests.support.pipelines import plays

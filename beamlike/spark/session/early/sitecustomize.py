@@ -1,10 +1,10 @@
-"""What a Python worker of Spark does first, so that it starts soon. Python imports this file whenever it starts.
+"""The first code of a Python worker of Spark, which makes it start soon. Python imports this file at its start.
 
-It takes pyspark as it was installed, and compiled. Spark puts the same as a zip file of sources before that, which
-every worker would compile anew: more than a second of CPU.
+It imports pyspark as it was installed, and compiled. Spark puts a zip file of its sources before that, which every
+worker would compile again, in more than a second of CPU time.
 
-The one that looks at stateful operators on the driver connects back before it imports pyspark: Spark waits ten seconds
-for it, which is in its code, and what it imports first can take longer on a busy machine.
+The worker that checks stateful operators on the driver connects before it imports pyspark: Spark waits ten seconds for
+the connection, a fixed time, and the imports can take longer on a busy machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WAITED_FOR: Final = "pyspark.sql.streaming.transform_with_state_driver_worker"
 
 
 def _connected(port: int, secret: str) -> tuple[io.BufferedRWPair, socket.socket]:
-    """What `pyspark.util.local_connect_and_auth` gives; SocketAuthHelper, on the other end, waits for the secret."""
+    """Connects as `pyspark.util.local_connect_and_auth`; SocketAuthHelper, on the other end, waits for the secret."""
     host = "::1" if os.environ.get("SPARK_PREFER_IPV6", "").lower() == "true" else "127.0.0.1"
     connection = socket.create_connection(
         (host, port), float(os.environ.get("SPARK_AUTH_SOCKET_TIMEOUT", 15))
@@ -32,25 +32,25 @@ def _connected(port: int, secret: str) -> tuple[io.BufferedRWPair, socket.socket
     stream.flush()
     length = int.from_bytes(stream.read(4), "big")
     if stream.read(length) != b"ok":
-        raise ConnectionError("Spark did not take the secret that it gave")
+        raise ConnectionError("Spark refused the secret that it had sent")
     return stream, connection
 
 
 def _zips_last() -> None:
-    """Spark's zip files come last where the pyspark that they lie in can be imported itself."""
+    """Moves Spark's zip files to the end of the path, if the pyspark that contains them can be imported itself."""
     zips = [entry for entry in sys.path if entry.endswith(".zip") and _of_installed(os.path.dirname(entry))]
     sys.path[:] = [entry for entry in sys.path if entry not in zips] + zips
 
 
 def _of_installed(folder: str) -> bool:
-    """Whether it is `python/lib` of a pyspark that Python finds."""
+    """True if this is `python/lib` of a pyspark that Python finds."""
     home = os.path.dirname(os.path.dirname(folder))
     is_lib = folder == os.path.join(home, "python", "lib") and os.path.basename(home) == "pyspark"
     return is_lib and os.path.dirname(home) in sys.path and os.path.exists(os.path.join(home, "__init__.py"))
 
 
 def _connect_first() -> None:
-    """Connect, and have pyspark find the connection that it would make."""
+    """Connects, and lets pyspark use this connection in place of its own."""
     made = [
         _connected(int(os.environ["PYTHON_WORKER_FACTORY_PORT"]), os.environ["PYTHON_WORKER_FACTORY_SECRET"])
     ]

@@ -17,10 +17,18 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.io import Part, output_frame
 from beamlike.records.model import BatchRecord
-from beamlike.runtime import envelope as envelopes
-from beamlike.runtime.envelope import ARROW, RECORDS, Envelope, Topology, note, to_arrow
-from beamlike.runtime.messages import Kind, ReportMessage, SinkMessage
-from beamlike.runtime.origins import shard_name
+from beamlike.runtime.batch import envelope as envelopes
+from beamlike.runtime.batch.envelope import (
+    ARROW,
+    RECORDS,
+    Envelope,
+    Topology,
+    message_envelope,
+    to_arrow,
+)
+from beamlike.runtime.batch.messages import Kind, ReportMessage, SinkMessage
+from beamlike.runtime.batch.origins import shard_name
+from beamlike.spark.query.level import ShardInbox
 from stages.operator import Input
 from stages.progress.reports import Report
 from tests.support.examples import share
@@ -158,11 +166,20 @@ def test_early_and_late_panes_and_dead_letters_are_those_of_the_local_runner(sha
     assert sum(counts.get("late", 0) for counts in dropped) > 0
 
 
+@pytest.mark.parametrize("kind", [Kind.SINK, "of a later version"])
+def test_a_message_that_no_stage_reads_is_refused(kind: str) -> None:
+    stranger = Envelope(0, "averages", "mobile", kind, 0, b"{}")
+    with pytest.raises(
+        bl.RunError, match=f"'mobile' sent 'averages' a message of kind '{kind}'.*same version"
+    ):
+        ShardInbox.read([stranger], {}, None)
+
+
 def test_what_is_for_another_level_passes_unchanged() -> None:
     query = Query(flagship()[0].plan(), 2)
     strangers = [
         Envelope(7, "lengths", "x", Kind.DATA, 3, b"rows"),
-        note(10, RECORDS, "averages", SinkMessage(1, {})),
+        message_envelope(10, RECORDS, "averages", SinkMessage(1, {})),
         Envelope(10, "mobile.aggregate_9", "x", Kind.REPORT, 0, b"{}"),
     ]
     assert in_order(query.run(strangers).envelopes) == in_order(strangers)
@@ -244,7 +261,9 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
 
     def heard(*reports: tuple[str, int]) -> int:
         """The input watermark of the shard after these reports."""
-        sent = [note(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports]
+        sent = [
+            message_envelope(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports
+        ]
         return query.run(sent).stages()[stage].input
 
     assert heard(*((origin, 50) for origin in origins[:3])) == MIN_TIME
@@ -350,7 +369,7 @@ def test_rows_of_a_key_go_to_one_shard_and_nothing_goes_out_for_no_rows() -> Non
 
 def test_envelopes_are_rows_for_arrow() -> None:
     sent = [
-        note(7, "t", "o", SinkMessage(2, {"b": "1", "a": "2"})),
+        message_envelope(7, "t", "o", SinkMessage(2, {"b": "1", "a": "2"})),
         Envelope(10, "t", "o", Kind.DATA, 2**40, b"\x00"),
     ]
     batch = to_arrow(sent)
@@ -361,9 +380,7 @@ def test_envelopes_are_rows_for_arrow() -> None:
 
 
 def test_levels_and_envelopes_need_no_spark() -> None:
-    code = (
-        "import sys, beamlike.spark.query.level, beamlike.runtime.envelope; print('pyspark' in sys.modules)"
-    )
+    code = "import sys, beamlike.spark.query.level, beamlike.runtime.batch.envelope; print('pyspark' in sys.modules)"
     root = ROOT
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

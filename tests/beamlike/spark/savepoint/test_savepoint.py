@@ -240,7 +240,7 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     assert "after batch 0, on 2 shards" in invoke("savepoint", "first", "saved")
     write(tmp_path / "plays", 2, 4)
     told = invoke("restore", "saved", "without", "savepoint_mine:other")
-    assert "stage 'sessions' is gone: what the savepoint has of it is left out" in told
+    assert "stage 'sessions' is gone: its part of the savepoint is left out" in told
     assert "second is not empty" in invoke(
         "restore", "saved", str(shutil.copytree("saved", "second")), "savepoint_mine:scores", code=1
     )

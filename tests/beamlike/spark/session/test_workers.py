@@ -17,7 +17,7 @@ from pyspark import cloudpickle
 from pyspark.serializers import CPickleSerializer
 
 import beamlike as bl
-from beamlike.runtime.envelope import Topology
+from beamlike.runtime.batch.envelope import Topology
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.operators import LevelOperator, on_demand
 from beamlike.spark.session.session import EARLY

@@ -1,0 +1,133 @@
+"""Ingests chunks of a source: event times, dead letters, the summary for the watermark, and the stateless steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import cast
+
+import polars as pl
+
+from beamlike.errors import StepError, naming_source
+from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
+from beamlike.io.given import fitting
+from beamlike.io.sources import ReadInFiles
+from beamlike.plan.model import SourcePlan
+from beamlike.plan.route import follow, join
+from beamlike.rows.dead_letters import EXPRESSION_ERRORS, error_text
+from beamlike.runtime.batch.elements import read_elements
+from beamlike.runtime.batch.ingested import AllChunks, Chunk, Ingested, merged
+from beamlike.steps.step_runner import StepRunner
+from beamlike.system.activity import activity
+from stages.progress.splits import SourceSummary, announced, known, read_to_end, summarize
+from stages.strategies.announced import AnnouncedWatermark, announcement
+from windowing.columns import EVENT_TIME
+
+
+def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
+    """Makes each row of the chunk an element or a dead letter, and applies the steps after the watermark.
+
+    `now` is the processing time of the batch (us). It is the event time if the source assigns that on arrival, and the
+    base for events too far in the future. Raises `StepError` if a dead letter fails the run.
+    """
+    return merged(source, [*_ingest_parts(source, chunk, now)])
+
+
+def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingested]:
+    """Ingests the parts of a chunk, down to rows of one file, in their order."""
+    match chunk:
+        case AllChunks():
+            for one in chunk.chunks:
+                yield from _ingest_parts(source, one, now)
+            if not chunk.chunks:
+                yield Ingested({}, {})
+        case Pieces():
+            yield Ingested({}, known(chunk.known))
+            for piece in chunk.pieces:
+                yield from _ingest_parts(source, piece, now)
+        case Announced():
+            yield from _ingest_parts(source, chunk.rows, now)
+            if chunk.watermark is not None and isinstance(source.watermark, AnnouncedWatermark):
+                yield Ingested({}, announced(announcement(chunk.watermark)))
+        case FromFile():
+            yield _ingest_rows(source, chunk.rows, now, chunk)
+            if chunk.over:
+                yield Ingested({}, read_to_end(chunk.file))
+        case _:
+            yield _ingest_rows(source, chunk, now, None)
+
+
+def _ingest_rows(
+    source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, file: FromFile | None
+) -> Ingested:
+    """Ingests rows, without the pieces of them that cannot be read, which become dead letters."""
+    if isinstance(rows, Faulty):
+        return _unread(source, rows)
+    parts: list[Ingested] = []
+    with activity("source", source.name), naming_source(source.name), ExitStack() as damaged:
+        if not isinstance(source.source, ReadInFiles):  # the reader of files checks its columns itself
+            rows = fitting(rows, f"source {source.name!r}", source.raw)
+        while True:
+            try:
+                parts.append(_ingest_readable(source, rows, now, file))
+            except Unreadable as error:
+                # Each attempt leaves out one more damaged piece, so the last one reads the rest.
+                damaged.enter_context(error.left_out())
+                parts.append(_unread(source, error.faulty))
+            else:
+                return merged(source, parts)
+
+
+def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: FromFile | None) -> Ingested:
+    """Ingests rows in one lazy query; if polars fails, collects them and applies each step by itself."""
+    try:
+        return _attempt(source, rows, now, StepRunner(source.on_error), file)
+    except pl.exceptions.PolarsError:
+        pass  # either the reader or an expression has failed: collecting the rows alone decides
+    try:
+        read = rows.collect()
+    except pl.exceptions.PolarsError as error:
+        why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
+        return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
+    return _attempt(source, read.lazy(), now, StepRunner(source.on_error, row_by_row=True), file)
+
+
+def _attempt(
+    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: StepRunner, file: FromFile | None
+) -> Ingested:
+    """Ingests rows; `before` applies the steps before the watermark, and collects their dead letters."""
+    rows, read = read_elements(source, chunk, now, before)
+    after = StepRunner(source.on_error, before.row_by_row)
+    parts = [follow(rows, source.routes, after)]
+    parts += [
+        follow(letters, source.routes, after, output="dead_letters") for letters in before.set_aside_rows
+    ]
+    newest = {}
+    if file is not None and source.timed and len(rows):
+        newest[file.files] = (len(rows), cast(int, rows[EVENT_TIME].max()))
+    return Ingested(
+        join(parts),
+        _summary(source, rows, file.file if file else ""),
+        read=read,
+        elements=len(rows),
+        lost=before.dead_letters.of_source(source.name),
+        dead_letters=after.dead_letters,
+        newest=newest,
+    )
+
+
+def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
+    """The dead letters of the reader, as the result of a chunk without rows."""
+    before, after = StepRunner(source.on_error), StepRunner(source.on_error)
+    letters = faulty.dead_letters.select(pl.lit(source.name).alias("step"), "error", "row")
+    before.set_aside(letters)
+    frames = follow(letters, source.routes, after, output="dead_letters")
+    return Ingested(frames, {}, read=len(letters), lost=before.dead_letters, dead_letters=after.dead_letters)
+
+
+def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary:
+    try:
+        return summarize(source.watermark, rows, file)
+    except EXPRESSION_ERRORS as error:
+        kind = type(source.watermark).__name__
+        raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error

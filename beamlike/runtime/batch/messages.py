@@ -1,0 +1,141 @@
+"""Messages between tasks beside the rows: watermarks for other tasks, and records for the driver.
+
+Each kind of message is a class, whose fields are its JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import ClassVar, Final
+
+import attrs
+
+from beamlike.records.model import SourceRecord, StageRecord
+from beamlike.rows.dead_letters import DeadLetterCounts
+from beamlike.runtime.batch.ingested import Ingested, Newest, SourceTurn
+from stages.facts import SPARSE
+from stages.progress.reports import Report
+from stages.progress.splits import SourceSummary
+
+
+class Kind(StrEnum):
+    """The kind of a payload: rows, or one of the messages below."""
+
+    DATA = "data"
+    SUMMARY = "summary"
+    REPORT = "report"
+    SOURCE = "source"
+    STAGE = "stage"
+    SINK = "sink"
+    AGAIN = "again"
+
+
+@attrs.frozen
+class SummaryMessage:
+    """A message from a task of a source to stages that read it: its summary, True if it ended, and the time (us)."""
+
+    kind: ClassVar[Kind] = Kind.SUMMARY
+
+    summary: SourceSummary
+    ended: bool
+    now: int
+
+
+@attrs.frozen
+class ReportMessage:
+    """A message from a shard of a stage to the stages that read it: its report, and the time (us)."""
+
+    kind: ClassVar[Kind] = Kind.REPORT
+
+    report: Report
+    now: int
+
+
+@attrs.frozen
+class SourceCounts:
+    """The rows that a task read, those that became elements, and those that never did."""
+
+    read: int
+    elements: int
+    dead_letters: int
+
+
+@attrs.frozen
+class SourceMessage:
+    """A message from a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
+
+    kind: ClassVar[Kind] = Kind.SOURCE
+
+    summary: SourceSummary
+    ended: bool
+    now: int
+    source: SourceCounts = attrs.field(kw_only=True)
+    newest: Newest = attrs.field(kw_only=True)
+    lost: DeadLetterCounts = attrs.field(kw_only=True)
+    dead_letters: DeadLetterCounts = attrs.field(kw_only=True)
+    left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, metadata=SPARSE)
+
+    @property
+    def turn(self) -> SourceTurn:
+        """The counts of the task in the batch."""
+        counts = self.source
+        return SourceTurn(
+            counts.read, counts.elements, counts.dead_letters, self.newest, left_out=self.left_out
+        )
+
+    @classmethod
+    def of(
+        cls, ingested: Ingested, now: int, *, ended: bool, left_out: Mapping[str, str] = MappingProxyType({})
+    ) -> SourceMessage:
+        """Creates the message for all that the task has ingested."""
+        counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
+        return cls(
+            ingested.summary,
+            ended,
+            now,
+            source=counts,
+            newest=ingested.newest,
+            lost=ingested.lost,
+            dead_letters=ingested.dead_letters,
+            left_out=left_out,
+        )
+
+
+@attrs.frozen
+class StageMessage:
+    """A message from a shard of a stage to the driver: its record, those of its sources, and the time (us)."""
+
+    kind: ClassVar[Kind] = Kind.STAGE
+
+    stage: StageRecord
+    sources: Mapping[str, SourceRecord]
+    dead_letters: DeadLetterCounts
+    now: int
+
+
+@attrs.frozen
+class SinkMessage:
+    """A message from a task that wrote to a sink to the driver: the number of rows, and the files to publish."""
+
+    kind: ClassVar[Kind] = Kind.SINK
+
+    rows: int
+    files: Mapping[str, str]
+
+
+@attrs.frozen
+class AgainMessage:
+    """A message from a task to the driver: an earlier attempt at the task exists."""
+
+    kind: ClassVar[Kind] = Kind.AGAIN
+
+
+Message = SummaryMessage | ReportMessage | SourceMessage | StageMessage | SinkMessage | AgainMessage
+
+MESSAGES: Final[Mapping[str, type[Message]]] = {
+    message.kind: message
+    for message in (SummaryMessage, ReportMessage, SourceMessage, StageMessage, SinkMessage, AgainMessage)
+}
+"""The class of each kind of message."""

@@ -1,0 +1,1 @@
+"""A run as text, tables and HTML. May import `run` and all below it."""

@@ -1,0 +1,162 @@
+"""The folder of a run that can be continued, on either runner: its manifest and its lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+
+from beamlike.errors import CheckpointError
+from beamlike.plan.differences import Remedy, refusal
+from beamlike.plan.manifest import Runner, new_manifest, parse
+from beamlike.plan.matching import Fit
+from beamlike.runtime.batch.storage import stored
+from beamlike.system.locks import InUse, Lock
+from beamlike.system.path_names import is_remote
+from beamlike.system.seals import sealed, unsealed
+
+OURS: Final = "beamlike"
+"""The folder in a checkpoint to which only this package writes."""
+MANIFEST: Final = "manifest.json"
+
+
+class TextFiles(Protocol):
+    """Small files that are replaced atomically. Raises `CheckpointError` if storage fails."""
+
+    def latest(self, name: str) -> str | None:
+        """The text that was given to `replace` last; None if there is none."""
+
+    def replace(self, name: str, text: str) -> None:
+        """Replaces the text of a file. A process that is killed meanwhile leaves the old text or the new one."""
+
+
+@attrs.frozen
+class CheckpointFolder:
+    """The parts of a checkpoint that both runners share. Each runner defines `files` and `has_batches`."""
+
+    path: str
+
+    @property
+    def files(self) -> TextFiles:
+        """Access to files in the checkpoint's storage."""
+        raise NotImplementedError
+
+    @property
+    def has_batches(self) -> bool:
+        """True if the log of the engine has a batch that a run has begun."""
+        raise NotImplementedError
+
+    def at(self, *names: str) -> str:
+        """A path below this package's own folder in the checkpoint, or that folder."""
+        return "/".join([self.path.rstrip("/"), OURS, *names])
+
+    @property
+    def dead_letters(self) -> str:
+        """The folder for dead letters that no collection of the pipeline receives."""
+        return self.at("dead-letters")
+
+    def damaged(self, what: str) -> CheckpointError:
+        """The error for content of the checkpoint that is not what was written."""
+        return CheckpointError(
+            f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
+            "checkpoint (an older one goes on with continue_as=), or start anew with another checkpoint"
+        )
+
+    def lock(self, what: str) -> Lock:
+        """Locks the checkpoint for `what`, a description of the holder. Raises `CheckpointError` if it is locked.
+
+        An object store has no locks. If two queries run on one checkpoint there, Spark fails the one that is second to
+        commit a batch.
+        """
+        try:
+            with stored("write", self.path):
+                return Lock.take(self.at("lock"), what)
+        except InUse as error:
+            raise CheckpointError(
+                f"the checkpoint {self.path} is in use by {error}; stop that first, or wait for its end"
+            ) from None
+
+    def manifest(self) -> dict[str, Any] | None:
+        """The manifest of the checkpoint's run; None for a new checkpoint.
+
+        Raises `CheckpointError` if batches were planned but the manifest is missing or damaged: a new manifest would
+        replay the last batch under another name.
+        """
+        name = self.at(MANIFEST)
+        text = self.files.latest(name)
+        if text is not None:
+            return parse(text, f"the checkpoint {self.path}")
+        if not self.has_batches:
+            return None
+        raise CheckpointError(
+            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start anew with "
+            "another checkpoint"
+        )
+
+    def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
+        """Returns the manifest for this plan: the existing one, if the plan fits it, or a new one.
+
+        Raises `CheckpointError`, which names each stage that differs, its differences, and the remedies.
+        """
+        saved = self.manifest() or new_manifest(fit.described)
+        require_fitting(saved, fit, self.path, draining=draining)
+        manifest = {**saved, **fit.described, "whole": False}
+        self.save(manifest)
+        return manifest
+
+    def save(self, manifest: Mapping[str, Any]) -> None:
+        """Stores the manifest."""
+        self.keep(MANIFEST, manifest)
+
+    def keep(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Stores a file of facts, with their checksum."""
+        self.files.replace(self.at(name), json.dumps(sealed(facts), indent=1, sort_keys=True))
+
+    def kept(self, name: str) -> Any:
+        """The facts stored by `keep`; None if there is no file. Raises `CheckpointError` for damaged content."""
+        text = self.files.latest(self.at(name))
+        try:
+            return None if text is None else unsealed(json.loads(text))
+        except ValueError as error:
+            raise self.damaged(f"{self.at(name)}: {error}") from None
+
+
+def saved_manifest(path: str) -> dict[str, Any] | None:
+    """The manifest of a checkpoint that is not open yet; None if it cannot be read from here.
+
+    Raises `CheckpointError` for a damaged one.
+    """
+    if is_remote(path):
+        return None
+    try:
+        text = Path(path, OURS, MANIFEST).read_text()
+    except (OSError, ValueError):
+        return None  # a new one, or one that is checked when it is opened
+    return parse(text, f"the checkpoint {path}")
+
+
+def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: bool) -> None:
+    """Raises `CheckpointError` if a plan cannot continue from the checkpoint with this manifest."""
+    if saved["restoring"]:
+        raise CheckpointError(
+            f"the checkpoint {path} was not restored completely; remove it, and restore the savepoint again"
+        )
+    if found := fit.differences:
+        described = fit.described
+        made = f"beamlike savepoint {path} SAVEPOINT"
+        to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
+        put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"
+        remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
+        raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
+    if saved["drained"]:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was drained: all its windows are closed, so new "
+            "rows would be dropped as late; start anew with another checkpoint"
+        )
+    if saved["draining"] and not draining:
+        raise CheckpointError(
+            f"the run of the checkpoint {path} was stopped while it was drained; finish that with drain=True"
+        )

@@ -1,0 +1,93 @@
+"""Progress of a running pipeline on a terminal: batches, elements, their rate, and event time."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import attrs
+from rich.console import Console
+from rich.progress import Progress as Bar
+from rich.progress import SpinnerColumn, TextColumn
+
+from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
+from beamlike.records.model import BatchRecord
+from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger
+from windowing.time import MAX_TIME, format_time
+
+
+@attrs.define
+class Progress:
+    """The progress of a run on standard error: a line that is updated, and for a live run a line for each batch.
+
+    `live`: the run continues until it is stopped. Nothing is shown if `quiet`, or if standard error is no terminal.
+    """
+
+    title: str
+    live: bool = attrs.field(default=False, kw_only=True)
+    quiet: bool = attrs.field(default=False, kw_only=True)
+    console: Console = attrs.field(factory=lambda: Console(stderr=True), kw_only=True, repr=False)
+    elements: int = 0
+    _bar: Bar = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._bar = Bar(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[state]}", markup=False),
+            console=self.console,
+            transient=True,
+            disable=self.quiet or not self.console.is_terminal,
+        )
+        self._bar.add_task(self.title, total=None, state="starting")
+        self._bar.start()
+
+    @classmethod
+    def of(cls, plan: Plan, trigger: Trigger, *, quiet: bool) -> Self:
+        """Creates the progress of a run of a plan with this trigger. Test streams always have an end."""
+        return cls(plan.name, live=trigger != AVAILABLE_NOW and steps_of(plan) is None, quiet=quiet)
+
+    def up(self, checkpoint: str) -> None:
+        """Prints that a live run has started, and the path of its checkpoint."""
+        if self.live and not self._bar.disable:
+            self.message(
+                f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
+            )
+
+    def update(self, record: BatchRecord) -> None:
+        """Updates the line after a batch."""
+        if self._bar.disable:
+            return
+        arrived = sum(source.elements for source in record.sources.values())
+        self.elements += arrived
+        seconds = self._bar.tasks[0].elapsed or 0.0
+        rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
+        to = _reached(record)
+        if self.live:
+            written = f"{sum(record.sinks.values()):,} rows written"
+            self.message(f"{self.title}: batch {record.batch}, {arrived:,} elements, {written}, to {to}")
+        state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
+        self._bar.update(self._bar.tasks[0].id, state=state)
+
+    def message(self, text: str) -> None:
+        """Prints a line above the line that is updated."""
+        self._bar.console.print(text, markup=False, highlight=False)
+
+    def close(self) -> None:
+        """Removes the line. Later calls change nothing."""
+        if self._bar.live.is_started:
+            self._bar.stop()
+
+
+def _reached(record: BatchRecord) -> str:
+    """The event time, in whole seconds, up to which everything is complete."""
+    stages = [stage.output for stage in record.stages.values()]
+    behind = min([*stages, *(source.watermark for source in record.sources.values())])
+    return format_time(behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind)
+
+
+def _short(count: float) -> str:
+    """A count in short form: 950, 12k, 1.5M."""
+    if count < 1_000:
+        return f"{count:.0f}"
+    return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

@@ -1,0 +1,109 @@
+"""The sinks of a run from start to end: output is written, and then published or withdrawn."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Self
+
+import attrs
+import polars as pl
+
+from beamlike.errors import SinkError
+from beamlike.expressions.describe import describe
+from beamlike.io.base import Part, Sink, WrittenBySpark, output_frame
+from beamlike.io.files.files import Files
+from beamlike.io.sinks import Replacing
+from beamlike.plan.model import Plan
+from beamlike.records.lines import Ending
+from beamlike.rows.dead_letters import UNCLAIMED
+from beamlike.runtime.batch.writing import what_failed, write_part
+from beamlike.runtime.run.run_records import RunRecords
+from beamlike.runtime.run.sinks import start_sink
+from beamlike.system.signals import held_back
+
+
+@attrs.define
+class RunSinks:
+    """The sinks of a run of this name: those of its `plan`, and `dead_letters` for dead letters without a consumer.
+
+    Output for sinks in `replaced` is stored beside the output of an earlier run of the name until this run ends.
+    """
+
+    plan: Plan
+    run: str
+    dead_letters: Files
+    replaced: Mapping[str, Replacing] = attrs.field(factory=dict)
+    _is_over: bool = attrs.field(default=False, init=False)
+
+    @classmethod
+    def replacing(cls, plan: Plan, run: str, dead_letters: Files, *, also_dead_letters: bool = False) -> Self:
+        """Creates sinks that replace earlier output at the end of the run, if they can.
+
+        `also_dead_letters`: earlier runs may have written dead letters to the same folder.
+        """
+        sinks = {
+            name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Replacing) else sink
+            for name, sink in plan.sinks.items()
+        }
+        replaced: dict[str, Replacing] = {
+            name: sink.sink for name, sink in sinks.items() if isinstance(sink.sink, Replacing)
+        }
+        if also_dead_letters:
+            replaced[UNCLAIMED] = dead_letters = dead_letters.beside(run)
+        return cls(attrs.evolve(plan, sinks=sinks), run, dead_letters, replaced)
+
+    @property
+    def sinks(self) -> dict[str, Sink]:
+        """All sinks of the run, by name."""
+        return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.dead_letters}
+
+    def start(self, *, restored: bool = False) -> None:
+        """Starts the sinks, and writes no rows to each, so that its columns exist even if no row arrives.
+
+        A run that was `restored` from a savepoint continues the files of the saved run; other runs warn about files of
+        other runs. Raises `SinkError` if a sink cannot start, and what the sink itself raises.
+        """
+        if os.path.isdir(self.dead_letters.folder):
+            start_sink(UNCLAIMED, self.dead_letters, self.run)
+        for name, sink in self.plan.sinks.items():
+            start_sink(name, sink.sink, self.run)
+            if isinstance(sink.sink, Files) and not restored:
+                sink.sink.warn_of_others(self.run)
+        for name, sink in self.plan.sinks.items():
+            if not isinstance(sink.sink, WrittenBySpark):
+                empty = output_frame(pl.DataFrame(schema=sink.schema))
+                write_part(sink.sink, empty, Part(self.run, 0, sink=name))
+
+    def publish(self) -> None:
+        """Replaces the output of an earlier run by that of this run. Raises `SinkError` if that fails."""
+        for name, sink in self._ending().items():
+            try:
+                sink.publish(self.run)
+            except Exception as error:
+                raise SinkError(name, f"{describe(sink)} cannot be replaced: {what_failed(error)}") from error
+
+    def conclude(self, records: RunRecords, ending: Ending, *, whole: bool = True) -> None:
+        """Ends the run: publishes its output if all batches are `whole`, and records how it ended.
+
+        Signals are delayed until all of this is done.
+        """
+        with held_back():
+            if whole:
+                self.publish()
+            records.close(ending)
+
+    def withdraw(self) -> None:
+        """Removes unpublished output of a run that failed. Its dead letters are kept, since they may say why."""
+        for name, sink in self._ending().items():
+            with suppress(OSError):  # the first failure is reported
+                if name == UNCLAIMED and sink.has_beside(self.run):
+                    sink.publish(self.run)
+                sink.forget(self.run)
+
+    def _ending(self) -> Mapping[str, Replacing]:
+        """The sinks that must still be published or withdrawn; empty from the second call on."""
+        ending = {} if self._is_over else self.replaced
+        self._is_over = True
+        return ending

@@ -1,0 +1,147 @@
+"""Reads the tables for lookups without state: once for a run; a continued run reads the stored ones."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
+
+import attrs
+import polars as pl
+
+from beamlike.errors import MissingFiles, StepError
+from beamlike.io.in_process import CHUNK_ROWS
+from beamlike.plan.model import Plan, SourcePlan, TablePlan
+from beamlike.plan.tables import with_tables
+from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.ingested import Chunk
+from beamlike.runtime.batch.reading import read_in_process
+from beamlike.runtime.run.checkpoint import CheckpointFolder
+from beamlike.system.path_names import file_name
+from beamlike.system.seals import sealed_bytes, unsealed_bytes
+from stages.errors import ResultError
+from stages.frames import size_of
+from stages.sides.contents import Seen, digest, require_small
+from windowing.columns import EVENT_TIME
+
+_TABLES: Final = "tables"
+"""The folder with the tables in a checkpoint, and in a savepoint."""
+_ARROW: Final = b"ARROW1"
+
+
+class Folder(Protocol):
+    """The folder of a checkpoint or savepoint."""
+
+    def at(self, *names: str) -> str:
+        """A path in it."""
+
+
+class TableFiles(Protocol):
+    """Access to the files of tables. Raises `CheckpointError` if storage fails."""
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """The content of a file; None if there is none."""
+
+    def write_bytes(self, name: str, content: bytes) -> None:
+        """Writes a file atomically."""
+
+
+def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.DataFrame]:
+    """Reads the tables of a plan from their sources at this processing time (us); returns them by name.
+
+    Each source is read once. Raises `StepError` for a table that is too large, and what its sources raise. Without
+    `globs`, a glob without a match gives no rows.
+    """
+    sources: dict[str, SourcePlan] = {}
+    for one in (source for table in plan.tables.values() for source in table.sources):
+        before = sources[one.name].routes if one.name in sources else ()
+        sources[one.name] = attrs.evolve(one, routes=(*before, *one.routes))
+    frames = {name: [pl.DataFrame(schema=table.schema)] for name, table in plan.tables.items()}
+    for source in sources.values():
+        for chunk in _chunks(source, globs=globs):
+            for name, rows in ingest(source, chunk, now).frames.items():
+                if name in frames:
+                    frames[name].append(_timed(rows).select(frames[name][0].columns))
+    return {name: _whole(table, frames[name]) for name, table in plan.tables.items()}
+
+
+def kept_tables(
+    plan: Plan, now: int, checkpoint: CheckpointFolder, files: TableFiles, before: Mapping[str, Any] | None
+) -> dict[str, pl.DataFrame]:
+    """Reads the tables of a plan. Tables that an earlier run stored in the checkpoint are loaded from there.
+
+    `before` is the manifest of that run. Raises `CheckpointError` if a stored table is missing.
+    """
+    folder = checkpoint.at(_TABLES)
+    contents = {name: files.read_bytes(_file(folder, name)) for name in plan.tables}
+    missing = {name: table for name, table in plan.tables.items() if contents[name] is None}
+    for name in missing:
+        if before is not None and before["begun"] and name in before.get("tables", {}):
+            raise checkpoint.damaged(f"{_file(folder, name)} is missing")
+    read = read_tables(attrs.evolve(plan, tables=missing), now, globs=False)
+    for name, rows in read.items():
+        files.write_bytes(_file(folder, name), sealed_bytes(as_bytes(rows)))
+    kept = ((name, content) for name, content in contents.items() if content is not None)
+    return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
+
+
+def copy_tables(tables: Iterable[str], source: Folder, target: Folder, files: TableFiles) -> None:
+    """Copies the stored tables of these names to a savepoint, or from one."""
+    for name in tables:
+        if (content := files.read_bytes(_file(source.at(_TABLES), name))) is not None:
+            files.write_bytes(_file(target.at(_TABLES), name), content)
+
+
+def _file(folder: str, table: str) -> str:
+    return f"{folder}/{file_name(table)}.arrow"
+
+
+def as_bytes(rows: pl.DataFrame) -> bytes:
+    """The rows of a table as the bytes of a file."""
+    buffer = io.BytesIO()
+    rows.write_ipc(buffer, compression="lz4")
+    return buffer.getvalue()
+
+
+def with_tables_read(plan: Plan, now: int) -> Plan:
+    """The plan with its tables, for a run in this process without a checkpoint."""
+    return with_tables(plan, at_hand(read_tables(plan, now)))
+
+
+def at_hand(tables: Mapping[str, pl.DataFrame]) -> dict[str, Seen]:
+    """Tables in the memory of this process, by name."""
+    return {name: seen_of(rows, lambda rows=rows: rows) for name, rows in tables.items()}  # type: ignore[misc]
+
+
+def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> Seen:
+    """Describes a table with these rows, which `load` loads."""
+    return Seen(digest(rows), size_of(rows), load)
+
+
+def _chunks(source: SourcePlan, *, globs: bool) -> Iterable[Chunk]:
+    try:
+        return read_in_process(source, CHUNK_ROWS)
+    except MissingFiles:
+        if globs:
+            raise
+        return ()
+
+
+def _whole(table: TablePlan, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    rows = pl.concat(frames)
+    try:
+        require_small(table.side, size_of(rows), len(rows))
+    except ResultError as error:
+        raise StepError(table.name, str(error)) from None
+    return rows
+
+
+def _timed(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows if EVENT_TIME in rows.columns else rows.with_columns(pl.lit(None, pl.Int64).alias(EVENT_TIME))
+
+
+def _as_it_was(content: bytes, file: str, checkpoint: CheckpointFolder) -> pl.DataFrame:
+    try:
+        return pl.read_ipc(io.BytesIO(unsealed_bytes(content, older=_ARROW)))
+    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
+        raise checkpoint.damaged(f"{file}: {error}") from None
