@@ -1,4 +1,4 @@
 """Joins by time: pairs of rows of two sides whose event times are near each other.
 
-May import `custom`, `pending_rows` and all below them.
+May import `pending_rows` and all below it.
 """

@@ -1,4 +1,4 @@
 """Keyed state and timers: the methods of a user's class are called for rows and timers, key by key.
 
-May import `custom`, `pending_rows` and all below them.
+May import `pending_rows` and all below it.
 """
