@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def version(root: Path = Path(__file__).parents[1]) -> str:
-    """As text, such as "0.1.0"."""
+    """Returns the version of the package, such as "0.1.0"."""
     try:
         return installed("beamlike")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
 """Services of the process: the allocator, threads, locks, durable files, signals, checksums, the current activity.
 
-May import `errors`, `operators`, `version` and all below them.
+May import `errors`, `version` and all below them.
 """
