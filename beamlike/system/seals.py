@@ -23,8 +23,8 @@ _HEAD: Final = b"crc32"
 class NotAsWritten(ValueError):
     """Raised if content does not have its checksum."""
 
-    def __init__(self, what: str = "it") -> None:
-        super().__init__(f"{what} is not what was written: its checksum is another one")
+    def __init__(self, what: str = "it", reason: str = "its checksum is another one") -> None:
+        super().__init__(f"{what} is not what was written: {reason}")
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,6 +43,15 @@ def unsealed(facts: Any, what: str = "it") -> Any:
     return rest
 
 
+def unsealed_json(line: bytes | str, what: str = "it") -> Any:
+    """The facts in a line of JSON. Raises `NotAsWritten`, with `what` for their name, for any other content."""
+    try:
+        facts = json.loads(line)
+    except ValueError:  # bytes that are not UTF-8, too
+        raise NotAsWritten(what, "it is not JSON") from None
+    return unsealed(facts, what)
+
+
 def sealed_lines(entries: Iterable[Any]) -> str:
     """Lines of JSON, each with its checksum and the number of all lines, so that a missing line is detected."""
     facts = [*entries]
@@ -50,8 +59,8 @@ def sealed_lines(entries: Iterable[Any]) -> str:
 
 
 def unsealed_lines(text: str) -> list[Any]:
-    """The facts of all lines. Raises `NotAsWritten`, or another `ValueError` for a line that is no JSON."""
-    found = [unsealed(json.loads(line)) for line in text.splitlines()]
+    """The facts of all lines. Raises `NotAsWritten`."""
+    found = [unsealed_json(line) for line in text.splitlines()]
     if any(isinstance(one, dict) and one.get(LINES, len(found)) != len(found) for one in found):
         raise NotAsWritten
     return found

@@ -6,7 +6,7 @@ import json
 
 import attrs
 
-from beamlike.system.seals import sealed, unsealed
+from beamlike.system.seals import sealed, unsealed_json
 from stages.facts import from_facts, to_facts
 
 
@@ -32,8 +32,8 @@ def command_text(order: ControlCommand) -> str:
     return json.dumps(sealed(to_facts(order)))
 
 
-def read_command(text: str) -> ControlCommand:
+def read_command(text: bytes | str) -> ControlCommand:
     """Reads the command in a file. Raises `NotAsWritten`."""
-    facts = unsealed(json.loads(text), "a file in beamlike/control")
+    facts = unsealed_json(text, "a file in beamlike/control")
     order: ControlCommand = from_facts(ControlCommand, facts)  # type: ignore[arg-type]
     return order

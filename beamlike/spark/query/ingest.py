@@ -121,7 +121,7 @@ def _file_envelopes(
 
 def _listed(listing: Listing | Planner) -> DataFrame:
     """Columns: source, entry (a part of a file or a planned batch, as JSON), now (us)."""
-    return listing.read().select(F.lit(listing.name).alias("source"), "value", _now())
+    return listing.read().select(F.lit(listing.name).alias("source"), _value(), _now())
 
 
 def _row_envelopes(
@@ -135,6 +135,11 @@ def _row_envelopes(
         )
     ingest_rows = _ingest_rows(plan, topology, parts)
     return rows.select("*", _now()).mapInArrow(settled(trackers.tracked(ingest_rows)), DDL)
+
+
+def _value() -> Column:
+    """The line of a text file as bytes, since a line of a damaged file may be no text."""
+    return F.col("value").cast("binary").alias("value")
 
 
 def _now() -> Column:
@@ -282,7 +287,7 @@ def control_envelopes(
                 yield to_arrow(list(apply_command(read_command(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
-    return lines.select("value", _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
+    return lines.select(_value(), _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:

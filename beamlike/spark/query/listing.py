@@ -5,7 +5,6 @@ Spark's own file source reads files of equal modification time in an arbitrary o
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +25,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.driver_log import BEFORE, DriverLog
 from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
-from beamlike.system.seals import sealed_lines, unsealed, unsealed_lines
+from beamlike.system.seals import sealed_lines, unsealed_json, unsealed_lines
 from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
 
@@ -75,9 +74,9 @@ class KnownFiles:
 Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
-def read_entry(line: str) -> Entry:
+def read_entry(line: bytes | str) -> Entry:
     """Reads a line of a list. Raises `NotAsWritten`."""
-    return _entry(unsealed(json.loads(line), "a line in beamlike/files or beamlike/batches"))
+    return _entry(unsealed_json(line, "a line in beamlike/files or beamlike/batches"))
 
 
 def _entry(facts: Any) -> Entry:

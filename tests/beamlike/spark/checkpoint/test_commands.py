@@ -40,6 +40,16 @@ def test_a_line_of_a_list_is_read(line: str, entry: Entry) -> None:
     assert read_entry(line) == entry
 
 
+@pytest.mark.parametrize("line", [b'{"end": ["mobil', b'{"end": ["mob\xe9le"]}', b""])
+def test_a_line_that_is_not_json_is_not_as_written(line: bytes) -> None:
+    with pytest.raises(
+        NotAsWritten, match="a file in beamlike/control is not what was written: it is not JSON"
+    ):
+        read_command(line)
+    with pytest.raises(NotAsWritten, match=r"a line in beamlike/files .*: it is not JSON"):
+        read_entry(line)
+
+
 @pytest.mark.parametrize("line", ['{"file": "/in/a', "7", "null", '{"name": "/in/a.csv"}'])
 def test_a_line_that_is_none_of_a_list_is_an_error(line: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
