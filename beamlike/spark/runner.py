@@ -251,6 +251,8 @@ class SparkRun(Shown):
             raise
         except StreamingQueryException as error:
             self._take_back_end()
+            if self._query.gate.exit is not None:
+                raise self._query.gate.exit from None
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
             if reason := failure(str(error), self.checkpoint, self.plan):

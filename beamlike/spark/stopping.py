@@ -30,7 +30,8 @@ _FOR_EVER = 2**31 * 1000  # milliseconds; Spark interrupts it long before
 class BatchGate:
     """The `foreachBatch` function of a query, which begins no batch once it is closed.
 
-    `settle` is called before and after each batch.
+    `settle` is called before and after each batch. `exit` is the `SystemExit` that a batch raised, or another
+    exception that is no error. Java would wait forever for the answer to such a call, so the run's thread raises it.
     """
 
     batch: Batch
@@ -38,6 +39,7 @@ class BatchGate:
     _closed: threading.Event = attrs.field(factory=threading.Event)
     _held: threading.Event = attrs.field(factory=threading.Event)
     _inside: int | None = None
+    exit: BaseException | None = attrs.field(default=None, init=False)
 
     def __call__(self, envelopes: DataFrame, number: int) -> None:
         if self._closed.is_set():
@@ -51,6 +53,11 @@ class BatchGate:
             self.settle()  # the offsets of the batch, before anything is written
             self.batch(envelopes, number)
             self.settle()  # the state after it, before it is noted as done
+        except Exception:
+            raise
+        except BaseException as error:
+            self.exit = error
+            raise RuntimeError(f"batch {number} asked to leave the process") from error
         finally:
             self._inside = None
 

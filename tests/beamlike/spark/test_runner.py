@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -207,6 +208,18 @@ def test_a_callback_that_fails_fails_the_run_and_the_record_of_its_batch_is_ther
     with pytest.raises(bl.RunError, match="ValueError: no more"):
         p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True, on_batch=fail))
     assert seen == [0]
+
+
+@pytest.mark.parametrize("on_spark", [True, False])
+def test_a_callback_may_leave_the_process(spark: SparkSession, tmp_path: Path, on_spark: bool) -> None:
+    def leave(_: BatchRecord) -> None:
+        sys.exit(3)
+
+    p = bl.Pipeline("callback")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    in_process = bl.LocalRunner(checkpoint=tmp_path, on_batch=leave)
+    with pytest.raises(SystemExit, match="3"):
+        p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, on_batch=leave) if on_spark else in_process)
 
 
 def test_without_drain_the_last_windows_stay_open(spark: SparkSession, tmp_path: Path) -> None:

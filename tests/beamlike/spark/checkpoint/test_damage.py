@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from beamlike.plan.manifest import describe, new_manifest, parse
+from beamlike.records.model import BatchRecord
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.query.listing import Listing, Lists
@@ -181,6 +182,36 @@ def test_what_is_gone_or_not_whole_is_named(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    "damage", [no_text, cut, lambda name: flip(name, '{"step')], ids=["text", "cut", "bit"]
+)
+def test_a_damaged_control_file_is_named(
+    spark: SparkSession, tmp_path: Path, damage: Callable[[str], Damage]
+) -> None:
+    def stop(record: BatchRecord) -> None:
+        if record.batch == 1:
+            raise SystemExit(3)
+
+    def play(on_batch: Callable[[BatchRecord], None] | None = None) -> None:
+        stream = bl.TestStream({"at": int})
+        for at in (1, 12, 23):
+            stream = stream.add_elements([{"at": at}]).advance_watermark_to(at)
+        p = bl.Pipeline("played")
+        rows = p.read("stream", stream, timestamp="at", timestamp_unit="s")
+        rows.window_into(bl.FixedWindows("10s")).aggregate(n=bl.count()).write("out", bl.Memory())
+        p.run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=1, on_batch=on_batch))
+
+    with pytest.raises(SystemExit, match="3"):
+        play(stop)
+    damage("beamlike/control/000002.json")(tmp_path / "checkpoint")
+    with pytest.raises(
+        bl.CheckpointError, match="a file in beamlike/control is not what was written"
+    ) as refused:
+        play()
+    assert str(tmp_path / "checkpoint") in str(refused.value)
+
+
+@pytest.mark.spark
 def test_what_is_known_of_lists_that_were_read_has_checksums(
     spark: SparkSession, damaged: Callable[[Damage], Path]
 ) -> None:
@@ -323,9 +354,12 @@ def without(*names: str) -> dict[str, Any]:
         (manifest() | {"stages": {"games": {}}}, "'stages: games' is missing or damaged"),
         (
             without("restoring", "levels") | {"encoding": 1},
-            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: go on with the version",
+            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: continue with the version",
         ),
-        (manifest() | {"encoding": ENCODING + 1}, f"encoding {ENCODING + 1}, and this version.*: go on with"),
+        (
+            manifest() | {"encoding": ENCODING + 1},
+            f"encoding {ENCODING + 1}, and this version.*: continue with",
+        ),
     ],
 )
 def test_a_manifest_that_is_none_is_refused_before_spark_starts(
