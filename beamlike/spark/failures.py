@@ -55,7 +55,7 @@ def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     said = message.partition("=== Streaming Query ===")[0]
     if found := _LOST.search(said):
         return DataLoss(
-            f"the topic no longer retains what the run is to read next: {found[1]}; on_data_loss='skip' goes on "
+            f"the topic no longer retains what the run is to read next: {found[1]}; on_data_loss='skip' continues "
             "without these messages"
         )
     if reason := _not_stored(said, checkpoint.path):

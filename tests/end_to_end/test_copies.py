@@ -331,7 +331,7 @@ def test_a_savepoint_of_a_run_that_went_on_says_what_is_doubled(
         job.run(name, **options)
         told = [message for message in caplog.messages if "has batch 1 of the run" in message]
         assert [message.partition(",")[0] for message in told] == ["sink 'files'", "sink 'table'"]
-        assert ["went on after the savepoint" in message for message in told] == [name == "later"] * 2
+        assert ["continued after the savepoint" in message for message in told] == [name == "later"] * 2
         for message, end in zip(told, ends[name], strict=True):
             assert message.endswith(end)
 

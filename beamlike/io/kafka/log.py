@@ -198,7 +198,7 @@ class Log:
         for name, at in lost.items():
             wanted = spans[name][0]
             gone = f"the messages from offset {wanted} to before {at} are gone, as the topic no longer retains them"
-            self._lose(name, gone, "goes on without them")
+            self._lose(name, gone, "continues without them")
             spans[name] = (at, max(at, spans[name][1]))
         return spans
 

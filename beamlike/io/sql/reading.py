@@ -128,7 +128,7 @@ class Selection:
         if (name := infinities(found)[0]) is not None:
             raise SourceError(
                 f"column {found.name!r} of table {self.table!r} has the infinite time {name!r}, at which reading "
-                "cannot go on; leave such rows out with a query in place of the table"
+                "cannot continue; leave such rows out with a query in place of the table"
             )
         value = found[0]
         return value.isoformat() if isinstance(value, date) else value

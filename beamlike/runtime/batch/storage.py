@@ -26,5 +26,5 @@ def not_stored(what: str, name: str, reason: object) -> CheckpointError:
     """The error for a file or folder of a checkpoint that cannot be read or written."""
     return CheckpointError(
         f"cannot {what} {name}: {reason}; check its storage (is there room, may this process read and write there?) "
-        "and run again: a run goes on where it was"
+        "and run again: a run continues from its last batch"
     )

@@ -62,7 +62,7 @@ class CheckpointFolder:
         """The error for content of the checkpoint that is not what was written."""
         return CheckpointError(
             f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
-            "checkpoint (an older one goes on with continue_as=), or start anew with another checkpoint"
+            "checkpoint (an older one continues with continue_as=), or start anew with another checkpoint"
         )
 
     def lock(self, what: str) -> Lock:

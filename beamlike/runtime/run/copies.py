@@ -28,9 +28,7 @@ from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
 
 _LOG = logging.getLogger("beamlike")
-COPIED: Final = (
-    "it has a copy of this checkpoint, and only one of the two may go on: stop that run, or give this one up"
-)
+COPIED: Final = "it has a copy of this checkpoint, and only one of the two may continue: stop that run, or give this one up"
 """The remedy if another run has the same id, and writes to the same place."""
 
 
@@ -105,9 +103,9 @@ class CopyGuard:
     def _is_copy(self, found: str, known: str) -> CheckpointError:
         return CheckpointError(
             f"{found}, but the checkpoint {self.checkpoint.path} {known}: it is an older copy, or a copy of it has run "
-            "since. If the checkpoint that the rows come from is still there, go on with that one. Otherwise go on "
-            "from this one as a run of another id: continue_as='NEW' of the runner, or --continue-as NEW. That removes "
-            "the rows of later batches from sinks that can do it, and logs which rows are doubled in others"
+            "since. If the checkpoint that the rows come from is still there, continue with that one. Otherwise "
+            "continue from this one as a run of another id: continue_as='NEW' of the runner, or --continue-as NEW. That "
+            "removes the rows of later batches from sinks that can do it, and logs which rows are doubled in others"
         )
 
     def _renamed(self, manifest: Mapping[str, Any], reached: Reached, new: str) -> dict[str, Any]:
@@ -146,7 +144,7 @@ class CopyGuard:
         for name, sink, latest in self._known(run):
             if latest > batch:
                 _LOG.warning(
-                    "%s has %s of the run %r, which went on after the savepoint: this run repeats them, so rows are "
+                    "%s has %s of the run %r, which continued after the savepoint: this run repeats them, so rows are "
                     "doubled, except in a table that replaces them by key. A run with continue_as= removes them from "
                     "sinks that can do it",
                     *(_named(name, sink), _batches(batch, latest), run),

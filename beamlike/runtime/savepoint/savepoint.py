@@ -154,7 +154,7 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
     if manifest["draining"] and not manifest["drained"]:
         raise CheckpointError(
             f"{where} was stopped while it was drained, and sinks may have a part of that; run it with drain=True to "
-            "its end: no state is left then to go on with"
+            "its end: then no state is left to continue from"
         )
     if manifest["drained"]:
         raise CheckpointError(

@@ -82,7 +82,7 @@ class PlanLog(DriverLog):
         if self.checkpoint.files.names(older) or self.checkpoint.files.latest(f"{older}/{BEFORE}"):
             raise CheckpointError(
                 f"the checkpoint {self.checkpoint.path} has what batches of source {self.name!r} take as an earlier "
-                "version of beamlike has noted it, in beamlike/parts: go on with that version, or take a savepoint "
+                "version of beamlike has noted it, in beamlike/parts: continue with that version, or take a savepoint "
                 "with it and restore that with this one"
             )
 

@@ -125,7 +125,7 @@ def test_a_step_that_fails_on_every_row_fails_the_run_with_the_first_error(kind:
     assert caught.value.step == "it"
     assert str(caught.value).startswith("step 'it': it could use none of its 3 rows; the first error: ")
     assert "'x'" in str(caught.value) or "`str` to `i64` failed" in str(caught.value)
-    assert str(caught.value).endswith("may have: bl.Pipeline(..., max_dead_letters=...)")
+    assert str(caught.value).endswith("set a limit for dead letters: bl.Pipeline(..., max_dead_letters=...)")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -47,7 +47,7 @@ def test_storage_that_is_full_or_cannot_be_written_is_told(tmp_path: Path) -> No
         ),
         (
             "[CANNOT_WRITE_STATE_STORE] Error.\nCaused by: java.io.IOException: No space left on device\n",
-            "cannot write /c: java.io.IOException: No space left on device; see to",
+            "cannot write /c: java.io.IOException: No space left on device; check its storage",
         ),
         (
             "java.io.FileNotFoundException: /c/offsets/.1.tmp (Permission denied)",

@@ -180,7 +180,7 @@ def test_no_java_says_what_to_install(bare: Path) -> None:
 def test_a_java_that_does_not_run_is_named(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(bare / "gone"))
     put_on_path(bare, fake_java(bare / "stub", "Unable to locate a Java Runtime."))
-    with pytest.raises(JavaNotFound, match=r"(?s)JAVA_HOME: .*gone.*does not run.*PATH: .*does not tell"):
+    with pytest.raises(JavaNotFound, match=r"(?s)JAVA_HOME: .*gone.*does not run.*PATH: .*does not report"):
         find_java()
 
 
