@@ -28,7 +28,9 @@ from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
 
 _LOG = logging.getLogger("beamlike")
-COPIED: Final = "it has a copy of this checkpoint, and only one may continue: stop that run, or give this one up"
+COPIED: Final = (
+    "it has a copy of this checkpoint, and only one may continue: stop that run, or give this one up"
+)
 """The remedy if another run has the same id, and writes to the same place."""
 
 
@@ -105,7 +107,7 @@ class CopyGuard:
             f"{found}, but the checkpoint {self.checkpoint.path} {known}: it is an older copy, or a copy of it has run "
             "since. If the checkpoint that wrote the rows still exists, continue with that one. Otherwise "
             "continue from this one as a run of another id: continue_as='NEW' of the runner, or --continue-as NEW. "
-            "That removes the rows of later batches from sinks that can do it, and logs which rows are doubled in others"
+            "That removes the rows of later batches from sinks that can, and logs which rows are doubled in others"
         )
 
     def _renamed(self, manifest: Mapping[str, Any], reached: Reached, new: str) -> dict[str, Any]:
