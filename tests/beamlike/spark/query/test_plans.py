@@ -123,7 +123,7 @@ def test_notes_that_are_gone_or_of_an_earlier_version_are_told_of(
     with pytest.raises(CheckpointError, match=r"the note .*/batches/delta/000000000000.json is not whole"):
         opened({0: '{"planned": 0'}, 1)
     with pytest.raises(
-        CheckpointError, match=r"source 'delta' take as an earlier version .* in beamlike/parts: go on"
+        CheckpointError, match=r"source 'delta' take as an earlier version .* in beamlike/parts: continue"
     ):
         opened({0: '{"reached": {"version": 0, "file": null}}'}, 1, "parts")
 
