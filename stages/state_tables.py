@@ -227,7 +227,7 @@ class StateTable(Protocol[Kind]):
         """The time (us) after `times`, by clock, at which a row must be loaded; null for never."""
 
     def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Converts waiting arrivals to the rows that they would be alone, by which the index describes them.
+        """Converts each waiting arrival to the row that it would be if no other row matched it, as the index needs it.
 
         Called only for tables whose arrivals may wait.
         """

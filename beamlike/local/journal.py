@@ -124,7 +124,7 @@ class Journal:
 
     @contextmanager
     def _understood(self, table: str) -> Iterator[None]:
-        """Raises `CheckpointError` for rows of a journal that was damaged before it had digests."""
+        """Raises `CheckpointError` if rows of a journal of a version without digests cannot be decoded."""
         try:
             yield
         except (ValueError, TypeError, KeyError, AttributeError):

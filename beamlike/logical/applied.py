@@ -225,6 +225,8 @@ def _windowing(before: Node, shape: Shape) -> Windowing:
     """Returns the windowing of the emitted rows: that of the input, if they stay in windows."""
     windows = before.windowing.windows if {*WINDOW_COLUMNS} <= {*shape.system} else GlobalWindows()
     windowing = attrs.evolve(before.windowing, windows=windows)
-    if windowing.timestamp_combiner.columns:  # The rows that it chooses from are gone.
+    if (
+        windowing.timestamp_combiner.columns
+    ):  # It chooses from the input rows, which the operator has replaced.
         windowing = attrs.evolve(windowing, timestamp_combiner=TimestampCombiner.EARLIEST)
     return windowing

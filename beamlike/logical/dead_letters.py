@@ -24,7 +24,7 @@ def dead_letters(before: Node, name: str, base: str) -> Node:
 
 
 def has_dead_letters(node: Node) -> bool:
-    """True if some of its rows are dead letters."""
+    """True if the node is a collection of dead letters, or reads one."""
     return any(isinstance(one.origin, DeadLetters) for one in inputs_first(node))
 
 

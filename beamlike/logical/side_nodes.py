@@ -1,4 +1,4 @@
-"""The nodes that are made for a step with sides, and the late rows of a side."""
+"""The nodes that a step with side inputs adds to the graph, and the collection of the late rows of a side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nodes_named_after(node: Node) -> Iterator[Node]:
 
 
 def _panes_of(stage: Node) -> Iterator[Node]:
-    """Yields the nodes that feed a step with sides in panes."""
+    """Yields the inputs of a stage that deliver a side's panes. A side that is read as a whole has none."""
     if isinstance(stage.origin, Apply):
         yield from (feed for feed in stage.inputs[1:] if isinstance(feed.origin, InPanes))
 
@@ -35,7 +35,7 @@ def _panes_of(stage: Node) -> Iterator[Node]:
 def late_of_side(
     node: Node, side: Node, name: str, base: str, free: Free, latest: Callable[[Node], Node]
 ) -> NodeWithParts:
-    """Returns the rows of a side that a step has dropped, as they arrived after the end of their window."""
+    """Returns a node with the rows of a side that the step dropped as late."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
         raise PlanError(f"{node.name!r} has no side; late() returns the rows that it drops", step=name)

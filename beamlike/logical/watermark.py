@@ -54,10 +54,10 @@ def source_file() -> SourceFile:
 def by_split(
     source: object, strategy: WatermarkStrategy, columns: Container[str], step: str
 ) -> WatermarkStrategy:
-    """Returns the strategy for each split of a source that has splits.
+    """Returns the strategy with `per_split` set to the splits of the source.
 
-    The strategy stays if it names other splits, or does not use the event time of rows. Raises `PlanError` if steps
-    have removed the column that tells the splits apart.
+    The strategy is unchanged if the source has no splits, if `per_split` is set, or if it does not use event times.
+    Raises `PlanError` if steps have removed the column that tells the splits apart.
     """
     if strategy.per_split is not None or isinstance(strategy, IngressTimestamps | ProcessingTimeLag):
         return strategy

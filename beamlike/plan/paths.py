@@ -18,8 +18,9 @@ from stages.operator import MAIN
 
 @attrs.frozen
 class Path:
-    """The steps from a producer to a node. With `before`, the path begins with the dead letters of these steps.
+    """The steps from a producer to a node.
 
+    For the dead letters of a step, `before` has the steps from the producer up to that step, and `steps` those after it.
     `role` is the input of the stage at which it ends.
     """
 

@@ -139,7 +139,7 @@ def follow(
     *,
     output: Output = "main",
 ) -> dict[str, pl.DataFrame]:
-    """Returns the rows for each consumer, in one attempt; `runner` collects the dead letters."""
+    """Applies the steps of all routes, and returns the rows by consumer; `runner` collects the dead letters."""
     wanted = [route for route in routes if route.takes(output)]
     if not (wanted or output == "dead_letters"):
         return {}

@@ -32,7 +32,7 @@ def task_folder_of(records: str) -> str:
 
 @attrs.frozen
 class RunStatus:
-    """The content of a run's status file: its process, if its clock is simulated, and the current batch."""
+    """The content of a run's status file: its process, whether its clock is simulated, and the current batch."""
 
     pid: int
     host: str

@@ -93,7 +93,7 @@ def _from_python(dtype: object) -> pl.DataType:
 
 
 def _meant(dtype: object) -> str:
-    """Returns a hint to the type with a similar name, for text or a type of numpy, pandas or Arrow."""
+    """Returns a hint to the known type with a similar name, for text or for a numpy, pandas or Arrow type."""
     word = str(dtype.__name__ if isinstance(dtype, type) else dtype).lower()
     near = get_close_matches(word, _SPELLINGS, n=1, cutoff=0.75)
     return f"did you mean {_SPELLINGS[near[0]]}?" if near else ""

@@ -34,7 +34,7 @@ class StepUsage:
     none: Mapping[str, UnusedRows] = attrs.field(factory=dict)
 
     def then(self, later: StepUsage) -> StepUsage:
-        """Returns the uses of both."""
+        """Combines the usage with a later one: a step that could use a row in either one could use some."""
         some, none = {*self.some, *later.some}, dict(self.none)
         for name, unused in later.none.items():
             none[name] = none[name].plus(unused) if name in none else unused

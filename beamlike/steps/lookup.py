@@ -21,7 +21,7 @@ TABLE: Final = "@table"
 
 @attrs.frozen(eq=False)
 class LookUp(Step):
-    """Adds looked-up columns, as `use` declares. `tables` has the table name of each side.
+    """Adds the columns of the lookups that `use` declares. `tables` has the table name of each side.
 
     `seen` has the contents of the tables by side, which a run reads; it is empty before.
     """

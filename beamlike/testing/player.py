@@ -1,4 +1,4 @@
-"""The player of behaviour as data: runs many items together on a runner, and reports a result for each.
+"""Runs test cases that are data, such as transcripts, on a runner, and reports a result for each.
 
 Transcripts are such items, and so are the cases in this project's own tests.
 """

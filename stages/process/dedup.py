@@ -85,7 +85,7 @@ class SeenIds(StateTable[TimeTable]):
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:
-        """The first and last time (us) of the rows that may cover these."""
+        """The range of times (us) in which an earlier row can make one of these rows a duplicate."""
         column = WINDOW_END if self.within is None else self.column
         first, last = rows.select(
             pl.col(column).min().alias("first"), pl.col(column).max().alias("last")

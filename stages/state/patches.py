@@ -136,7 +136,7 @@ class Update:
             return False
         size = storage.size(self.bucket)
         counts = self.old.counts.after(written=len(self.new), deleted=len(self.old.rows))
-        # As many chunks as the rows of the log would fill are no reason to rewrite.
+        # Chunks that the patched rows need anyway do not count: only chunks beyond these are worth a rewrite.
         needed = size.base * size.log // max(1, size.bytes)
         return self.old.all or counts.worth_rewriting or size.chunks - size.base - needed >= MOST_PATCHES
 

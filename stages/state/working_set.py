@@ -78,7 +78,7 @@ class WorkingSet:
             here, waiting = inside(placed, read)
         else:
             here, waiting = partition(placed, placed[BUCKET].is_in(read) | matching)
-        # Marked rows can meet rows of their bucket only if a bucket was read.
+        # Hot rows that may overlap rows of their bucket need a merge only if the bucket was loaded.
         overlapping = hot.overlapping_keys() if loaded else hot.rows.clear()
         table = storage.table
         return cls(

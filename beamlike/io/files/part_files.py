@@ -115,7 +115,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def forget_beside(folder: str, run: str, extension: str) -> None:
-    """Removes the folder beside, with its content."""
+    """Removes the run's staging folder and its content."""
     beside = folder_beside(folder, run, extension)
     if not is_remote(folder):
         shutil.rmtree(beside, ignore_errors=True)
@@ -126,7 +126,7 @@ def forget_beside(folder: str, run: str, extension: str) -> None:
 
 
 def forget_killed(folder: str, run: str, extension: str, before: str = "") -> None:
-    """Removes the folder beside of earlier runs of this name, and those of other runs that were killed.
+    """Removes the staging folders of earlier runs of this name, and of other runs that were killed.
 
     `before`: the path prefix of their locks, if these are outside of the folder. The folders of other runs are moved
     into this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
@@ -145,7 +145,7 @@ def forget_killed(folder: str, run: str, extension: str, before: str = "") -> No
 
 
 def publish(folder: str, run: str, extension: str) -> None:
-    """Replaces the parts of an earlier run of this name by those that were written beside.
+    """Replaces the published parts of an earlier run of this name with the parts in the staging folder.
 
     The old parts are removed first, so that a reader never sees parts of both.
     """

@@ -48,7 +48,7 @@ class Rules:
         if now.identity != self.identity:
             raise ValueError(
                 "the table was replaced, or its columns, partitions or constraints were changed, while this run writes "
-                "to it; look at the table, and start the run again"
+                "to it; check the table, then start the run again"
             )
 
 
