@@ -28,7 +28,8 @@ class Declaration:
 
     Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and a run may
     add more; `accumulators` are their columns. `does` is the rest that tells it from other operators, such as a user's
-    function: it may change, as state does not depend on it.
+    function: it may change, as state does not depend on it. `exact`: choices that are false, zero or empty
+    are compared, too; otherwise such a choice is equal to none.
     """
 
     kind: str
@@ -37,6 +38,7 @@ class Declaration:
     fields: Mapping[str, object] = attrs.field(factory=dict)
     accumulators: Mapping[str, pl.DataType] = attrs.field(factory=dict)
     does: object = None
+    exact: bool = False
 
 
 def choices_of(windowing: Windowing) -> dict[str, object]:

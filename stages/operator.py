@@ -38,12 +38,14 @@ class Input:
     """An input of an operator: `schema` contains the columns of its rows, `placed` determines their shards.
 
     Rows placed "by key" are sent to the shard of their columns `keys`; without any, one shard has all rows.
-    `read_fully`: rows of the main input wait until this one has ended.
+    `side`: its watermark is a clock of its own, named by the role, and does not count for the stage. `read_fully`: rows
+    of the main input wait until this one has ended.
     """
 
     keys: tuple[str, ...]
     schema: pl.Schema
     placed: Placed = "by key"
+    side: bool = attrs.field(default=False, kw_only=True)
     read_fully: bool = attrs.field(default=False, kw_only=True)
 
     @property
@@ -116,7 +118,7 @@ class Operator(Protocol):
     def declared(self) -> Declaration:
         """The operator as a checkpoint compares it; by default, all attributes that it was made with."""
         fields = fields_of(self)
-        return Declaration(fields.pop("kind"), fields)
+        return Declaration(fields.pop("kind"), fields, exact=True)
 
     @property
     def numbered(self) -> tuple[str, ...]:

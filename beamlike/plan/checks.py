@@ -10,7 +10,6 @@ from beamlike.io.base import Source
 from beamlike.io.sources import AcceptsCommits, ReadInSteps
 from beamlike.logical.overlaps import require_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from stages.operator import MAIN
 from stages.sides.declarations import side_name
 from windowing.clocks import percentile_clock
 from windowing.columns import EVENT_TIME
@@ -73,7 +72,7 @@ def require_known_ends(plan: Plan) -> None:
     """Raises `PlanError` for a side without event time that is not read to its end before other input."""
     for name, stage in plan.stages.items():
         inputs = stage.stage.operator.inputs
-        for role in (role for role, one in inputs.items() if role != MAIN and EVENT_TIME not in one.schema):
+        for role in (role for role, one in inputs.items() if one.side and EVENT_TIME not in one.schema):
             elsewhere = [one for one in stage.reads(role) if not plan.sources[one].whole]
             if elsewhere:
                 side, source = side_name(role), elsewhere[0]

@@ -40,9 +40,9 @@ class StageFacts:
     """A stage. `facts` are for people, and `declared` is what a checkpoint compares.
 
     `choices` are those of the windowing if the operator emits panes, else the facts. `table` has the rows that are
-    counted as live, and `others` are the other tables. If the stage has several inputs, `main` are the names of what it
-    reads at the first, and `sides` of what it reads at the others. `looked_up` are the sources of the tables in which
-    rows are looked up before they arrive.
+    counted as live, and `others` are the other tables. If the stage has sides, `main` are the names of what it
+    reads at its main input, and `sides` of what it reads at each side. `looked_up` are the sources of the tables in
+    which rows are looked up before they arrive.
     """
 
     plan: StagePlan
@@ -132,7 +132,7 @@ def _stage(plan: Plan, stage: StagePlan) -> StageFacts:
     table, *others = (kept.table for kept in operator.tables)
     # An operator is asked here alone: all that people, checkpoints and records have of it follows from this.
     facts, declared, panes = operator.facts(text_of), operator.declared, operator.panes
-    several = len(operator.inputs) > 1
+    sides = [role for role, one in operator.inputs.items() if one.side]
     return StageFacts(
         plan=stage,
         facts=facts,
@@ -142,8 +142,8 @@ def _stage(plan: Plan, stage: StagePlan) -> StageFacts:
         columns=schema_text(stage.schema),
         table=table,
         others=tuple(others),
-        main=stage.reads(MAIN) if several else (),
-        sides={side_name(role): stage.reads(role) for role in operator.inputs if role != MAIN},
+        main=stage.reads(MAIN) if sides else (),
+        sides={side_name(role): stage.reads(role) for role in sides},
         looked_up=_looked_up(plan, stage.name),
         ways=ways_to(plan, stage.name, operator.needed),
         way_texts=texts_to(plan, stage.name),

@@ -123,8 +123,13 @@ def _route_title(route: Route) -> str:
     what = {"main": "", "dead_letters": "dead letters ", "late": "late elements "}[route.output]
     if route.before:
         what += f"of {route.before[-1].name} "
-    side = f" as side {side_name(route.role)!r}" if route.role != MAIN else ""
-    return f"{what}-> {route.consumer}{side}  ships {', '.join([*shipped, *carried])}"
+    return f"{what}-> {route.consumer}{_as_input(route.role)}  ships {', '.join([*shipped, *carried])}"
+
+
+def _as_input(role: str) -> str:
+    if role == MAIN:
+        return ""
+    return f" as side {side_name(role)!r}" if side_name(role) != role else f" as input {role!r}"
 
 
 def _carried(columns: Iterable[str]) -> list[str]:

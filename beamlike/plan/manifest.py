@@ -20,7 +20,7 @@ from beamlike.plan.differences import TICKS, Remedy
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.system.seals import NotAsWritten, unsealed
-from stages.declared import Said, choices_of
+from stages.declared import Declaration, Said, choices_of
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.clocks import PROCESSING_TIME
@@ -195,7 +195,7 @@ def _stage(facts: StageFacts) -> dict[str, Any]:
         "level": stage.level,
         "inputs": [*stage.inputs],
         "keys": facts.keys,
-        "choices": _without_usual(declared.choices),
+        "choices": _choices(declared),
         "aggregates": {name: identity_of(_value(each)) for name, each in declared.aggregates.items()},
         "fields": {name: identity_of(_value(each)) for name, each in declared.fields.items()},
         "does": identity_of(declared.does),
@@ -211,8 +211,10 @@ def _stage(facts: StageFacts) -> dict[str, Any]:
     }
 
 
-def _without_usual(choices: Mapping[str, object]) -> dict[str, Any]:
-    found = {name: identity_of(_value(each)) for name, each in choices.items()}
+def _choices(declared: Declaration) -> dict[str, Any]:
+    found = {name: identity_of(_value(each)) for name, each in declared.choices.items()}
+    if declared.exact:
+        return found
     return {name: each for name, each in found.items() if each and each != identity_of(_USUAL.get(name))}
 
 

@@ -20,7 +20,7 @@ from stages.operator import MAIN
 class Path:
     """The steps from a producer to a node.
 
-    For the dead letters of a step, `before` has the steps from the producer up to that step, and `steps` those after it.
+    For the dead letters of a step, `before` has the steps up to that step, and `steps` those after it.
     `role` is the input of the stage at which it ends.
     """
 

@@ -62,7 +62,7 @@ class Side:
             own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX), pl.Int64())
             system = {**own, IS_ROW: pl.Boolean()}
         schema = pl.Schema({**self.schema, **system})
-        return Input((), schema, "everywhere", read_fully=self.feed == "whole")
+        return Input((), schema, "everywhere", side=True, read_fully=self.feed == "whole")
 
     def windows_of(self, ends: pl.Series) -> dict[int, tuple[int, int]]:
         """Maps ends of windows of rows (us) to the start and end of the side's window that contains their last instant.

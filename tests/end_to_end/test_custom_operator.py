@@ -234,11 +234,48 @@ def test_an_operator_has_further_inputs() -> None:
 
     sink = bl.Memory()
     p = blocking(sink)
-    assert "as side 'blocked'" in p.explain()
+    assert "as input 'blocked'" in p.explain()
     records = p.run().batches
     assert [one["user"] for one in sink.rows()] == ["a"]
     assert sum(batch.stages["released"].dropped.get("blocked", 0) for batch in records) == 1
-    assert dict(describe_run(p.plan()).stages["released"].sides) == {"blocked": ("blocked",)}
+    assert describe_run(p.plan()).stages["released"].inputs == ("blocked", "rows")
+
+
+@attrs.frozen
+class Limited(Release):
+    limit: int | None = None
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_each_attribute_is_compared_also_one_that_is_zero(tmp_path: Path, limit: int) -> None:
+    def run(limit: int | None) -> None:
+        rows = bl.Rows([row("a", 1, 10)], schema=COLUMNS)
+        p = released(rows, bl.Memory(), Limited("user", "until", limit=limit))
+        p.run(bl.LocalRunner(checkpoint=tmp_path / "checkpoint"))
+
+    run(None)
+    run(None)
+    with pytest.raises(bl.CheckpointError, match=f"limit was not there, now {limit}"):
+        run(limit)
+
+
+def test_the_input_watermark_is_the_least_of_all_inputs() -> None:
+    p, sink = bl.Pipeline("slow"), bl.Memory()
+    read: dict[str, Any] = {
+        "timestamp": "at",
+        "timestamp_unit": "s",
+        "watermark": bl.BoundedOutOfOrderness("0s"),
+    }
+    fast = bl.Rows([row("a", at, at) for at in range(1, 20)], schema=COLUMNS)
+    rows = p.read("rows", fast, **read)
+    slow = p.read("slow", bl.Rows([{"user": "z", "at": 3}], schema={"user": str, "at": int}), **read)
+    operator = ReleaseUnlessBlocked("user", "until")
+    rows.apply(operator, others={"blocked": slow}, name="released").write("out", sink)
+    *before, _ = p.run(bl.LocalRunner(chunk_rows=1)).batches
+    assert before[-1].sources["rows"].watermark > 10_000_000
+    for batch in before:
+        assert batch.stages["released"].input == min(one.watermark for one in batch.sources.values())
+    assert len(sink.rows()) == 19
 
 
 class Bare(bl.CustomOperator):

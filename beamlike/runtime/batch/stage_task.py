@@ -52,12 +52,19 @@ class StageTask:
         """Takes the step of a batch, with the inputs after it and its `rows`, by input, each with the sender."""
         plan, operator = self.plan, self.plan.stage.operator
         reports = {role: self._reports(inputs, role) for role in operator.inputs}
-        main = reports.pop(MAIN)
-        sides = {role: least(found.values()) for role, found in reports.items()}
+        # The input watermark is the least of all inputs but sides, which are clocks of their own.
+        main = {
+            name: one
+            for role, found in reports.items()
+            if not operator.inputs[role].side
+            for name, one in found.items()
+        }
+        beside = {role: least(found.values()) for role, found in reports.items() if role != MAIN}
+        sides = {role: report for role, report in beside.items() if operator.inputs[role].side}
         with activity("stage", plan.name):
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
             keys = arrivals[MAIN].select(operator.inputs[MAIN].keys)
-            marks = {role: report.watermark for role, report in sides.items()}
+            marks = {role: report.watermark for role, report in beside.items()}
             times = inputs.clock_times(main.values(), marks)
             step = plan.stage.step(store, arrivals, times, drained=self.drains)
             routed = dict(route_step(plan, step))
