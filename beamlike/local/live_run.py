@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Self
@@ -68,6 +69,10 @@ class LiveRun(Shown):
     def dead_letters(self) -> str:
         return self.checkpoint.dead_letters
 
+    @property
+    def changed_files(self) -> Mapping[str, Mapping[str, str]]:
+        return self._opened.run.records.changed
+
     def go(self) -> None:
         """Runs batches in this thread until the run ends. Raises what fails."""
         records, self._within = self._opened.run.records, threading.get_ident()
@@ -85,8 +90,10 @@ class LiveRun(Shown):
             records.close("stopped")
             raise
         finally:
-            self._held.close()
-            self._over.set()
+            try:
+                self._held.close()
+            finally:
+                self._over.set()
 
     def go_beside(self) -> None:
         """Runs batches in a thread of its own."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from signal import SIGINT
 
 import attrs
@@ -47,6 +47,11 @@ class LocalRun(Shown):
     @property
     def last(self) -> BatchRecord | None:
         return self.batches[-1] if self.batches else None
+
+    @property
+    def changed_files(self) -> Mapping[str, Mapping[str, str]]:
+        """No files: all are listed once."""
+        return {}
 
     @property
     def run_id(self) -> str:

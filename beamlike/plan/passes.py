@@ -161,7 +161,7 @@ def _to_stage(
         for path in paths:
             yield path.producer, path.route(node.name, tuple(read))
         return
-    (before,) = node.inputs
+    before = node.inputs[[*operator.inputs].index(role)]
     columns = (*(name for name in read if name not in (EVENT_TIME, *WINDOW_COLUMNS)), EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from types import MappingProxyType
 
-from beamlike.records.model import BatchRecord
+from beamlike.records.model import MOST_UNREAD, BatchRecord
 
 Files = Mapping[str, Mapping[str, str]]
 """By source: the files that changed, each with how."""
@@ -38,4 +38,6 @@ def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyTy
 
 
 def _more(found: Sized) -> str:
-    return f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+    """Returns words for the others of these; a record may have left out some."""
+    least = "at least " if len(found) >= MOST_UNREAD else ""
+    return f" (and {least}{len(found) - 1:,} more)" if len(found) > 1 else ""

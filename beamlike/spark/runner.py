@@ -229,6 +229,10 @@ class SparkRun(Shown):
     def dead_letters(self) -> str:
         return self.checkpoint.dead_letters
 
+    @property
+    def changed_files(self) -> Mapping[str, Mapping[str, str]]:
+        return self._opened.run.records.changed
+
     def wait(self) -> None:
         """Waits until the available input is processed, and drains the run if its runner does. Raises what failed."""
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Literal, Self, get_args
@@ -43,6 +44,8 @@ class Changes:
     on_change: OnChange
     stamps: dict[str, Stamp] = attrs.field(factory=dict)
     _unreported: dict[str, str] = attrs.field(factory=dict, init=False)
+    # Files are listed in another thread than batches are reported in.
+    _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False, eq=False)
 
     @classmethod
     def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
@@ -71,11 +74,13 @@ class Changes:
             "%s. Write new rows to new files; on_change='error' fails the run here", _message(changed)
         )
         self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
-        self._unreported |= {file.path: _change(file, before) for file, before in changed}
+        with self._lock:
+            self._unreported |= {file.path: _change(file, before) for file, before in changed}
 
     def report(self) -> dict[str, str]:
         """Returns the files that were changed since the last call, each with its sizes and times before and now."""
-        reported, self._unreported = self._unreported, {}
+        with self._lock:
+            reported, self._unreported = self._unreported, {}
         return reported
 
 

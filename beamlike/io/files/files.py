@@ -174,6 +174,11 @@ class Files:
             return pl.Schema(self._schema)
         return self._found() if self._seen is None else self._seen
 
+    @property
+    def infers(self) -> bool:
+        """True if the columns are those of the first file."""
+        return self._schema is None
+
     def looked_up(self) -> Self:
         """Returns the source with the columns of its first file, unless they are declared.
 

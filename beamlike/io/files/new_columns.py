@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable
 from typing import Final
 
 _LOG = logging.getLogger("beamlike")
+_LOCK: Final = threading.Lock()  # files are read in several threads
 _LOGGED: Final[set[tuple[str, str]]] = set()
 _UNREPORTED: Final[dict[str, dict[str, str]]] = {}
 """Path of a source -> the columns that it left out, each with the first file that has it."""
@@ -17,12 +19,13 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
     left_out = [name for name in names if name not in {*known}]
     if not left_out:
         return
-    _UNREPORTED[path] = {**dict.fromkeys(left_out, file), **_UNREPORTED.get(path, {})}
-    there = {name for source, name in _LOGGED if source == path}
-    new = [name for name in left_out if name not in there]
+    with _LOCK:
+        _UNREPORTED[path] = {**dict.fromkeys(left_out, file), **_UNREPORTED.get(path, {})}
+        there = {name for source, name in _LOGGED if source == path}
+        new = [name for name in left_out if name not in there]
+        _LOGGED.update((path, name) for name in new)
     if not new:
         return
-    _LOGGED.update((path, name) for name in new)
     _LOG.warning(
         "%s: file %r has the %s %s, which the first megabytes of the first file lack: without schema= columns are read "
         "from there, so these values are left out; declare the columns with schema=",
@@ -32,10 +35,12 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
 
 def report(path: str) -> dict[str, str]:
     """Returns the columns, with a file of each, that the source at `path` has left out since the last call."""
-    return _UNREPORTED.pop(path, {})
+    with _LOCK:
+        return _UNREPORTED.pop(path, {})
 
 
 def forget(path: str) -> None:
     """Removes what was logged or stored for an earlier source at this path."""
-    _UNREPORTED.pop(path, None)
-    _LOGGED.difference_update([one for one in _LOGGED if one[0] == path])
+    with _LOCK:
+        _UNREPORTED.pop(path, None)
+        _LOGGED.difference_update([one for one in _LOGGED if one[0] == path])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
 from beamlike.plan.model import Plan
@@ -21,6 +21,7 @@ _LOG = logging.getLogger("beamlike")
 
 class Run(Protocol):
     """A run on either runner. `dead_letters`: the folder for dead letters that no collection receives.
+    `changed_files`: by source, the files that changed after the last batch.
 
     `last` is the record of the last batch, which may be that of an earlier run on the checkpoint.
     """
@@ -35,6 +36,9 @@ class Run(Protocol):
 
     @property
     def dead_letters(self) -> str: ...
+
+    @property
+    def changed_files(self) -> Mapping[str, Mapping[str, str]]: ...
 
 
 class Shown:
@@ -80,7 +84,7 @@ def lost_rows(run: Run) -> Iterator[str]:
         where = ", ".join(sorted(takers.get(name, ()))) or run.dead_letters
         yield f"{rows_text(count)} that {name} could not use: see {where}"
     yield from dropped_rows(run.plan, run.batches)
-    yield from unread_input(run.batches)
+    yield from unread_input(run.batches, run.changed_files)
 
 
 def left_open(run: Run) -> Iterator[str]:

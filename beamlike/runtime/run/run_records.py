@@ -49,7 +49,7 @@ class RunRecords:
     """The records of a run, if it writes any, and its activity tracker.
 
     `tasks`: the folder with the status files of its tasks, and `keys` the folder for the keys that its stages receive,
-    each None if there is no such folder.
+    each None if there is no such folder. `changed`: by source, the files that changed after the last batch.
     """
 
     tracker: ActivityTracker
@@ -58,6 +58,7 @@ class RunRecords:
     _hooks: RecordHooks = attrs.field(factory=RecordHooks)
     tasks: str | None = None
     keys: str | None = None
+    changed: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(
@@ -135,8 +136,10 @@ class RunRecords:
         self.tracker.close()
         try:
             with suppress(Exception) if ending == "failed" else self._storing():
+                # Later calls write nothing, and must not lose what the first one found.
+                self.changed = {**self.changed, **self._hooks.changed()}
                 if self._writer is not None:
-                    self._writer.close(ending, self._hooks.changed())
+                    self._writer.close(ending, self.changed)
         finally:
             self._remove_status()
 

@@ -19,7 +19,7 @@ from windowing.time import MIN_TIME
 
 def columns_left_out(source: object) -> Mapping[str, str]:
     """Returns the columns that this process has found in files of the source since the last call and left out."""
-    return report(repr(source.path)) if isinstance(source, Files) else {}
+    return report(repr(source.path)) if isinstance(source, Files) and source.infers else {}
 
 
 @attrs.define

@@ -63,7 +63,9 @@ def go_on_after_changes(folder: Path, runner: type[Any], caplog: pytest.LogCaptu
     assert not history.changed
     check_shown(history, unread)
     put(folder / "in" / "b", "bob", "fay", second=1)
-    assert not run(folder, runner, out).batches  # a file that changed is no input of a batch
+    without_input = run(folder, runner, out)
+    assert not without_input.batches  # a file that changed is no input of a batch
+    assert "source `plays` does not read what was written to file" in repr(without_input)
     history = History.open(folder / "checkpoint")
     assert sorted(history.changed["plays"]) == [f"{folder}/in/a", f"{folder}/in/b"]
     check_shown(history, f"{unread.partition(' after')[0]} (and 1 more) after it was listed ({how})")

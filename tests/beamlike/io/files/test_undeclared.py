@@ -66,6 +66,22 @@ def check_recorded(kind: Any, folder: Path, runner: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
+def test_a_declared_source_leaves_out_nothing_beside_one_that_is_not(kind: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    put(kind, tmp_path / "in" / "1", a=[1])
+    put(kind, tmp_path / "in" / "2", a=[2], late=[3])
+    p = bl.Pipeline("p")
+    both = {"a": int, "late": int}
+    p.read("declared", kind(tmp_path / "in", order="path", schema=both)).write("out", bl.Memory())
+    p.read("inferred", kind(tmp_path / "in", order="path")).write("other", bl.Memory())
+    run = p.run()
+    assert {name for batch in run.batches for name, one in batch.sources.items() if one.left_out} == {
+        "inferred"
+    }
+    assert "source `inferred` leaves out column 'late'" in repr(run)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
 def test_columns_that_are_left_out_are_in_the_records(kind: Any, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     check_recorded(kind, tmp_path, bl.LocalRunner(checkpoint=tmp_path / "checkpoint"))
