@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick changelog demo faults help lint nexmark packages pictures rooms servers setup soak test test-connectors
+.PHONY: bench bench-quick changelog demo docs faults help lint nexmark packages pictures rooms servers setup soak test test-connectors test-install test-spark
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -27,11 +27,14 @@ pictures: demo ## run the demo and take its pictures into docs/pictures, where R
 	cp build/demo/*.svg docs/pictures/
 
 packages: setup ## what a cluster needs beside Spark, into build/packages: the code as a zip file, and its packages (docs/deploy.md)
-	rm -rf build/lib
 	PYTHON=$(abspath $(BIN))/python docs/deploy/packages.sh build/packages $(CURDIR)
 
-rooms: setup ## draw who imports whom into docs/pictures/rooms.svg
+rooms: setup ## draw who imports whom, and the run of docs/concepts.md, into docs/pictures
 	$(BIN)/python -m tests.docs.rooms
+	$(BIN)/python -m tests.docs.moving
+
+docs: setup ## build the documentation site into build/site/html; a warning is an error
+	$(BIN)/python -m tests.docs.site
 
 test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
@@ -41,6 +44,12 @@ servers: setup ## get the servers and jars that the tests of connectors start; s
 
 test-connectors: servers ## tests against real servers: Kafka, Redis, PostgreSQL, an object store, a cluster of Spark
 	$(BIN)/python -m pytest -m "connectors or not slow" tests/connectors tests/beamlike/io/sql $(ARGS)
+
+test-install: setup ## build the package and check it in empty environments, on each Python and with the lowest versions; ARGS=--quick
+	$(BIN)/python -m tests.install $(ARGS)
+
+test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="4.0 4.1", ARGS=--quick
+	$(BIN)/python -m tests.versions $(VERSIONS) $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)
@@ -58,6 +67,8 @@ lint: setup ## check style, types, imports between rooms, and subjects of commit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.typing.code_of_docs
+	$(BIN)/basedpyright --project tests/typing/pyrightconfig.json
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.docs.subjects
 

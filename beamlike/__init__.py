@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from beamlike.system import allocator as _allocator  # noqa: F401  before all that imports polars
+from beamlike.system import shadowed as _shadowed  # noqa: F401  before all that imports stages or windowing
 
 # isort: split
+from beamlike.api.changes import changes
 from beamlike.api.cogroup import cogroup
-from beamlike.api.collection import Collection
 from beamlike.api.flatten import flatten
-from beamlike.api.pipeline import Pipeline
+from beamlike.api.pipeline import Collection, Pipeline
 from beamlike.api.sides import LookupTable, SideInput, as_dict, as_list, as_singleton, lookup
 from beamlike.errors import CheckpointError, PlanError, RunError, SinkError, StepError, TooManyDeadLetters
 from beamlike.expressions.aggregates import (
@@ -49,6 +51,8 @@ from beamlike.expressions.functions import (
     col,
     event_time,
     lit,
+    pane_cause,
+    pane_complete,
     pane_drained,
     pane_first,
     pane_index,
@@ -56,6 +60,7 @@ from beamlike.expressions.functions import (
     pane_nonspeculative_index,
     pane_retracted,
     pane_timing,
+    pane_watermark,
     regexp_extract,
     timestamp_of,
     when,
@@ -68,44 +73,25 @@ from beamlike.io import (
     AnnouncingSource,
     Callback,
     Console,
-    Delta,
-    Iceberg,
+    ForEachBatch,
     JSONLines,
-    Kafka,
-    KafkaSink,
     Memory,
     Parquet,
     PlannedBatch,
-    Redis,
     Rows,
     SparkSink,
     SparkSource,
-    Table,
-    avro,
-    json,
 )
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.local.runner import LocalRunner
 from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.logical.watermark import source_file
 from beamlike.steps.calls import Calls
 from stages.aggregates.combine_fn import CombineFn
 from stages.custom import CustomOperator
-from stages.process.declarations import (
-    Combining,
-    EventTimer,
-    EventTimers,
-    List,
-    Map,
-    OrderedList,
-    Process,
-    ProcessingTimer,
-    ProcessingTimers,
-    Set,
-    TimestampedValue,
-    Value,
-)
+from stages.process.declarations import Process, TimestampedValue
+from stages.process.state_fields import Combining, List, Map, OrderedList, Set, Value
+from stages.process.timer_fields import EventTimer, EventTimers, ProcessingTimer, ProcessingTimers
 from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import (
     BoundedOutOfOrderness,
@@ -126,6 +112,7 @@ from windowing import (
     AfterWatermark,
     Always,
     CalendarWindows,
+    CumulativeWindows,
     CustomWindows,
     DefaultTrigger,
     FixedWindows,
@@ -144,8 +131,25 @@ if TYPE_CHECKING:
     from beamlike import observe as observe
     from beamlike import operators as operators
     from beamlike import testing as testing
-    from beamlike.spark import savepoint as savepoint
+    from beamlike.api import savepoint as savepoint
+    from beamlike.io.kafka.avro import avro
+    from beamlike.io.kafka.codecs import json
+    from beamlike.io.kafka.sink import KafkaSink
+    from beamlike.io.kafka.source import Kafka
+    from beamlike.io.lake.delta import Delta
+    from beamlike.io.lake.iceberg import Iceberg
+    from beamlike.io.redis.source import Redis
+    from beamlike.io.sql.table import Table
+    from beamlike.local.runner import LocalRunner
+    from beamlike.replaying.diffing.diff import diff
+    from beamlike.replaying.record import record
+    from beamlike.replaying.replay import replay
+    from beamlike.replaying.tracing import trace_pane, trace_row
     from beamlike.spark.runner import SparkRunner
+    from beamlike.spec.files import from_yaml
+    from beamlike.spec.sql import sql
+
+    __version__: str
 
 ACCUMULATING = Accumulation.ACCUMULATING
 DISCARDING = Accumulation.DISCARDING
@@ -182,6 +186,7 @@ __all__ = [
     "CombineFn",
     "Combining",
     "Console",
+    "CumulativeWindows",
     "CustomOperator",
     "CustomWindows",
     "DefaultTrigger",
@@ -189,6 +194,7 @@ __all__ = [
     "EventTimer",
     "EventTimers",
     "FixedWindows",
+    "ForEachBatch",
     "GlobalWindows",
     "Iceberg",
     "IngressTimestamps",
@@ -247,6 +253,7 @@ __all__ = [
     "as_singleton",
     "avro",
     "bottom",
+    "changes",
     "cogroup",
     "col",
     "collect",
@@ -254,10 +261,12 @@ __all__ = [
     "combine",
     "count",
     "count_distinct",
+    "diff",
     "errors",
     "event_time",
     "first",
     "flatten",
+    "from_yaml",
     "json",
     "last",
     "lit",
@@ -269,6 +278,8 @@ __all__ = [
     "mode",
     "observe",
     "operators",
+    "pane_cause",
+    "pane_complete",
     "pane_drained",
     "pane_first",
     "pane_index",
@@ -276,17 +287,23 @@ __all__ = [
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "pane_watermark",
     "previous",
     "quantile",
+    "record",
     "regexp_extract",
+    "replay",
     "sample",
     "savepoint",
     "source_file",
+    "sql",
     "std",
     "sum",
     "testing",
     "timestamp_of",
     "top",
+    "trace_pane",
+    "trace_row",
     "var",
     "when",
     "window_end",
@@ -294,6 +311,26 @@ __all__ = [
     "window_start",
 ]
 
+# Imported on first use: the runners, and the connectors, whose clients are extras.
+_MODULES = {
+    "Delta": "beamlike.io.lake.delta",
+    "Iceberg": "beamlike.io.lake.iceberg",
+    "Kafka": "beamlike.io.kafka.source",
+    "KafkaSink": "beamlike.io.kafka.sink",
+    "LocalRunner": "beamlike.local.runner",
+    "Redis": "beamlike.io.redis.source",
+    "SparkRunner": "beamlike.spark.runner",
+    "Table": "beamlike.io.sql.table",
+    "avro": "beamlike.io.kafka.avro",
+    "diff": "beamlike.replaying.diffing.diff",
+    "from_yaml": "beamlike.spec.files",
+    "json": "beamlike.io.kafka.codecs",
+    "sql": "beamlike.spec.sql",
+    "record": "beamlike.replaying.record",
+    "replay": "beamlike.replaying.replay",
+    "trace_pane": "beamlike.replaying.tracing",
+    "trace_row": "beamlike.replaying.tracing",
+}
 _ROOMS = {
     "errors": "beamlike.errors",
     "observe": "beamlike.observe",
@@ -303,25 +340,27 @@ _ROOMS = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # On request only: the import of pyspark takes longer than many local runs.
-    if name == "SparkRunner":
-        from beamlike.spark.runner import SparkRunner
+if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays an error
+    # Without PySpark, `import *` takes the other names. The error of this one says what to install.
+    if find_spec("pyspark") is None:
+        __all__.remove("SparkRunner")
 
-        return SparkRunner
-    if name in _ROOMS:
-        return import_module(_ROOMS[name])
-    if name == "__version__":
-        from beamlike.version import version
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return getattr(import_module(_MODULES[name]), name)
+        if name in _ROOMS:
+            return import_module(_ROOMS[name])
+        if name == "__version__":
+            from beamlike.version import version
 
-        return version()
-    if name.startswith("_"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from beamlike.api.other_names import PACKAGE, missing
+            return version()
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from beamlike.api.other_names import PACKAGE, missing
 
-    raise missing(sys.modules[__name__], f"module {__name__!r}", name, PACKAGE, __all__)
+        raise missing(sys.modules[__name__], f"module {__name__!r}", name, PACKAGE, __all__)
 
 
 def __dir__() -> list[str]:
-    """The public names, without imports."""
+    """Returns the public names, without imports."""
     return sorted([*__all__, "__version__"])

@@ -1,4 +1,4 @@
-"""Errors of pipelines when they are declared, and of runs, with the text that their messages share."""
+"""Errors in the declaration of pipelines and in runs, with text that several messages share."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from windowing.columns import EVENT_TIME, PANE_COLUMNS, RESERVED_PREFIX, WINDOW_
 COMPUTED: Final = frozenset(
     name.removeprefix(RESERVED_PREFIX) for name in (EVENT_TIME, *WINDOW_COLUMNS, *PANE_COLUMNS)
 )
-"""The values of rows beside the user's columns; each is an expression such as `bl.event_time()`."""
+"""The values of a row that are not columns of the user; each is an expression such as `bl.event_time()`."""
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def without_colours(text: str) -> str:
-    """Returns the text of a library's error without terminal codes."""
+    """Removes terminal codes from the text of a library's error."""
     return _COLOURS.sub("", text)
 
 
@@ -40,7 +40,7 @@ class PlanError(ValueError):
         self.step = step
 
     def __str__(self) -> str:
-        # KeyError, a base class of some errors, would show the text in quotes.
+        # Some subclasses are also a `KeyError`, which would show the text in quotes.
         return str(self.args[0])
 
 
@@ -56,7 +56,7 @@ class UnknownColumn(PlanError, KeyError):
 
 
 class UnknownName(PlanError, KeyError):
-    """A name or word has no meaning in its place.
+    """A name or word is not one of those that are allowed in its place.
 
     Example:
         >>> bl.Pipeline("p", on_error="stop")
@@ -134,14 +134,70 @@ class MissingFiles(PlanError, FileNotFoundError):
     """
 
 
+class BadFile(PlanError):
+    """A pipeline file cannot be read. The message begins with the file, the line and the column of the fault.
+
+    Example:
+        >>> from pathlib import Path
+        >>> _ = Path("p.yaml").write_text("pipeline: p\\ncolections: {}\\n")
+        >>> bl.from_yaml("p.yaml")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.BadFile: p.yaml:2:1: a pipeline has no 'colections'; did you mean 'collections'?
+    """
+
+
+class BadQuery(PlanError):
+    """An SQL query cannot be read, or has no counterpart. The message names the line and the column.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> bl.sql("SELECT user, point FROM plays", plays=plays)
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.BadQuery: line 1, column 14: there is no column 'point'; did you mean 'points'?
+    """
+
+
+class MissingPackage(PlanError, ModuleNotFoundError):
+    """A step needs a package that is not installed. Also a `ModuleNotFoundError`, whose `name` is the missing module.
+
+    Example, where deltalake is not installed:
+        >>> bl.Pipeline("p").read("plays", bl.Delta("tables/plays"))  # doctest: +SKIP
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.MissingPackage: step 'plays': bl.Delta needs deltalake: pip install 'beamlike[delta]'
+    """
+
+    def __init__(self, message: str, *, step: str | None = None, name: str | None = None) -> None:
+        super().__init__(message, step=step)
+        self.name = name
+
+
+def missing_package(needs: str, extra: str, error: ModuleNotFoundError) -> MissingPackage:
+    """Returns the error for a failed import, with the command that installs the package."""
+    return MissingPackage(f"{needs}: pip install 'beamlike[{extra}]'", name=error.name)
+
+
+@contextmanager
+def naming_step(name: str) -> Iterator[None]:
+    """Adds the name of the step to the error of a missing package."""
+    try:
+        yield
+    except MissingPackage as error:
+        if error.step is not None:
+            raise
+        raise MissingPackage(str(error), step=name, name=error.name) from None
+
+
 class RunError(RuntimeError):
     """A run failed. The message includes the traceback of the failure in a worker."""
 
 
 class TooManyDeadLetters(RunError, StepError):
-    """A run has more dead letters than `max_dead_letters`, or without that limit a step could use none of its rows.
+    """A run has more dead letters than `max_dead_letters` allows. Without that limit: a step could use none of its
+    rows.
 
-    `step` is the name of the step with most of them.
+    `step` is the name of the step with the most dead letters.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.map(lambda row: {"share": 1 / 0}, schema={"share": float}).collect()
@@ -166,15 +222,16 @@ class SourceError(RunError):
 
 @contextmanager
 def naming_source(name: str) -> Iterator[None]:
-    """Adds the name of the source to errors of reading, also to those of a storage."""
+    """Adds the name of the source to errors of reading, also to errors of a storage and of a missing package."""
     try:
-        yield
+        with naming_step(name):
+            yield
     except SourceError as error:
         error.source = error.source or name
         raise
     except OSError as error:
         if type(error) is not OSError or error.errno is not None:
-            raise  # an error of a local file, which has a class or number of its own
+            raise  # This is an error of a local file, since it has a class or number of its own.
         failed = SourceError(f"it cannot be read: {without_colours(str(error)).strip()}")
         failed.source = name
         raise failed from error
@@ -208,11 +265,32 @@ class SinkError(RunError):
 
 
 class SinkInUse(SinkError):
-    """Another run of the same name is writing to the place of a sink."""
+    """Another run of the same name is writing to the target of a sink."""
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
+
+
+class InputGone(CheckpointError):
+    """The input of an earlier batch cannot be read again. `batch` is its number, `source` the name of the source.
+
+    Example, with a file that was removed:
+        >>> try:  # doctest: +SKIP
+        ...     bl.replay("checkpoint", p, batch=3)
+        ... except bl.errors.InputGone as error:
+        ...     print(error.batch, error.source, error.reason)
+        3 plays the file 'plays/3.csv' is gone
+    """
+
+    def __init__(self, batch: int, source: str, reason: str) -> None:
+        super().__init__(f"the input of batch {batch} cannot be read again: source {source!r}: {reason}")
+        self.batch = batch
+        self.source = source
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type[InputGone], tuple[int, str, str]]:
+        return InputGone, (self.batch, self.source, self.reason)
 
 
 class RecordsInUse(RuntimeError):
@@ -220,7 +298,7 @@ class RecordsInUse(RuntimeError):
 
 
 class ViewError(ValueError):
-    """The records of a run cannot be read, or lack what was requested.
+    """The records of a run cannot be read, or do not have what was requested.
 
     Example:
         >>> from pathlib import Path
@@ -290,7 +368,7 @@ class UnknownKey(ViewError):
 
 
 def nearest(word: object, words: Iterable[str]) -> str:
-    """Returns `"; did you mean 'x'?"`, or empty text if no word is similar."""
+    """Returns `"; did you mean 'x'?"` for the nearest of the words, or empty text if none is similar."""
     near = difflib.get_close_matches(str(word), list(words), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -303,7 +381,9 @@ def listed(words: Iterable[str]) -> str:
 def unknown_column(
     name: object, known: Iterable[str], step: str | None, where: str = "", *, note: str = ""
 ) -> UnknownColumn:
-    """Returns the error for a column that is not in `where`, with the existing columns and the nearest."""
+    """Returns the error for a column that is not in `where`; it lists the columns that exist, and suggests
+    the nearest.
+    """
     known = list(known)
     place = f" in {where}" if where else ""
     if name in COMPUTED and not note:

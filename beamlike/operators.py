@@ -1,4 +1,4 @@
-"""The names with which users write operators of their own, for `Collection.apply`. Experimental.
+"""The names that users need to write their own operators for `Collection.apply`. Experimental.
 
 May import `stages` and all below it.
 """
@@ -22,12 +22,13 @@ from stages.state_tables import (
     WindowTable,
 )
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
-from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_END, WINDOW_START
 
 __all__ = [
     "EVENT_TIME",
     "HOLD",
     "MAIN",
+    "PANE_RETRACTED",
     "PENDING",
     "PROCESSING_TIME",
     "WATERMARK",

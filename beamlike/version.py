@@ -1,4 +1,4 @@
-"""The version: that of the installed package, or of the source tree that is not installed."""
+"""The version of the installed package, or of the source tree if it is not installed."""
 
 from __future__ import annotations
 

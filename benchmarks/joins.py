@@ -12,12 +12,13 @@ import polars as pl
 from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import How, IntervalJoin
+from stages.joins.interval_of_changes import IntervalJoinOfChanges
 from stages.operator import MAIN
 from stages.process.dedup import Dedup
 from stages.stage import Stage
 from stages.state.store import DictStore
 from windowing.clocks import Times
-from windowing.columns import EVENT_TIME
+from windowing.columns import EVENT_TIME, PANE_RETRACTED
 from windowing.time import MIN_TIME
 from windowing.windowing import Windowing
 
@@ -40,8 +41,13 @@ def dedup(within: int | None) -> Stage:
 
 def interval(how: How) -> Stage:
     """Rows of the right side, of the same id, up to `REACH` later."""
-    operator = IntervalJoin(("id",), PAIRS, how=how, own_time=(), low=0, high=REACH, allowed_lateness=0)
-    return Stage("joined", operator)
+    return Stage("joined", IntervalJoin(("id",), PAIRS, how=how, low=0, high=REACH))
+
+
+def of_changes(how: How) -> Stage:
+    """The same join, of rows that may be retracted in the next batch: they are stored for that much longer."""
+    sides = {"changes": True, "corrected": (LEFT, RIGHT), "allowed_lateness": REACH // 4}
+    return Stage("joined", IntervalJoinOfChanges(("id",), PAIRS, how=how, low=0, high=REACH, **sides))
 
 
 def as_of() -> Stage:
@@ -73,6 +79,13 @@ def halves(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
     return rows_of(ids, times).select("id", *both, EVENT_TIME)
 
 
+def with_retractions(rows: pl.DataFrame, stored: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
+    """The rows of a batch, of which one in a hundred retracts one that was there before."""
+    few = stored[random.permutation(len(stored))[: len(rows) // 100]]
+    parts = [(rows.head(len(rows) - len(few)), False), (few, True)]
+    return pl.concat(part.with_columns(pl.lit(flag).alias(PANE_RETRACTED)) for part, flag in parts)
+
+
 def measured(name: str, live: int, rows: int, batches: int) -> float:
     """CPU seconds per batch, the median, when so many rows are live.
 
@@ -80,7 +93,7 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
     """
     random, store = np.random.default_rng(7), DictStore()
     stage, make = _JOBS[name]()
-    of_sides = name in ("interval", "outer")
+    of_sides, changes = name.startswith(("interval", "outer")), name.endswith("of changes")
     ends = of_sides or name == "dedup"
     step = REACH * rows // live if ends else SECOND
     ids = live // 2 if of_sides else live
@@ -92,11 +105,17 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
         before = versions.filter(pl.col(RIGHT).is_not_null())
     else:
         before = rows_of(random.permutation(ids), begun)
-    stage.step(store, {MAIN: before}, Times.of(0 if ends else MIN_TIME))
+    first = with_retractions(before, before.clear(), random) if changes else before
+    stage.step(store, {MAIN: first}, Times.of(0 if ends else MIN_TIME))
     took = []
     for number in range(batches + WARM_UP):
         times = number * step + np.sort(random.integers(0, max(1, step), rows))
         arrivals = make(random, times, ids)
+        if changes:
+            arrivals, before = (
+                with_retractions(arrivals, before, random),
+                arrivals.head(len(arrivals) * 9 // 10),
+            )
         begin = time.process_time()
         stage.step(store, {MAIN: arrivals}, Times.of((number + 1) * step))
         took.append(time.process_time() - begin)
@@ -106,6 +125,8 @@ def measured(name: str, live: int, rows: int, batches: int) -> float:
 _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
     "interval": lambda: (interval("inner"), sides),
     "outer": lambda: (interval("full"), sides),
+    "interval of changes": lambda: (of_changes("inner"), sides),
+    "outer of changes": lambda: (of_changes("full"), sides),
     "as-of": lambda: (as_of(), sides),
     "dedup": lambda: (dedup(REACH), plain),
     "distinct": lambda: (dedup(None), plain),
@@ -123,7 +144,7 @@ def main(rows: int, batches: int, live: tuple[int, ...], jobs: tuple[str, ...]) 
         for count in live:
             seconds = measured(job, count, rows, batches)
             click.echo(
-                f"{job:<9}{count:>11,} rows live {seconds * 1000:8.1f} ms a batch {rows / seconds:>11,.0f} rows/s"
+                f"{job:<20}{count:>11,} rows live {seconds * 1000:8.1f} ms a batch {rows / seconds:>11,.0f} rows/s"
             )
 
 

@@ -166,13 +166,17 @@ def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
     console = Console()
     data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
     console.print(f"{events:,} plays, {files} files of each source, below {data}", highlight=False)
-    outcomes = [run(combiner, data, work, on) for combiner in VARIANTS]
+    end_of_window, earliest = outcomes = [run(combiner, data, work, on) for combiner in VARIANTS]
     for outcome in outcomes:
         show(console, outcome)
     console.rule("What one sees")
-    console.print(finding(*outcomes), highlight=False)
+    console.print(finding(end_of_window, earliest), highlight=False)
     console.print(
-        "To look at:", *write_pictures(*outcomes, work), sep="\n  ", highlight=False, soft_wrap=True
+        "To look at:",
+        *write_pictures(end_of_window, earliest, work),
+        sep="\n  ",
+        highlight=False,
+        soft_wrap=True,
     )
     sys.exit(any(outcome.wrong for outcome in outcomes))
 

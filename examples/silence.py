@@ -99,7 +99,7 @@ def alerts(source: Any) -> tuple[bl.Pipeline, bl.Collection]:
 
 def expected(heard: pl.DataFrame) -> pl.DataFrame:
     """Computes the same in polars: sensor, what, since, event_time. A sensor that may still send is not silent."""
-    known = heard["at"].max() - BOUND
+    known = heard.select(pl.col("at").max()).item() - BOUND
     gaps = (
         heard.sort("sensor", "at")
         .select("sensor", since="at", back=pl.col("at").shift(-1).over("sensor"), told=pl.col("at") + SILENCE)

@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import attrs
 
 from windowing.clocks import PROCESSING_TIME, Times
 from windowing.time import MAX_TIME, MIN_TIME
 
+if TYPE_CHECKING:
+    from stages.completeness import Completeness
+
 
 @attrs.frozen
 class Watermarks:
-    """The input and output watermark of a stage, in microseconds. Neither goes back, and output <= input."""
+    """The input and output watermark of a stage (us). Neither ever decreases, and output <= input."""
 
     input: int = MIN_TIME
     output: int = MIN_TIME
 
     def advance(self, reports: Iterable[int], hold: int | None = None) -> Watermarks:
-        """Moves both after upstream reports of these watermarks; `hold` is the least among buffers and state."""
+        """Returns both watermarks after upstream stages reported theirs (us); `hold` is the least hold in state."""
         received = self.receive(reports)
         held = received.input if hold is None else min(received.input, hold)
         return Watermarks(received.input, max(self.output, held))
 
     def receive(self, reports: Iterable[int]) -> Watermarks:
-        """Moves the input to the least report; a stage without upstream is at the end of input."""
+        """Moves the input watermark to the least of the reported ones; to the end of time if there are no reports."""
         return Watermarks(max(self.input, min(reports, default=MAX_TIME)), self.output)
 
 
 @attrs.frozen
 class StepClock:
-    """The clock of a step of a stage, which moves from the times `previous` to the times `now`.
+    """The times of a step of a stage. Arrivals are processed with the watermarks before the step; then clocks advance.
 
-    `watermarks` are those of the stage before the step. Arrivals are processed with them; then the clock moves.
+    Attributes:
+        watermarks: The input and output watermark of the stage before the step.
+        previous: The times of all clocks before the step.
+        now: The times of all clocks after the step.
+        completeness: The completeness of windows after the step; None unless the plan asks for it.
+        drained: True if a drain ends the run with this step.
     """
 
     watermarks: Watermarks
     previous: Times
     now: Times
+    completeness: Completeness | None = attrs.field(default=None, eq=False)
+    drained: bool = False
 
     @classmethod
     def standing(cls, watermarks: Watermarks, times: Times) -> StepClock:
-        """A clock that does not move."""
+        """Creates the clock of a step that does not advance any time."""
         return cls(watermarks, times, times)
 
     @property
@@ -51,7 +62,7 @@ class StepClock:
 
     @property
     def watermark(self) -> int:
-        """The input watermark that the step moves to (us)."""
+        """The input watermark after the step (us)."""
         return self.now.watermark
 
     @property
@@ -61,14 +72,16 @@ class StepClock:
 
     @property
     def at_end(self) -> bool:
-        """True if the input is over after this step."""
+        """True if the input has ended after this step."""
         return self.now.watermark >= MAX_TIME
 
     @property
     def moves(self) -> bool:
-        """True if a clock goes forward in this step."""
+        """True if the step advances a clock."""
         return self.now != self.previous
 
     def at_arrival(self) -> Times:
-        """The times at which arrivals are processed: the previous ones, with the processing time of this step."""
+        """Returns the times at which arrivals are processed: the previous ones, with the processing time of this
+        step.
+        """
         return Times({**self.previous.times, PROCESSING_TIME: self.now.times[PROCESSING_TIME]})

@@ -14,25 +14,25 @@ REQUIRED: Final = ("inputs", "tables", "output", "step")
 
 
 class CustomOperator(Operator):
-    """The base class of an operator of a user's own. Experimental: later versions may change the protocol.
+    """The base class of an operator that a user writes. Experimental: later versions may change the protocol.
 
-    A subclass is a frozen attrs class or a frozen dataclass, and defines at least `inputs`, `tables`, `output` and
-    `step`. All attributes that it is made with tell a checkpoint which operator it is.
+    A subclass must be a frozen attrs class or a frozen dataclass, and define at least `inputs`, `tables`, `output` and
+    `step`. A checkpoint stores all of its attributes, and refuses an operator with other values.
     """
 
     def fitted(self, rows: pl.Schema) -> Self:
-        """Returns the operator for a main input with these user's columns; by default, itself."""
+        """Returns the operator for a main input with the user's columns `rows`; by default, returns itself."""
         return self
 
     @property
     def output(self) -> pl.Schema:
-        """The user's columns of the rows that `step` emits, which also have an event time.
+        """The user's columns of the rows that `step` emits. Each row also has an event time.
 
-        With the two columns of a window among them, rows stay in the windows of the input.
+        If the two columns of a window are among them, rows stay in the windows of the input.
         """
         raise NotImplementedError
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, and the clocks of the tables."""
+        """The names of the clocks that the operator depends on: the watermark, and the clocks of its tables."""
         return tuple(dict.fromkeys((WATERMARK, *(clock for table in self.tables for clock in table.clocks))))

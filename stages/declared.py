@@ -1,4 +1,4 @@
-"""Descriptions of declared operators, by which a checkpoint recognizes them."""
+"""Descriptions of operators, which a checkpoint stores and compares, to decide whether a plan fits its state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from windowing.time import Microseconds, format_duration
 from windowing.windowing import Windowing
 
 Text = Callable[[object], str]
-"""Writes a value for people, as a user would declare it: a window function, a trigger, an aggregate, a type."""
+"""A function that formats a value, such as a trigger or an aggregate, as a user would declare it."""
 
 
 @attrs.frozen
 class Said:
-    """A fact with a text of its own for people; only `value` is compared."""
+    """A part of a declaration: `value`, which is compared, and `text`, which describes it for people."""
 
     value: object
     text: str
@@ -24,12 +24,16 @@ class Said:
 
 @attrs.frozen
 class Declaration:
-    """The description of a declared operator, by which a checkpoint recognizes it.
+    """The description of an operator, which a checkpoint stores and compares.
 
-    Its state depends on each of `choices`. `aggregates` and `fields` (of state, and timers) are by name, and a run may
-    add more; `accumulators` are their columns. `does` is the rest that tells it from other operators, such as a user's
-    function: it may change, as state does not depend on it. `exact`: choices that are false, zero or empty
-    are compared, too; otherwise such a choice is equal to none.
+    Attributes:
+        kind: The kind of operator.
+        choices: Options by name. State depends on them, so a checkpoint refuses a plan with other values.
+        aggregates: Aggregates by name. A later run may add some.
+        fields: State fields and timers by name. A later run may add some.
+        accumulators: The columns of the aggregates' accumulators.
+        does: Other properties, such as a user's function, on which state does not depend. They may change.
+        exact: If true, choices that are false, zero or empty are compared, too. Otherwise they equal missing ones.
     """
 
     kind: str
@@ -42,7 +46,7 @@ class Declaration:
 
 
 def choices_of(windowing: Windowing) -> dict[str, object]:
-    """The choices of a windowing on which the state of a grouping depends."""
+    """Returns the options of a windowing on which the state of a grouping depends."""
     return {
         "windows": windowing.windows,
         "trigger": windowing.trigger,
@@ -55,7 +59,7 @@ def choices_of(windowing: Windowing) -> dict[str, object]:
 
 
 def windowing_facts(windowing: Windowing, text: Text) -> dict[str, str]:
-    """Returns each choice of a windowing for people; `text` writes values as a user would declare them."""
+    """Describes each option of a windowing for people; `text` formats values as a user would declare them."""
     return {
         "windows": text(windowing.windows),
         "trigger": text(windowing.trigger),

@@ -11,20 +11,22 @@ from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 
 REASON: Final = "reason"
 LATE: Final = "late"
-"""The reason if the watermark was past its window, or its time, and the allowed lateness."""
+"""The reason for an arrival whose window, or time, was further behind the watermark than the allowed lateness."""
 CLOSED_WINDOW: Final = "closed"
-"""The reason if the trigger of its window had finished."""
+"""The reason for an arrival whose window had a trigger that was finished."""
 NO_WINDOW: Final = "no window"
-"""The reason if it was in a gap between windows."""
+"""The reason for an arrival in a gap between windows."""
+UNMATCHED: Final = "unmatched"
+"""The reason for an arrival that retracts an element that is not there."""
 
 
 def late_schema(schema: pl.Schema, columns: Sequence[str]) -> pl.Schema:
-    """The columns of dropped arrivals: these ones, the reason, event time and window."""
+    """Returns the schema of dropped arrivals: `columns` of `schema`, the reason, the event time and the window."""
     system = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
     return pl.Schema({**{name: schema[name] for name in columns}, REASON: pl.String(), **system})
 
 
 def with_reason(rows: pl.DataFrame, reason: str, schema: pl.Schema) -> pl.DataFrame:
-    """Dropped arrivals with the columns of `late_schema`; the window is null for those in none."""
+    """Adds the reason to dropped arrivals, and selects the columns of `late_schema`. Without a window, it is null."""
     nowhere = [pl.lit(None, pl.Int64).alias(name) for name in WINDOW_COLUMNS] if reason == NO_WINDOW else []
     return rows.with_columns(pl.lit(reason).alias(REASON), *nowhere).select(list(schema))

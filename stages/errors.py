@@ -1,18 +1,18 @@
-"""The errors of a step."""
+"""Exceptions that a step of a stage raises."""
 
 from __future__ import annotations
 
 
 class ResultError(ValueError):
-    """A value that the column of a result cannot hold; the stage adds the name of the step."""
+    """Raised for a value that does not fit its result column. The stage adds the name of the step."""
 
 
 class UnreadableState(ResultError):
-    """State that cannot be read. The run stops, as it would lose the state otherwise."""
+    """Raised for state that cannot be read. The run stops, since it would lose the state otherwise."""
 
 
 class StepError(RuntimeError):
-    """A value that a step cannot use: from a user's function, or a sum that its type cannot hold.
+    """Raised for a value that a step cannot use: the result of a user's function, or a sum that overflows its type.
 
     `step` is the name of the step.
 

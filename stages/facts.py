@@ -1,4 +1,4 @@
-"""Conversion of values to facts, plain data that JSON can hold, and back, by the types that fields declare."""
+"""Serialization: conversion of attrs classes to facts, which are plain data for JSON, and back."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from cattrs.gen import make_dict_unstructure_fn, override
 T = TypeVar("T")
 
 SPARSE: Final[Mapping[str, bool]] = {"sparse": True}
-"""Metadata of a field that is left out of the facts if it has its default."""
+"""The metadata of an attrs field that is left out of the facts if it has its default."""
 
 _CONVERTER: Final = Converter(detailed_validation=False)
 
 
 def _is_plain(declared: object) -> bool:
-    """True for summaries and histograms, which are facts already; converting all that is in them takes long."""
+    """True for the type of summaries and histograms, which are facts already. It saves a slow conversion."""
     return declared == dict[str, Any]
 
 
@@ -29,34 +29,34 @@ _CONVERTER.register_structure_hook_func(_is_plain, lambda facts, _: facts)
 
 @_CONVERTER.register_unstructure_hook_factory(attrs.has)
 def _facts_of(kind: type[attrs.AttrsInstance]) -> Callable[[Any], dict[str, Any]]:
-    """Makes, once for each class, the function that converts its values to facts."""
+    """Creates the function that converts values of an attrs class to facts. Called once for each class."""
     sparse = [field.name for field in attrs.fields(kind) if field.metadata.get("sparse")]
     left_out: dict[str, Any] = {name: override(omit_if_default=True) for name in sparse}
     return make_dict_unstructure_fn(kind, _CONVERTER, **left_out)
 
 
 def to_facts(value: Any, kind: Any = None) -> Any:
-    """Converts the value to data that JSON can hold: a class as its fields by name.
+    """Converts a value to plain data for JSON; an attrs object becomes a dict of its fields.
 
-    `kind`: its type, if not its class.
+    `kind` is the declared type of the value, if it is not its class.
     """
     return _CONVERTER.unstructure(value, unstructure_as=kind)
 
 
 def from_facts(kind: type[T], facts: Any) -> T:
-    """Converts facts to a value of this type, also after JSON has made text of the keys of mappings.
+    """Converts facts to a value of this type. Keys of mappings may be text, as JSON makes them.
 
-    Missing facts have their default, and unknown ones are ignored. A union is told apart by the
-    names of the fields. Raises `KeyError`, `TypeError`, `ValueError` or `AttributeError` for facts of another type.
+    Missing facts get their default, unknown ones are ignored. The names of the fields select the class of a union.
+    Raises `KeyError`, `TypeError`, `ValueError` or `AttributeError` for facts of another type.
     """
     return _CONVERTER.structure(facts, kind)
 
 
 def to_json(value: Any, *, ordered: bool = False) -> bytes:
-    """Writes the value as a line of JSON; `ordered` by name, so that equal values have the same bytes."""
+    """Converts a value to a line of JSON. If `ordered`, names are sorted, so that equal values have equal bytes."""
     return json.dumps(to_facts(value), separators=(",", ":"), sort_keys=ordered).encode()
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:
-    """Reads a value of this type that `to_json` wrote, or any JSON with the same facts."""
+    """Converts JSON with the facts of a value, as `to_json` returns it, to a value of this type."""
     return from_facts(kind, json.loads(text))

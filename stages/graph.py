@@ -1,31 +1,34 @@
-"""The graph of sources and stages: unique names, a fixed order, levels, and errors that show the path."""
+"""The directed graph of sources and stages: checks, topological order, and levels."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import attrs
-import networkx as nx
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 Inputs = Mapping[str, Iterable[str]] | Iterable[tuple[str, Iterable[str]]]
 
 
 class GraphError(ValueError):
-    """Stages that do not form a graph that can run."""
+    """Raised if stages do not form a graph that can run."""
 
 
 class CycleError(GraphError):
-    """A stage that reads its own output, directly or over others."""
+    """Raised if a stage reads its own output, directly or through other stages."""
 
 
 class UnknownInput(GraphError, LookupError):
-    """A stage that reads from something that is not in the graph."""
+    """Raised if a stage reads from a name that is not in the graph."""
 
 
 def _canonical(inputs: Inputs) -> dict[str, tuple[str, ...]]:
-    """The inputs by name, sorted and without duplicates, so that the order of declaration does not matter."""
+    """Sorts the graph and removes duplicates, so that equal graphs do not depend on the order of declaration."""
     pairs = inputs.items() if isinstance(inputs, Mapping) else inputs
     graph: dict[str, tuple[str, ...]] = {}
     for name, names in pairs:
@@ -39,17 +42,20 @@ def _canonical(inputs: Inputs) -> dict[str, tuple[str, ...]]:
 
 @attrs.frozen
 class StageGraph:
-    """The graph of sources and stages: `mapping` contains for each name the names that it reads from.
+    """The graph of sources and stages. `mapping` has, for each name, the names of its inputs; a source has none.
 
-    A source reads from nothing. Every name that is read must exist (`UnknownInput`), and no stage may read
-    its own output (`CycleError`). Graphs with the same names and inputs are equal, however they were declared.
+    Raises `UnknownInput` if an input does not exist, and `CycleError` if a stage reads its own output. Graphs with the
+    same names and inputs are equal, in whatever order they were declared.
     """
 
     mapping: dict[str, tuple[str, ...]] = attrs.field(converter=_canonical)
 
     @classmethod
     def from_inputs(cls, inputs: Inputs) -> StageGraph:
-        """Makes a graph of `{name: names that it reads from}`, or of such pairs, whose names then must differ."""
+        """Creates a graph from a mapping of names to the names of their inputs, or from such pairs.
+
+        Raises `GraphError` if a name is in two pairs.
+        """
         return cls(inputs)
 
     def __attrs_post_init__(self) -> None:
@@ -57,6 +63,8 @@ class StageGraph:
             for wanted in names:
                 if wanted not in self.mapping:
                     raise UnknownInput(f"{wanted} -> {name}: {name!r} reads from {self._unknown(wanted)}")
+        import networkx as nx  # a fifth of a second, which `import beamlike` need not take
+
         try:
             cycle = nx.find_cycle(self._digraph)
         except nx.NetworkXNoCycle:
@@ -65,6 +73,8 @@ class StageGraph:
 
     @cached_property
     def _digraph(self) -> nx.DiGraph:
+        import networkx as nx
+
         graph = nx.DiGraph()
         graph.add_nodes_from(self.mapping)
         graph.add_edges_from((producer, name) for name, names in self.mapping.items() for producer in names)
@@ -72,6 +82,8 @@ class StageGraph:
 
     @cached_property
     def _order(self) -> tuple[str, ...]:
+        import networkx as nx
+
         return tuple(nx.lexicographical_topological_sort(self._digraph))
 
     @cached_property
@@ -82,31 +94,33 @@ class StageGraph:
         return level
 
     def order(self) -> tuple[str, ...]:
-        """All names, producers before consumers, otherwise in alphabetical order."""
+        """Returns all names in topological order: inputs before consumers, otherwise alphabetical."""
         return self._order
 
     def sources(self) -> tuple[str, ...]:
-        """The names that read from nothing, in alphabetical order."""
+        """Returns the names of the sources, which have no inputs, in alphabetical order."""
         return tuple(name for name, names in self.mapping.items() if not names)
 
     def inputs(self, name: str) -> tuple[str, ...]:
-        """The names that `name` reads from, in alphabetical order."""
+        """Returns the names of the direct inputs of `name`, in alphabetical order."""
         return self.mapping[self._known(name)]
 
     def consumers(self, name: str) -> tuple[str, ...]:
-        """The names that read from `name`, in alphabetical order."""
+        """Returns the names that have `name` as a direct input, in alphabetical order."""
         return tuple(sorted(self._digraph.successors(self._known(name))))
 
     def upstream(self, name: str) -> tuple[str, ...]:
-        """All names that `name` depends on, directly or over others, in alphabetical order."""
+        """Returns all names that `name` depends on, directly or indirectly, in alphabetical order."""
+        import networkx as nx
+
         return tuple(sorted(nx.ancestors(self._digraph, self._known(name))))
 
     def level(self, name: str) -> int:
-        """The length of the longest path from a source to `name`; 0 for a source."""
+        """Returns the length of the longest path from a source to `name`; 0 for a source."""
         return self._level[self._known(name)]
 
     def levels(self) -> tuple[tuple[str, ...], ...]:
-        """The names by level, sources first; within a level in alphabetical order."""
+        """Returns the names by level, sources first; within a level in alphabetical order."""
         depth = 1 + max(self._level.values(), default=-1)
         return tuple(
             tuple(name for name in self.mapping if self._level[name] == level) for level in range(depth)
@@ -124,7 +138,7 @@ class StageGraph:
 
 
 def _closed_path(names: list[str]) -> str:
-    """The cycle as a path that begins and ends with its first name in alphabetical order."""
+    """Returns the cycle as a path that begins and ends with its first name in alphabetical order."""
     first = names.index(min(names))
     turned = names[first:] + names[:first]
     return " -> ".join([*turned, turned[0]])

@@ -1,4 +1,7 @@
-"""Hashes of keys for shards and buckets, the same in every process and version; and keys as text."""
+"""Stable hashes of keys, which determine shards and buckets, and keys as text.
+
+Hashes are stored in checkpoints, so they are the same in every process and version.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Final
 
-import numpy as np
 import polars as pl
 import polars_hash as plh
 
@@ -14,28 +16,28 @@ _NULL = "\x00"
 _NULL_BITS: Final = 0x9E3779B97F4A7C15
 _ODD: Final = pl.Series([0xD6E8FEB86659FD93], dtype=pl.UInt64)
 _STEPS: Final = (
-    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
-    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+    (30, 0xBF58476D1CE4E5B9),
+    (27, 0x94D049BB133111EB),
 )
-_LAST: Final = np.uint64(31)
+_LAST: Final = 31
 _WHOLE: Final = frozenset({pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64})
 _DAYS: Final = 95_000_000
-"""The days before and after 1970, 260 thousand years, that are in polars' calendar; it panics outside of it."""
+"""The number of days before and after 1970 for which polars can format times; it panics beyond them."""
 _TEXTS: Final = (pl.String, pl.Categorical, pl.Enum)
 _SHOWN: Final = 100  # characters
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000}
 
 
 def key_hash(keys: Sequence[str]) -> pl.Expr:
-    """UInt64 per row: a stable hash of the key columns; the same for every row if there are no keys."""
+    """Returns an expression for a stable UInt64 hash of the key columns; 0 for every row if there are no keys."""
     if not keys:
         return pl.lit(0, pl.UInt64)
-    # On columns, not on expressions, which mixing would multiply.
+    # Computed on columns, since mixing would repeat an expression several times.
     return pl.map_batches([pl.col(key) for key in keys], _hash, return_dtype=pl.UInt64, is_elementwise=True)
 
 
 def hashed(rows: pl.DataFrame, keys: Sequence[str]) -> pl.Series:
-    """Like `key_hash`, for the rows of a frame. An expression would take longer than the hashes of a few rows do."""
+    """Computes `key_hash` for the rows of a frame. For few rows this is faster than evaluating the expression."""
     return _hash([rows[key] for key in keys]) if keys else rows.select(key_hash(keys)).to_series()
 
 
@@ -44,9 +46,10 @@ def _hash(columns: Sequence[pl.Series]) -> pl.Series:
 
 
 def _hash_column(values: pl.Series) -> pl.Series:
-    """Hashes of whole numbers and times by their bits, many times faster than by text; of all other values by text."""
+    """Hashes one column: integers, floats and times by their bits, all other values by their text."""
     numbers = values.to_physical() if values.dtype.is_temporal() else values
-    if numbers.dtype.is_float():  # no key, but counted and sampled values may be floats; both zeros are 0
+    # Keys are no floats, but values that are counted or sampled may be. Both zeros and all NaNs get one hash.
+    if numbers.dtype.is_float():
         whole = numbers.cast(pl.Float64).fill_nan(float("nan"))
         whole = whole.zip_with((whole != 0).fill_null(True), pl.Series([0.0]))
         numbers = whole.reinterpret(dtype=pl.UInt64)
@@ -57,11 +60,11 @@ def _hash_column(values: pl.Series) -> pl.Series:
 
 
 def _mixed(bits: pl.Series) -> pl.Series:
-    """UInt64 whose bits all depend on all bits of `bits`: the finalizer of SplitMix64, by Stafford's 13th variant.
+    """Mixes the bits of UInt64 values: the finalizer of SplitMix64, Stafford's variant 13. Products wrap.
 
-    Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014. Products wrap.
+    Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014.
     """
-    # For few rows, an operation of polars is a hundred times as slow.
+    # With numpy: for few rows, an operation of polars takes a hundred times as long.
     values = bits.to_numpy()
     for shift, factor in _STEPS:
         values = (values ^ (values >> shift)) * factor
@@ -69,31 +72,35 @@ def _mixed(bits: pl.Series) -> pl.Series:
 
 
 def key_text(key: str) -> pl.Expr:
-    """A key column as text, null for null: texts are equal exactly if the keys are."""
+    """Returns an expression for a key column as text. Null stays null. Different keys have different texts."""
     return pl.col(key).map_batches(_text, return_dtype=pl.String, is_elementwise=True)
 
 
 def key_named(key: str) -> pl.Expr:
-    """A key column as text, `null` for null: texts are equal exactly if the keys are, as the text null is quoted."""
+    """Returns an expression for a key column as text without nulls. Different keys have different texts.
+
+    Null becomes `null`; the text "null" is quoted to differ from it.
+    """
     return pl.col(key).map_batches(_named, return_dtype=pl.String, is_elementwise=True)
 
 
 def key_shown(key: str) -> pl.Expr:
-    """A key column for people: its name, cut if it is enormous."""
-    return pl.col(key).map_batches(_shown, return_dtype=pl.String, is_elementwise=True)
+    """Returns an expression for a key column as text for people: as `key_named`, but long texts are truncated."""
+    return pl.col(key).map_batches(shown, return_dtype=pl.String, is_elementwise=True)
 
 
 def text_named(text: str) -> str:
-    """The name of a text, as `key_named` makes it: one that is null in any quotes gets one more pair."""
+    """Converts a text as `key_named` does: "null", with any number of quotes, gets one more pair of quotes."""
     return f"'{text}'" if text.strip("'") == "null" else text
 
 
 def text_of(name: str) -> str:
-    """The text of this name, which is not `null`."""
+    """Returns the inverse of `text_named`: removes the quotes that it added."""
     return name[1:-1] if name == text_named(name[1:-1]) else name
 
 
-def _shown(values: pl.Series) -> pl.Series:
+def shown(values: pl.Series) -> pl.Series:
+    """Converts a key column to text for people, as `key_shown` does."""
     text = _named(values)
     if values.dtype.is_numeric():
         return text
@@ -111,7 +118,7 @@ def _named(values: pl.Series) -> pl.Series:
 
 
 def _text(values: pl.Series) -> pl.Series:
-    """Values as text: times outside of the calendar as their number, and bytes as hexadecimal digits."""
+    """Converts values to text: bytes to hexadecimal digits, and times that polars cannot format to integers."""
     dtype = values.dtype
     if dtype == pl.Binary:
         return values.bin.encode("hex")
@@ -127,5 +134,5 @@ def _text(values: pl.Series) -> pl.Series:
 
 
 def shard_of(keys: Sequence[str], shards: int) -> pl.Expr:
-    """The shard, of `shards` shards, of the key of each row."""
+    """Returns an expression for the shard of each row's key, from 0 to `shards - 1`."""
     return (key_hash(keys) % shards).cast(pl.Int32)

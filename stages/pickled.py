@@ -1,4 +1,4 @@
-"""Objects of users in state, which are stored by pickle."""
+"""Pickled Python objects of users in state."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ class _Tracing(pickle.Unpickler):
     last = ""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Returns the class, or another attribute of a module."""
         self.last = f"{module}.{name}"
         return super().find_class(module, name)
 
 
 def load(data: bytes, what: str) -> Any:
-    """Loads a pickled object. Raises `UnreadableState`, which names the owner `what`, the class and the reason."""
+    """Loads a pickled object of the state of `what`. Raises `UnreadableState`, which names the class and the reason."""
     try:
         return pickle.loads(data)
     except MemoryError:
@@ -37,7 +36,7 @@ def load(data: bytes, what: str) -> Any:
 
 
 def _class_in(data: bytes) -> str:
-    """The class at which loading fails."""
+    """Returns the last class that unpickling loads before it fails, as text."""
     reader = _Tracing(io.BytesIO(data))
     with suppress(Exception):
         reader.load()

@@ -1,4 +1,4 @@
-"""All state of a stage as plain data, to store elsewhere, deal to other shards, and restore."""
+"""Snapshots: all state of a stage on a shard as frames, for savepoints and for a change of the number of shards."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from windowing.clocks import Times
 
 @attrs.frozen(eq=False)
 class Snapshot:
-    """The rows of one shard, by the table of its operator, and its watermarks and times.
+    """The state of a stage on one shard: the rows of each table, watermarks and clocks.
 
-    `arrived` is the number of elements that have arrived at it; of several shards that become one, the largest such
-    number.
+    `arrived` is the number of elements that the shard has received. When shards are merged, it is the largest number.
     """
 
     rows: Mapping[str, pl.DataFrame]
@@ -36,14 +35,14 @@ class Snapshot:
 
 
 def save(stage: Stage, store: StateStore) -> Snapshot:
-    """Reads the state of the stage from the store. Pending arrivals are among its rows; the clock does not move."""
+    """Reads the state of a stage from a store. Waiting arrivals are merged into the rows; the clocks do not move."""
     state = stage.tables(store)
     rows = {name: _rows(storage, state) for name, storage in state.storages.items()}
     return Snapshot(rows, state.watermarks, state.times, state.arrived)
 
 
 def restore(stage: Stage, store: StateStore, saved: Snapshot) -> None:
-    """Writes the snapshot to a store without state of the stage. A table that the snapshot lacks is empty."""
+    """Writes a snapshot to a store that has no state of the stage. A table that the snapshot lacks is empty."""
     state = stage.tables(store)
     for name, storage in state.storages.items():
         if name in saved.rows:
@@ -56,7 +55,7 @@ def _rows(storage: Storage | Runs, state: Tables) -> pl.DataFrame:
     if isinstance(storage, Runs):
         return storage.everything()
     clock = StepClock.standing(state.watermarks, state.times)
-    return storage.kept.flushed(WorkingSet.everything(storage), clock)
+    return storage.state_table.flushed(WorkingSet.everything(storage), clock)
 
 
 def _put(storage: Storage | Runs, rows: pl.DataFrame, times: Times) -> Index:
@@ -65,5 +64,5 @@ def _put(storage: Storage | Runs, rows: pl.DataFrame, times: Times) -> Index:
     buckets = storage.buckets
     for bucket, part in split_by_bucket(buckets.place(rows)).items():
         buckets = buckets.split(bucket, size_of(part))
-    no_hot_rows = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
-    return storage.replace([], split_by_bucket(buckets.place(rows)), no_hot_rows, times)
+    empty_buffer = rows.clear().with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
+    return storage.replace([], split_by_bucket(buckets.place(rows)), empty_buffer, times)

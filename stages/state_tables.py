@@ -1,9 +1,9 @@
-"""The tables in which an operator keeps rows: five kinds, and the protocols by which an operator reads and writes them.
+"""The five kinds of state tables, and the protocols by which an operator reads and writes them.
 
 kind           arrivals                          a step loads                         example
-WindowTable    may wait in a log                 buckets with due or reached rows     windows that fire at their end
-TimeTable      may wait in a log                 buckets of due times                 rows that wait for their turn
-KeyedTable     are processed at once             rows of reached or due keys          cells of a process, versions
+WindowTable    may wait in a log                 buckets with due or matching rows    windows that fire at their end
+TimeTable      may wait in a log                 buckets of due times                 rows to process in order of time
+KeyedTable     are processed at once             rows of arriving or due keys         cells of a process, versions
 AppendTable    are appended                      rows by key, on a lookup             rows that joins keep for ever
 SharedTable    may wait in a log, on all shards  buckets of due or requested times    the content of a side input
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import ClassVar, Final, NotRequired, Protocol, TypedDict, TypeVar
 
 import attrs
 import polars as pl
@@ -23,11 +23,12 @@ from windowing.clocks import Times
 
 @attrs.frozen
 class Spread:
-    """The column by whose times rows are placed in buckets, if rows of all keys are due at common times.
+    """The placement of rows in buckets by the times of a column, for tables in which all keys are due at common times.
 
     Attributes:
-        column: The time of a row (us), a multiple of `step` from some origin on.
-        live: The approximate time (us) for which a row lives.
+        column: The column with the time of a row (us).
+        step: The interval (us) between possible times.
+        live: The approximate time (us) for which a row stays in the table.
     """
 
     column: str
@@ -37,16 +38,17 @@ class Spread:
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class Table:
-    """The description of a table. Each row has the columns `PENDING` and `HOLD`.
+    """The description of a state table. Each row has the columns `PENDING` and `HOLD`.
 
     Attributes:
-        row: The word for a row, such as "window".
-        waits: The state of a row with pending elements, such as "has elements that wait for a pane".
-        keys: The columns by which rows are placed on shards.
-        bounds: The columns of two times (us), from when to when a row is; reports name a row of a key by them.
-        name: The name of the table in its operator; it is a part of keys in the store.
-        missing: The values of columns that rows of an earlier plan or version may lack.
-        said: The description of a row that holds the watermark, if it is not described by its key.
+        row: The word for a row in reports, such as "window".
+        waits: The description of a row with pending elements, such as "has elements that wait for a pane".
+        keys: The columns that determine the shard of a row.
+        bounds: The two columns of a row's first and last time (us), by which reports name it, such as window bounds.
+        schema: The columns of a row.
+        name: The name of the table, unique in its operator; a part of its keys in the store.
+        missing: An expression for each column that rows of an earlier plan or version may lack.
+        said: The description of a row that holds the watermark, if its key does not describe it.
     """
 
     row: str
@@ -59,88 +61,104 @@ class Table:
     said: str = ""
 
     on_all_shards: ClassVar[bool] = False
-    """True if each shard has all rows."""
+    """True if each shard has a copy of all rows."""
 
     @cached_property
     def no_rows(self) -> pl.DataFrame:
-        """An empty frame of rows. It is cached, since every step needs it several times."""
+        """An empty frame with the columns of a row."""
+        # Cached, since every step needs it several times.
         return pl.DataFrame(schema=self.schema)
 
     @property
     def holding_timer(self) -> pl.Expr:
-        """The name of the timer by which a row holds the watermark; null if it holds by something else."""
+        """An expression for the name of the timer by which a row holds the watermark; null if no timer holds it."""
         return pl.lit(None, pl.String)
 
     @property
     def pending_timers(self) -> pl.Expr:
-        """The number of pending timers of a row."""
+        """An expression for the number of pending timers of a row."""
         return pl.lit(0)
 
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class BucketTable(Table):
-    """A table whose rows are in buckets, by time if there is a `spread`, otherwise by key.
+    """A table whose rows are placed in buckets: by time if there is a `spread`, otherwise by key.
 
-    `incoming` has the columns of arrivals.
+    `incoming` are the columns of arrivals.
     """
 
     incoming: pl.Schema
     spread: Spread | None = None
 
     patched: ClassVar[bool] = False
-    """True if the log of a bucket contains patches, False if it contains waiting arrivals."""
+    """True if the log of a bucket contains patches; false if it contains waiting arrivals."""
 
     @cached_property
     def nothing_incoming(self) -> pl.DataFrame:
-        """An empty frame of arrivals."""
+        """An empty frame with the columns of arrivals."""
         return pl.DataFrame(schema=self.incoming)
 
     def may_wait_until(self, *, percentiles: bool) -> Mapping[str, pl.Expr] | None:
-        """The time, by clock, until which an arrival may wait in a log; None if arrivals must be processed at once.
+        """Returns expressions, by clock, for the time (us) until which an arrival may wait in a log. None if none may
+        wait.
 
         `percentiles` is true if percentile watermarks are in use.
         """
         return None
 
     @property
-    def has_hot_rows(self) -> bool:
-        """True if rows that are due soon are kept apart from their buckets."""
+    def has_due_soon_buffer(self) -> bool:
+        """True if rows that are due soon are stored in a buffer, apart from their buckets."""
         return False
 
     @property
     def rows_merge(self) -> bool:
-        """True if rows of a key may become one when an arrival reaches them."""
+        """True if an arrival may merge several rows of its key into one, as it may merge sessions."""
         return False
 
     @property
     def in_order(self) -> bool:
-        """True if an arrival that reaches a row may not be processed before those that wait in the row's bucket."""
+        """True if arrivals for a row must be processed in order of arrival, waiting ones before new ones."""
         return False
+
+
+class BucketFacts(TypedDict):
+    """The arguments that each kind of table in buckets needs, for an operator that chooses the kind."""
+
+    row: str
+    waits: str
+    keys: tuple[str, ...]
+    bounds: tuple[str, str]
+    schema: pl.Schema
+    incoming: pl.Schema
+    missing: NotRequired[Mapping[str, pl.Expr]]
 
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class WindowTable(BucketTable):
-    """Rows such as windows, to which arrivals need not be added before a row is due: they wait in a log.
+    """A table of rows, such as windows, that need their arrivals only when they are due. Until then arrivals wait.
 
     Attributes:
-        waits_until: The time (us), by clock, until which an arrival may wait.
-        holds_as_a_whole: The hold of a row depends on all of its arrivals, so the holds of waiting ones are unknown.
-        merges: Rows of a key may become one when an arrival reaches them.
-        in_turn: No arrival that reaches a row may be processed before those that wait in the row's bucket.
+        waits_until: Expressions, by clock, for the time (us) until which an arrival may wait in a log; None if it may
+            not wait.
+        holds_as_a_whole: True if the hold of a row depends on all of its arrivals, so that the hold of a waiting
+            arrival is unknown.
+        merges: True if an arrival may merge several rows of its key into one.
+        in_turn: True if arrivals for a row must be processed in order of arrival, waiting ones before new ones.
     """
 
-    waits_until: Mapping[str, pl.Expr]
+    waits_until: Mapping[str, pl.Expr] | None
     holds_as_a_whole: bool = False
     merges: bool = False
     in_turn: bool = False
 
     def may_wait_until(self, *, percentiles: bool) -> Mapping[str, pl.Expr] | None:
-        # A hold that is known only of the whole row cannot be in the histogram of holds while an arrival waits.
+        # The histogram of holds needs the hold of each waiting arrival, which is unknown if rows hold as a whole.
         return None if percentiles and self.holds_as_a_whole else self.waits_until
 
     @property
-    def has_hot_rows(self) -> bool:
-        # Rows with times of their own would make nearly every bucket due in every step.
+    def has_due_soon_buffer(self) -> bool:
+        # If each row is due at a time of its own, nearly every bucket would be due in every step.
         return self.spread is None and bool(self.keys)
 
     @property
@@ -154,7 +172,10 @@ class WindowTable(BucketTable):
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class TimeTable(BucketTable):
-    """Rows that are placed by time, and that change only when due. Arrivals wait in a log until `waits_until` (us)."""
+    """A table of rows that are placed by time and change only when due.
+
+    Arrivals wait in a log until `waits_until`: expressions, by clock, for a time (us).
+    """
 
     spread: Spread
     waits_until: Mapping[str, pl.Expr]
@@ -165,14 +186,14 @@ class TimeTable(BucketTable):
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class KeyedTable(BucketTable):
-    """Rows of which a step needs those of keys that arrivals have, and of keys with a row that is due.
+    """A table of which a step loads only the rows of keys that have an arrival or a due row.
 
-    It needs them only in the buckets of these arrivals and due rows. Of a large bucket a step loads no other rows, and
-    what it writes back is stored as a patch.
+    From a large bucket a step loads only these rows, and their new versions are stored as a patch. A small bucket is
+    loaded whole.
 
     Attributes:
-        holder: The column with the name of the timer by which a row holds the watermark.
-        timers: The number of pending timers of a row.
+        holder: The column with the name of the timer by which a row holds the watermark, if there are timers.
+        timers: An expression for the number of pending timers of a row, if there are timers.
     """
 
     holder: str | None = None
@@ -191,7 +212,10 @@ class KeyedTable(BucketTable):
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class SharedTable(BucketTable):
-    """Rows of which every shard has a copy. Arrivals wait in a log until `waits_until` (us), if that is set."""
+    """A table of which every shard has a copy.
+
+    If `waits_until` is set, arrivals wait in a log until then: expressions, by clock, for a time (us).
+    """
 
     waits_until: Mapping[str, pl.Expr] | None = None
 
@@ -203,108 +227,111 @@ class SharedTable(BucketTable):
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)
 class AppendTable(Table):
-    """Rows that are only appended, and looked up by key. They are never due, and hold nothing."""
+    """A table whose rows are only appended, and looked up by key. They are never due and never hold the watermark."""
 
 
 KINDS: Final = (AppendTable, KeyedTable, SharedTable, TimeTable, WindowTable)
-"""The kinds of tables."""
+"""The classes of tables that an operator may have."""
 
 Kind = TypeVar("Kind", bound=Table, covariant=True)
 
 
 class StateTable(Protocol[Kind]):
-    """A table of an operator, and the facts about its rows by which the state finds those that a step needs."""
+    """A state table with the functions that depend on the operator: deadlines of rows, and matches of arrivals."""
 
     @property
     def table(self) -> Kind:
-        """The description of the table."""
+        """The description of the table: its kind, columns and keys."""
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The names of the clocks that rows may wait for; the watermark is one of them."""
+        """The names of the clocks that rows may wait for, including the watermark."""
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time (us) after `times`, by clock, at which a row must be loaded; null for never."""
+        """Returns expressions, by clock, for the next time (us) after `times` at which a row must be loaded; null for
+        never.
+        """
 
     def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        """Converts each waiting arrival to the row that it would be if no other row matched it, as the index needs it.
-
-        Called only for tables whose arrivals may wait.
-        """
+        """Converts each waiting arrival to a row of its own, for the index. Called only if arrivals may wait."""
         return incoming
 
     def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-        """True for each arrival that becomes part of one of these rows."""
+        """Returns a flag for each arrival: true if it becomes part of one of `rows`."""
         return pl.repeat(False, len(incoming), dtype=pl.Boolean, eager=True)
 
+    def merged(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Leaves out rows that cancel each other, where several runs of an append-only table become one."""
+        return rows
+
     def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
-        """Adds waiting arrivals to all rows of the table, which were loaded. The clock does not move."""
+        """Merges waiting arrivals into rows, with all of the table loaded. The clock does not move."""
         return pl.concat([loaded.rows, loaded.incoming])
 
 
 class Loaded(Protocol):
-    """The rows and arrivals of a table that a step has loaded."""
+    """The rows and arrivals that a step has loaded from a table."""
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The rows that are due or reached, and others that are stored beside them."""
+        """The rows that are due or match an arrival, and possibly other rows of their buckets."""
 
     @property
     def incoming(self) -> pl.DataFrame:
-        """The arrivals to process, in order; some have waited."""
+        """The arrivals to process, in order of arrival; the first ones may have waited."""
 
     @property
     def overlapping(self) -> pl.DataFrame | None:
-        """The keys of which rows may have to become one although no arrival reached them; None if there are none."""
+        """Keys whose rows may need a merge although they have no arrival in this step; None if there are none."""
 
     @property
     def requested(self) -> pl.DataFrame:
-        """The rows of requested keys that are not among `rows`. They stay in the table."""
+        """The rows of the requested keys, except those that are among `rows`. They stay in the table."""
 
 
 class State(Protocol):
-    """The state of a stage in a step of its operator. Each table is loaded at most once, and then written back."""
+    """The state of a stage during a step. A table is loaded at most once, and must be written back once if loaded."""
 
     @property
     def arrived(self) -> int:
-        """The number of elements placed in all previous steps."""
+        """The number of elements that the stage received in all previous steps, each counted once in every window."""
 
-    def load(self, kept: StateTable[BucketTable], incoming: pl.DataFrame) -> Loaded:
-        """Loads what a step must process of a table for which these arrivals have come.
-
-        Other arrivals wait in the table.
-        """
+    def load(self, state_table: StateTable[BucketTable], incoming: pl.DataFrame) -> Loaded:
+        """Loads the due rows of a table, and the rows that these arrivals need. Arrivals that may wait are stored."""
 
     def load_between(
         self,
-        kept: StateTable[TimeTable | SharedTable],
+        state_table: StateTable[TimeTable | SharedTable],
         incoming: pl.DataFrame,
         between: tuple[int, int] | None,
     ) -> Loaded:
-        """Loads, besides, all rows whose times are between these two (us, inclusive); others may be loaded, too."""
+        """Like `load`, but loads all rows with times in `between` (us, inclusive), too, and possibly further rows."""
 
     def load_with(
-        self, kept: StateTable[KeyedTable], incoming: pl.DataFrame, requested_keys: pl.DataFrame
+        self, state_table: StateTable[KeyedTable], incoming: pl.DataFrame, requested_keys: pl.DataFrame
     ) -> Loaded:
-        """Loads, besides, the rows of these keys as `Loaded.requested`. The table must not be spread by time."""
+        """Like `load`, but reads the rows of `requested_keys`, too, as `Loaded.requested`.
 
-    def write_back(self, kept: StateTable[BucketTable], rows: pl.DataFrame) -> None:
-        """Writes rows in place of those that were loaded."""
+        The table must not be spread by time.
+        """
+
+    def write_back(self, state_table: StateTable[BucketTable], rows: pl.DataFrame) -> None:
+        """Replaces all loaded rows of a table by `rows`."""
 
     def scan(
         self,
-        kept: StateTable[BucketTable],
+        state_table: StateTable[BucketTable],
         between: tuple[int, int],
         keys: pl.DataFrame | None = None,
     ) -> pl.DataFrame:
-        """Reads rows and waiting arrivals whose times are between these two (us, inclusive), and changes nothing.
+        """Reads rows and waiting arrivals with times in `between` (us, inclusive), without loading the table.
 
-        Rows of other times may be returned, too: all rows if the table is not spread by time. With `keys`, only rows
+        Rows with other times may be returned, too: all rows if the table is not spread by time. With `keys`, only rows
         of these keys are returned.
         """
 
-    def lookup(self, kept: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:
-        """Reads the rows that have one of these keys; a null matches nothing."""
+    def lookup(self, state_table: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:
+        """Reads the rows that have one of these keys. A null key matches no row."""
 
-    def append(self, kept: StateTable[AppendTable], rows: pl.DataFrame) -> None:
-        """Appends rows."""
+    def append(self, state_table: StateTable[AppendTable], rows: pl.DataFrame) -> None:
+        """Appends rows to a table."""

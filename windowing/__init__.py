@@ -13,7 +13,14 @@ from windowing.triggers.basic import AfterCount, AfterWatermark, Always, Default
 from windowing.triggers.composites import AfterAll, AfterAny, AfterEach
 from windowing.triggers.processing_time import AfterProcessingTime, AfterSynchronizedProcessingTime
 from windowing.windowing import Windowing
-from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
+from windowing.windows import (
+    CumulativeWindows,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    SlidingWindows,
+    WindowFn,
+)
 
 __all__ = [
     "Accumulation",
@@ -26,6 +33,7 @@ __all__ = [
     "AfterWatermark",
     "Always",
     "CalendarWindows",
+    "CumulativeWindows",
     "CustomWindows",
     "DefaultTrigger",
     "Duration",

@@ -1,4 +1,4 @@
-"""Calendar windows: whole days, weeks, months and years of the clock of a time zone."""
+"""Calendar windows: whole days, weeks, months and years in a time zone."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import Frame, WindowFn
 
 _UNITS: Final = {"days": 1, "weeks": 7, "months": 31, "years": 366}
-"""Unit -> the most days that one unit has."""
+"""The maximum number of days of each unit."""
 _MOST: Final = {"days": 3_600_000, "weeks": 500_000, "months": 100_000, "years": 9_000}
 
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date(2, 1, 1) - _EPOCH).days
 _LAST_DAY: Final = (date(9999, 1, 1) - _EPOCH).days
 _FIRST, _LAST = _FIRST_DAY * DAY, _LAST_DAY * DAY
-"""The times that have a date of their own; the first and the last window contain all times outside of these."""
+"""The range of times (us) with a date. All times outside of it are in the first or the last window."""
 
 _WEEKDAYS: Final = [name.lower() for name in calendar.day_name]
 _SECOND: Final = 1_000_000
@@ -83,12 +83,12 @@ def _zone(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 
 @attrs.frozen
 class CalendarWindows(WindowFn):
-    """Windows of whole days, weeks, months or years, which begin at midnight by the clocks of a time zone.
+    """Windows of whole days, weeks, months or years, which begin at local midnight of a time zone.
 
-    They are made with `days`, `weeks`, `months` or `years`. A day on which the clocks change has 23 or 25 hours. If the
-    clocks skip midnight, a window begins when they jump over it; if they show midnight twice, the first counts. Windows
-    exist before `start` as well. Times before the year 2 and after 9998 are in the first and the last window, which
-    have no other end; the clocks of years after 2099 stay on standard time.
+    Create them with `days`, `weeks`, `months` or `years`. A day on which the clocks change has 23 or 25 hours. If the
+    clocks skip midnight, a window begins when they jump over it; if midnight occurs twice, it begins at the first.
+    Windows also exist before `start`. All times before the year 2 are in the first window, and all times after the year
+    9998 are in the last one. After the year 2099, standard time is used throughout.
 
     Raises:
         ValueError: For a time zone or a day that does not exist.
@@ -116,10 +116,10 @@ class CalendarWindows(WindowFn):
 
     @classmethod
     def days(cls, n: int = 1, *, timezone: str = "UTC", start: date | str = _EPOCH) -> CalendarWindows:
-        """Makes windows of `n` days.
+        """Creates windows of `n` days.
 
         Args:
-            n: The days of a window.
+            n: The number of days of a window.
             timezone: The name of a time zone, such as "Europe/Berlin".
             start: A date, such as "1970-01-01", on which one of the windows begins.
         """
@@ -127,12 +127,12 @@ class CalendarWindows(WindowFn):
 
     @classmethod
     def weeks(cls, n: int = 1, *, starts_on: str = "monday", timezone: str = "UTC") -> CalendarWindows:
-        """Makes windows of `n` weeks.
+        """Creates windows of `n` weeks.
 
         Args:
-            n: The weeks of a window.
-            starts_on: The weekday on which windows begin; one begins on that day of the week of 1970-01-01 (Monday to
-                Sunday).
+            n: The number of weeks of a window.
+            starts_on: The weekday on which windows begin, such as "monday". One window begins on this weekday of the
+                calendar week (Monday to Sunday) of 1970-01-01.
             timezone: The name of a time zone, such as "Europe/Berlin".
         """
         if starts_on not in _WEEKDAYS:
@@ -146,10 +146,10 @@ class CalendarWindows(WindowFn):
     def months(
         cls, n: int = 1, *, day: int = 1, start: str = "1970-01", timezone: str = "UTC"
     ) -> CalendarWindows:
-        """Makes windows of `n` months.
+        """Creates windows of `n` months.
 
         Args:
-            n: The months of a window.
+            n: The number of months of a window.
             day: The day of the month on which windows begin, from 1 to 28.
             start: A month, such as "1970-01", in which one of the windows begins.
             timezone: The name of a time zone, such as "Europe/Berlin".
@@ -167,24 +167,24 @@ class CalendarWindows(WindowFn):
     def years(
         cls, n: int = 1, *, month: int = 1, day: int = 1, start: int = 1970, timezone: str = "UTC"
     ) -> CalendarWindows:
-        """Makes windows of `n` years.
+        """Creates windows of `n` years.
 
         Args:
-            n: The years of a window.
+            n: The number of years of a window.
             month: The month in which windows begin.
-            day: The day of that month on which windows begin; every year must have it.
+            day: The day of that month on which windows begin. It must exist in every year.
             start: A year in which one of the windows begins.
             timezone: The name of a time zone, such as "Europe/Berlin".
         """
         _whole("start", start, 1, 9999)
         _whole("month", month, 1, 12)
-        # 2001 is no leap year: a day is one that every year has.
+        # 2001 is no leap year, so all its days exist in every year.
         _whole("day", day, 1, calendar.monthrange(2001, month)[1], f" in {calendar.month_name[month]}")
         return cls("years", n, date(start, month, day), timezone)
 
     @property
     def span(self) -> int:
-        """The longest that a window can be: clocks are turned back by a day at most."""
+        """The maximum length of a window (us). It includes a day, by which clocks are turned back at most."""
         return (self.count * _UNITS[self.unit] + 1) * DAY
 
     def assign(self, frame: Frame) -> Frame:
@@ -194,7 +194,9 @@ class CalendarWindows(WindowFn):
         return frame.with_columns(bounds.alias(_BOUNDS)).with_columns(fields).drop(_BOUNDS)
 
     def _bounds(self, times: pl.Series) -> pl.Series:
-        """The windows of times: those of their dates, or the next ones if clocks turned back show an earlier date."""
+        """Returns the windows of times, as structs of start and end."""
+        # A time is in the window of its local date. But when clocks are turned back over midnight, the earlier date
+        # appears again after its window has ended; such times are in the next window.
         known = times.clip(_FIRST, _LAST)
         days = known.cast(_UTC).dt.convert_time_zone(self.timezone).dt.date().cast(pl.Int32)
         rows = pl.DataFrame({"time": known, "day": days})
@@ -208,7 +210,9 @@ class CalendarWindows(WindowFn):
         ).to_struct(times.name)
 
     def _windows(self, days: pl.Series) -> pl.DataFrame:
-        """The start and end of the window of each day (days since 1970), and the end of the window after that."""
+        """Returns the start and end (us) of the window of each day (days since 1970), and the end of the window after
+        it.
+        """
         in_months = self.unit in ("months", "years")
         first_days = self._months(days) if in_months else self._days(days)
         return pl.DataFrame(
@@ -217,7 +221,7 @@ class CalendarWindows(WindowFn):
 
     def _days(self, days: pl.Series) -> dict[str, pl.Series]:
         length = self.count * _UNITS[self.unit]
-        # Polars' % has the sign of the divisor, as floor division does.
+        # In polars, % has the sign of the divisor, so this rounds down for negative numbers, too.
         first = days - (days - (self.start - _EPOCH).days) % length
         return {"start": first, "end": first + length, "next_end": first + 2 * length}
 
@@ -234,14 +238,16 @@ class CalendarWindows(WindowFn):
         }
 
     def _day_of(self, months: pl.Series) -> pl.Series:
-        """The day on which the window of this month begins; months are counted from the year 0."""
+        """Returns the days (since 1970) on which windows begin in these months, which are counted from January of year
+        0.
+        """
         months = months.clip(12, 9999 * 12 + 11)
         dates = pl.date(pl.col("month") // 12, pl.col("month") % 12 + 1, self.start.day)
         return pl.DataFrame({"month": months}).select(dates.cast(pl.Int32)).to_series()
 
     def _midnights(self, days: pl.Series) -> pl.Series:
-        """The times at which days begin."""
-        # Two days beyond the limits are beyond them in every zone.
+        """Returns the times (us) at which days (since 1970) begin in the time zone."""
+        # Two days beyond a limit, a time is beyond the limit in every time zone.
         naive = days.clip(_FIRST_DAY - 2, _LAST_DAY + 2).cast(pl.Date).cast(_NAIVE)
         local = naive.dt.replace_time_zone(self.timezone, ambiguous="earliest", non_existent="null")
         moments = local.cast(pl.Int64)
@@ -251,7 +257,8 @@ class CalendarWindows(WindowFn):
         return moments.scatter(left_out.arg_true(), self._jumps(naive.filter(left_out)))
 
     def _jumps(self, local: pl.Series) -> pl.Series:
-        """The times at which the clocks jump over these local times: bisected, as clocks jump at whole seconds."""
+        """Returns the times (us) at which the clocks jump over these local times, which do not exist."""
+        # Found by bisection over seconds, since clocks jump at whole seconds.
         wanted = local.cast(pl.Int64) // _SECOND
         before, after = wanted - DAY // _SECOND, wanted + DAY // _SECOND
         for _ in range((2 * DAY // _SECOND).bit_length()):

@@ -1,4 +1,4 @@
-"""The clocks of a stage by name (watermark, percentile watermarks, processing time), and the time of each."""
+"""The clocks of a stage (watermark, percentile watermarks, processing time, sides), by name, with their times."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ _NO_SIDES: Final[Mapping[str, int]] = MappingProxyType({})
 
 
 def percentile_clock(percentile: int) -> str:
-    """The name of the clock that this share of the sources' event times has passed."""
+    """Returns the name of the clock of this percentile watermark, from 1 to 99."""
     return f"percentile_{percentile}"
 
 
 def clock_percentile(clock: str) -> int | None:
-    """The share of a percentile clock, read from its name; None for another clock."""
+    """Returns the percentage of a percentile watermark, from the name of its clock; None for any other clock."""
     share = clock.removeprefix("percentile_")
     return int(share) if share != clock else None
 
 
 @attrs.frozen
 class Times:
-    """The time at each clock of a stage, by the clock's name, in microseconds. No clock goes back."""
+    """The time (us) of each clock of a stage, by the clock's name."""
 
     times: Mapping[str, int] = attrs.field(factory=lambda: {WATERMARK: MIN_TIME, PROCESSING_TIME: 0})
 
@@ -42,36 +42,41 @@ class Times:
         percentiles: Mapping[int, int] = _NOTHING,
         sides: Mapping[str, int] = _NO_SIDES,
     ) -> Times:
-        """The times of a stage's own clocks, and of those of its side inputs.
+        """Creates the times of a stage's clocks (us).
 
         Args:
             watermark: The input watermark of the stage.
-            percentiles: The percentile watermarks that are known, by their share.
-            sides: The watermarks of inputs that the stage's own watermark does not include, by their clock.
+            processing_time: The processing time.
+            percentiles: The percentile watermarks, by percentage.
+            sides: The watermarks of side inputs, by the name of their clock.
         """
         shares = {percentile_clock(share): time for share, time in percentiles.items()}
         return cls({**shares, **sides, WATERMARK: watermark, PROCESSING_TIME: processing_time})
 
     def time(self, clock: str) -> int:
-        """The time of the clock; the beginning of time for a clock that has not been set."""
+        """Returns the time (us) of a clock. A clock without a time is at the beginning of time."""
         return self.times.get(clock, MIN_TIME)
 
     @property
     def watermark(self) -> int:
-        """The time of the watermark."""
+        """The input watermark (us)."""
         return self.time(WATERMARK)
 
     @property
     def processing_time(self) -> int:
-        """The processing time."""
+        """The processing time (us)."""
         return self.time(PROCESSING_TIME)
 
     @property
     def percentiles(self) -> dict[int, int]:
-        """The percentile watermarks that are known, by their share."""
+        """The percentile watermarks (us) by percentage."""
         return {share: time for name, time in self.times.items() if (share := clock_percentile(name))}
 
+    def with_watermark(self, watermark: int) -> Times:
+        """Returns the times with another input watermark (us)."""
+        return Times({**self.times, WATERMARK: watermark})
+
     def advance(self, to: Times) -> Times:
-        """Moves each clock forward to its time in `to`; a clock that is ahead of that stays where it is."""
+        """Returns the times after each clock has advanced to its time in `to`. No clock goes back."""
         moved = {name: max(time, self.times.get(name, MIN_TIME)) for name, time in to.times.items()}
         return Times({**self.times, **moved})

@@ -1,4 +1,4 @@
-"""A user's own windows in Python: slow, with the interface of the others."""
+"""Custom windows: windows that a user's Python functions assign and merge."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ import polars as pl
 from windowing.columns import EVENT_TIME, PREVIOUS_END, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
 from windowing.python_rows import Failed, for_each
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-from windowing.windows import RUN, Frame, WindowFn, begins_key
+from windowing.windows import RUN, Frame, WindowFn
 
 Bounds = tuple[int, int]
-"""Start and end of a window, in microseconds."""
+"""The start and the end of a window (us)."""
 
 _FUNCTIONS: Final = ("assign_windows", "merge_windows", "previous_end")
 _ALIKE: Final = 0.85
-"""The similarity to one of these names from which on a name is misspelt: `merge_window` is, `make_windows` is not."""
+"""The similarity from which a method's name counts as a misspelling of one of `_FUNCTIONS`.
+
+For example, `merge_window` does, and `make_windows` does not.
+"""
 
 _KEY: Final = "__key"
 _ROW, _ELEMENT, _PLACE = "__row", "__element", "__place"
@@ -28,13 +31,14 @@ _RESULT: Final = (_RESULT_START, _RESULT_END)
 
 
 class CustomWindows(WindowFn):
-    """Windows that a user's own functions compute: subclass it, as a plain class or as an attrs one.
+    """The base class of windows that a user's functions compute. Subclass it as a plain class or an attrs class.
 
-    `columns` names the columns of `row` that `assign_windows` reads. A class with `merge_windows` has windows that
-    merge, per key. Windows are `(start, end)` in microseconds, `[start, end)`; a window that extends beyond the limits
-    of time ends there. Both functions must return the same for the same arguments. A row on which `assign_windows`
-    raises, or for which it returns anything else, is a dead letter of `window_into`; if `merge_windows` raises, the run
-    fails.
+    Define `assign_windows`, and `merge_windows` if windows of a key may merge. The class attribute `columns` has the
+    names of the columns that `assign_windows` reads from `row`. A window is `(start, end)` in microseconds, half-open;
+    beyond the limits of time it is cut off. Both functions must return the same for the same arguments.
+
+    If `assign_windows` raises for a row, or returns something else, the row is a dead letter of `window_into`. If
+    `merge_windows` raises, the run fails.
 
     Example, with the `plays` of `bl.Collection`:
         >>> class UntilDeadline(bl.CustomWindows):
@@ -62,23 +66,24 @@ class CustomWindows(WindowFn):
         return True
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
-        """Returns the windows of an element, which end after its time: none, one, or, if they do not merge, several."""
+        """Returns the windows of an element; several only if windows do not merge. Each must end after `time` (us)."""
         raise NotImplementedError(f"{type(self).__name__} must define assign_windows(self, time, row)")
 
     def merge_windows(self, windows: list[Bounds]) -> Iterable[tuple[Iterable[Bounds], Bounds]]:
-        """Merges the windows of a key, which are in order: yields `(parts, result)` for those that become one window.
+        """Merges the sorted windows of a key. Yields `(parts, result)` for each merge of windows into one.
 
-        No window is part of two results. A result is one of its parts, or a window that does not exist.
+        A window may be a part of only one result. A result must be one of its parts, or a window that is not in
+        `windows`.
         """
         raise NotImplementedError
 
     def previous_end(self, window: Bounds) -> int | None:
-        """Returns the end of the previous window that may reach into this one, in microseconds; None if there is none.
+        """Returns the end (us) of the previous window that overlaps with this one; None if there is none.
 
-        No pane of this window has an earlier time, so that it does not hold back the previous window. By default it is
-        the latest end, before its own, of the windows that an element is in with it. That is right if windows follow
-        each other, as sliding ones do; override it if some are inside of others, or if not all elements are in all of
-        them. For days and the hours in them:
+        Panes of this window get no earlier event time, so that they do not hold the watermark inside the previous
+        window. By default, it is found among the other windows of the same element: the latest end before that of this
+        window. Override it if some windows are inside others, or if elements are not in all overlapping windows. For
+        windows of days and of hours:
 
             def previous_end(self, window):
                 start, end = window
@@ -104,7 +109,7 @@ class CustomWindows(WindowFn):
         if isinstance(columns, str):
             raise TypeError(f"{cls.__name__}: columns must be a tuple of names: ({columns!r},)")
 
-    # A plain subclass has attributes that are no attrs fields.
+    # `WindowFn` is a frozen attrs class. The methods below let a plain subclass set and compare its own attributes.
 
     def __setattr__(self, name: str, value: object) -> None:
         object.__setattr__(self, name, value)
@@ -123,9 +128,9 @@ class CustomWindows(WindowFn):
         return f"{type(self).__name__}({values})"
 
     def windows_of(self, frame: pl.DataFrame, failed: Failed) -> pl.DataFrame:
-        """The rows with all windows of each: window start and end are lists, null if there are none.
+        """Adds the windows of each row as lists of starts and ends; null if it has none.
 
-        `failed` is called for a row on which the user's function raises, or for which it returns anything else.
+        Calls `failed` for a row for which the user's function raises or returns something else.
         """
         rows = frame.select(EVENT_TIME, *self.columns)
         windows: list[list[Bounds]] = for_each(
@@ -134,13 +139,13 @@ class CustomWindows(WindowFn):
         return frame.with_columns(_lists(windows))
 
     def assign(self, frame: Frame) -> Frame:
-        """A row per window of each element, in the order in which the user's function returns them.
+        """Adds windows: a row for each window of each element, in the order that the user's function returns.
 
-        Adds the end of the previous window, in `__previous_end`, if it follows from an element's other windows.
+        Also adds `__previous_end`, the end of the previous window, if the user does not define `previous_end`.
         """
         if isinstance(frame, pl.DataFrame):
             return spread(self, self.windows_of(frame, _fail))
-        # An expression would lose the class and the notes of the user's exception.
+        # Not an expression, which would lose the class and the notes of the user's exception.
         return frame.map_batches(
             self.assign,
             schema={**frame.collect_schema(), **dict.fromkeys(assigned_columns(self), pl.Int64())},
@@ -151,7 +156,7 @@ class CustomWindows(WindowFn):
         )
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
-        """The ends that `previous_end` returns, or those that were found when windows were assigned."""
+        """Returns the result of the user's `previous_end`, or else the ends that `assign` has found."""
         if _says_previous_end(type(self)):
             return pl.lit(self._ends_said(placed.select(WINDOW_COLUMNS)))
         return pl.col(PREVIOUS_END) if PREVIOUS_END in placed.columns else None
@@ -167,24 +172,26 @@ class CustomWindows(WindowFn):
         return joined[PREVIOUS_END]
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """Rows of windows with one result are a run, and so are those of a window that merges with none."""
+        from windowing.sweep import begins_key  # imports numpy
+
+        # Windows that merge into the same result are a run; a window that does not merge is its own result.
         window = [_KEY, *WINDOW_COLUMNS]
         ordered = rows.sort(*keys, *WINDOW_COLUMNS, maintain_order=True)
-        ordered = ordered.with_columns(begins_key(keys).cum_sum().alias(_KEY))
+        ordered = ordered.hstack([pl.Series(_KEY, begins_key(ordered, keys), pl.Int64).cum_sum()])
         results = _results(self, ordered.select(window).unique(maintain_order=True))
-        # Two results of a key are never alike.
+        # Results of a key are distinct (`_merged` checks it), so a run is identified by key and result.
         run = [_KEY, *_RESULT]
         merged = ordered.join(results, on=window, how="left", maintain_order="left")
         merged = merged.sort(run, maintain_order=True)
         return merged.with_columns((pl.struct(run).rle_id() + 1).alias(RUN)).drop(_KEY)
 
     def run_bounds(self) -> dict[str, pl.Expr]:
-        """The result of the merge, which need not cover its parts."""
+        # The user's result, which need not include all of its parts.
         return {WINDOW_START: pl.col(_RESULT_START).first(), WINDOW_END: pl.col(_RESULT_END).first()}
 
 
 def _require_no_misspelling(owner: type[CustomWindows]) -> None:
-    """Raises `TypeError` for a function whose name is almost that of a called one; helpers may begin with `_`."""
+    """Raises `TypeError` for a method whose name looks like a misspelling. Names that begin with `_` are allowed."""
     for name, value in vars(owner).items():
         if name.startswith("_") or hasattr(CustomWindows, name) or not callable(value):
             continue
@@ -194,7 +201,7 @@ def _require_no_misspelling(owner: type[CustomWindows]) -> None:
 
 
 def assigned_columns(windows: WindowFn) -> tuple[str, ...]:
-    """The columns that are added to an element with its windows."""
+    """Returns the names of the columns that `assign` adds."""
     if not isinstance(windows, CustomWindows) or windows.merging or _says_previous_end(type(windows)):
         return WINDOW_COLUMNS
     return (*WINDOW_COLUMNS, PREVIOUS_END)
@@ -205,7 +212,7 @@ def _says_previous_end(owner: type[CustomWindows]) -> bool:
 
 
 def spread(windows: CustomWindows, frame: Frame) -> Frame:
-    """A row per (element, window) of rows with all windows of each (`CustomWindows.windows_of`)."""
+    """Converts rows with lists of windows, as `CustomWindows.windows_of` returns them, to a row for each window."""
     inside = frame.filter(pl.col(WINDOW_START).is_not_null())
     if PREVIOUS_END not in assigned_columns(windows):
         return inside.explode(WINDOW_COLUMNS)
@@ -213,17 +220,21 @@ def spread(windows: CustomWindows, frame: Frame) -> Frame:
 
 
 def _with_previous_ends(frame: Frame) -> Frame:
-    """Rows of elements, numbered, with the latest end before their own in the rows of the same element."""
+    """Adds `PREVIOUS_END`: among the windows of the same element, the latest end before the end of the row's window.
+
+    Rows must have the column `_ELEMENT`, the number of their element.
+    """
     element, end = pl.col(_ELEMENT), pl.col(WINDOW_END)
     before = pl.when(element != element.shift()).then(MIN_TIME).when(end != end.shift()).then(end.shift())
     ordered = frame.with_row_index(_PLACE).sort(_ELEMENT, WINDOW_END)
-    # A null means the same end as in the row before, and so the same previous end.
+    # `before` is null if the end equals that of the row before, so that the previous end is the same, too.
     found = ordered.with_columns(before.forward_fill().fill_null(MIN_TIME).alias(PREVIOUS_END))
     return found.sort(_PLACE).drop(_PLACE)
 
 
 def _lists(windows: list[list[Bounds]]) -> list[pl.Series]:
-    """Starts and ends of the windows of each row; a series of Python lists would take ten times as long."""
+    """Converts the windows of each row to columns of lists of starts and ends; null for a row without windows."""
+    # Grouping flat columns is ten times as fast as making a column from Python lists.
     each = [window for own in windows for window in own]
     columns = {
         _ROW: [row for row, own in enumerate(windows) for _ in own],
@@ -241,23 +252,23 @@ def _fail(number: int, error: Exception) -> None:
 
 
 def _windows_of(owner: CustomWindows, time: int, row: dict[str, Any]) -> list[Bounds]:
-    asked = f"{type(owner).__name__}.assign_windows at {time}"
-    given = _listed(asked, "windows (start, end)", owner.assign_windows, time, row)
-    windows = [_window(bounds, asked) for bounds in given]
+    call = f"{type(owner).__name__}.assign_windows at {time}"
+    given = _listed(call, "windows (start, end)", owner.assign_windows, time, row)
+    windows = [_window(bounds, call) for bounds in given]
     for window in windows:
         if window[1] <= time:
-            raise ValueError(f"{asked} gave the window {window}; expected an end after that time")
+            raise ValueError(f"{call} gave the window {window}; expected an end after that time")
     distinct = list(dict.fromkeys(windows))
     if owner.merging and len(distinct) > 1:
-        # If these merged, the element would count twice: the windows of a bundle no longer know their elements.
+        # If these windows merged, the element would be counted twice, since accumulators do not know their elements.
         raise ValueError(
-            f"{asked} gave {distinct}; expected at most one window, as windows of this class merge"
+            f"{call} gave {distinct}; expected at most one window, as windows of this class merge"
         )
     return distinct
 
 
 def _results(owner: CustomWindows, windows: pl.DataFrame) -> pl.DataFrame:
-    """Distinct windows of keys, in order -> the same with the result of each."""
+    """Merges the windows of each key: adds the result that each window becomes. Windows must be distinct and sorted."""
     rows: list[tuple[int, ...]] = []
     for key, starts, ends in windows.group_by(_KEY, maintain_order=True).agg(*WINDOW_COLUMNS).iter_rows():
         results = _merged(owner, list(zip(starts, ends, strict=True)))
@@ -266,21 +277,21 @@ def _results(owner: CustomWindows, windows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _merged(owner: CustomWindows, windows: list[Bounds]) -> dict[Bounds, Bounds]:
-    """Window -> the window that it becomes."""
-    asked = f"{type(owner).__name__}.merge_windows of {brief(windows)}"
+    """Calls the user's `merge_windows`, checks its results, and maps each window to its result."""
+    call = f"{type(owner).__name__}.merge_windows of {brief(windows)}"
     into = {window: window for window in windows}
     merged: set[Bounds] = set()
     results: set[Bounds] = set()
-    for merge in _listed(asked, "pairs (parts, result)", owner.merge_windows, list(windows)):
-        parts, result = _merge(merge, asked)
+    for merge in _listed(call, "pairs (parts, result)", owner.merge_windows, list(windows)):
+        parts, result = _merge(merge, call)
         for part in parts:
             if part not in into:
-                raise ValueError(f"{asked} gave the part {part}; expected one of these windows")
+                raise ValueError(f"{call} gave the part {part}; expected one of these windows")
             if part in merged:
-                raise ValueError(f"{asked} gave the part {part} twice; expected parts of one result only")
+                raise ValueError(f"{call} gave the part {part} twice; expected parts of one result only")
         if result not in parts and (result in into or result in results):
             raise ValueError(
-                f"{asked} gave the result {result} of {brief(list(parts))}; "
+                f"{call} gave the result {result} of {brief(list(parts))}; "
                 "expected one of these parts or a window that is not there otherwise"
             )
         merged |= parts
@@ -289,48 +300,48 @@ def _merged(owner: CustomWindows, windows: list[Bounds]) -> dict[Bounds, Bounds]
     return into
 
 
-def _merge(merge: object, asked: str) -> tuple[set[Bounds], Bounds]:
+def _merge(merge: object, call: str) -> tuple[set[Bounds], Bounds]:
     match merge:
         case (parts, result) if isinstance(parts, Iterable):
-            windows = {_window(part, asked) for part in parts}
+            windows = {_window(part, call) for part in parts}
             if windows:
-                return windows, _window(result, asked)
-    raise ValueError(f"{asked} gave {brief(merge)}; expected (parts, result) with at least one part")
+                return windows, _window(result, call)
+    raise ValueError(f"{call} gave {brief(merge)}; expected (parts, result) with at least one part")
 
 
-def _window(bounds: object, asked: str) -> Bounds:
-    """The window within the limits of time."""
+def _window(bounds: object, call: str) -> Bounds:
+    """Checks the bounds of a window, and limits them to the range of times."""
     match bounds:
         case (int(start), int(end)) if not isinstance(start, bool) and not isinstance(end, bool):
             window = (max(start, MIN_TIME), min(end, GLOBAL_WINDOW_END))
             if window[0] < window[1]:
                 return window
     raise ValueError(
-        f"{asked} gave the window {brief(bounds)}; expected (start, end) in whole microseconds, start < end"
+        f"{call} gave the window {brief(bounds)}; expected (start, end) in whole microseconds, start < end"
     )
 
 
 def _previous_end(owner: CustomWindows, window: Bounds) -> int | None:
-    asked = f"{type(owner).__name__}.previous_end of {window}"
+    call = f"{type(owner).__name__}.previous_end of {window}"
     try:
         end: object = owner.previous_end(window)
     except Exception as error:
-        error.add_note(f"in {asked}")
+        error.add_note(f"in {call}")
         raise
     if end is None or (isinstance(end, int) and not isinstance(end, bool) and MIN_TIME <= end < window[1]):
         return end
     raise ValueError(
-        f"{asked} gave {brief(end)}; expected whole microseconds before the window's end, or None"
+        f"{call} gave {brief(end)}; expected whole microseconds before the window's end, or None"
     )
 
 
-def _listed(asked: str, expected: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
-    """The results of the user's function; its errors get a note with the arguments."""
+def _listed(call: str, expected: str, function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
+    """Calls a user's function and returns its results as a list. An error gets a note that names the call, `call`."""
     try:
         given: object = function(*arguments)
         if isinstance(given, Iterable):
             return list(given)
     except Exception as error:
-        error.add_note(f"in {asked}")
+        error.add_note(f"in {call}")
         raise
-    raise TypeError(f"{asked} gave {given!r}; expected {expected}, if only an empty list")
+    raise TypeError(f"{call} gave {given!r}; expected {expected}, if only an empty list")

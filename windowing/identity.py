@@ -1,7 +1,7 @@
-"""Identities: declarations as plain data that JSON can hold, by which a later run recognizes them.
+"""Identities: declarations converted to plain data, which checkpoints store and later runs compare.
 
-Two declarations are the same if their identities are equal. An attribute at its default is left out, so an attribute
-that a later version adds changes no identity. Text for people is made elsewhere and is never compared.
+Two declarations are the same if their identities are equal. Attributes with their default value are left out, so a new
+attribute in a later version does not change identities. Text for people is never compared.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ import polars as pl
 
 _OURS: Final = ("windowing", "stages", "beamlike")
 _LONGEST: Final = 1_000
-"""Characters of the values that a function was made with; of longer ones the digest is stored."""
+"""The maximum length of a function's bound values as text (characters). Instead of longer text, a digest is stored."""
 
 _FIXED: Final = (type(None), bool, int, float, str, bytes, Enum, date, time, timedelta, Decimal)
-"""Types of values that cannot change after an object or a function was made with them."""
+"""Immutable types, whose values can be part of an identity."""
 
 
 class Declared:
-    """A declaration that describes itself as plain data."""
+    """The base class of declarations, with their identity as plain data."""
 
     __slots__ = ()
 
     def identity(self) -> Any:
-        """The kind and the attributes that are not at their default."""
+        """Returns the kind of the declaration, and its attributes that differ from their defaults."""
         return fields_of(self)
 
 
 def identity_of(value: Any) -> Any:
-    """The value as plain data: numbers, text, lists and dicts with a `kind`. An unknown object has only its kind."""
+    """Converts a value to plain data: numbers, text, lists, and dicts with a `kind`. An unknown object becomes a
+    dict with its `kind` only.
+    """
     if isinstance(value, Declared):
         return value.identity()
     if isinstance(value, Enum):
@@ -72,7 +74,9 @@ def identity_of(value: Any) -> Any:
 
 
 def fields_of(value: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The kind of a declaration, and its attributes by name that are not at their default, nor in `without`."""
+    """Returns the kind of an object, and its attributes by name that differ from their defaults and are not in
+    `without`.
+    """
     found = {name: identity_of(each) for name, each in _attributes(value) if name not in without}
     if "kind" in found:
         found["its kind"] = found.pop("kind")
@@ -93,7 +97,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
             usual = each.default if each.default_factory is MISSING else each.default_factory()
             if each.init and not _equal(getattr(value, each.name, None), usual):
                 yield each.name, getattr(value, each.name)
-    # A plain class of the user's has attributes that are no fields; some change while it is used.
+    # A user's plain class has attributes that are no fields. Only immutable values count, as others may change in use.
     for name, given in getattr(value, "__dict__", {}).items():
         if name not in known and _is_fixed(given) and not _is_cached(value, name):
             yield name, given
@@ -104,7 +108,7 @@ def _is_cached(value: Any, name: str) -> bool:
 
 
 def _default(default: Any) -> Any:
-    """The value of an attribute that is not set."""
+    """Returns the default value of an attrs field; calls its factory if it has one."""
     made = getattr(default, "factory", None)  # if it is an `attrs.Factory`
     return default if made is None or default.takes_self else made()
 
@@ -112,12 +116,12 @@ def _default(default: Any) -> Any:
 def _equal(one: Any, other: Any) -> bool:
     try:
         return bool(one == other)
-    except Exception:  # values of a user's may compare in any way
+    except Exception:  # a user's class may define == in any way
         return False
 
 
 def kind_of(kind: type) -> str:
-    """The name of a class. A user's class may move to another module and keep its kind."""
+    """Returns the kind of a class: its name without the module, so that a user's class may move to another module."""
     return kind.__name__ if _is_ours(kind.__module__) else kind.__qualname__
 
 
@@ -126,10 +130,9 @@ def _is_ours(module: str) -> bool:
 
 
 def function_of(function: Callable[..., Any]) -> dict[str, Any]:
-    """A function by module and name, and the values that it was made with.
+    """Returns the identity of a function: its module and name, bound arguments, defaults, and variables of its closure.
 
-    Its code is left out, so that it may be changed. Defaults and variables around a nested function count if they are
-    of plain types that cannot change.
+    The code is not part of it, so it may change. Of defaults and variables, only those with immutable values count.
     """
     if isinstance(function, partial):
         given = {"arguments": identity_of(function.args), "named": identity_of(function.keywords)}
@@ -147,14 +150,14 @@ def function_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _given(function: Any) -> Iterator[tuple[str, Any]]:
-    """The values of the variables around a function, and its defaults."""
+    """Yields the closure variables and the defaults of a function, as (name, value)."""
     code = getattr(function, "__code__", None)
     for name, cell in zip(
         getattr(code, "co_freevars", ()), getattr(function, "__closure__", None) or (), strict=False
     ):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # not filled yet
+        except ValueError:  # the variable is not set yet
             continue
     defaults = getattr(function, "__defaults__", None) or ()
     names = code.co_varnames[: code.co_argcount] if code is not None else ()
@@ -169,7 +172,7 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _module(name: str | None) -> str:
-    """The module of a function: a script has the name that it would have if it were imported."""
+    """Returns the name of a module. For `__main__`, it is the name that the script would have if it were imported."""
     if name != "__main__":
         return name or ""
     main = sys.modules.get("__main__")
@@ -178,5 +181,5 @@ def _module(name: str | None) -> str:
 
 
 def as_text(identity: Any) -> str:
-    """An identity as text, equal for equal ones."""
+    """Converts an identity to text. Equal identities have equal texts."""
     return json.dumps(identity, sort_keys=True, ensure_ascii=False)

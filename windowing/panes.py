@@ -1,9 +1,9 @@
-"""Panes: the state of a window's panes so far, and the number and timing of its next pane."""
+"""Panes: the columns with a pane's index and timing, and the state of a window from which they are computed."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Final
+from typing import Final, Literal
 
 import polars as pl
 
@@ -19,8 +19,15 @@ from windowing.columns import (
 
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
+OVER, CLOSING, DRAINED = "over", "closing", "drained"
+CAUSES: Final = (OVER, EARLY, LATE, DRAINED, CLOSING)
+"""The causes of a pane: the window is over, an early trigger, late elements, a drain, or the window is closed."""
+
 ALWAYS, IF_NON_EMPTY = "always", "if_non_empty"
-"""The choices for a pane without new elements, at the end of a window or as its last."""
+"""The values of the options `on_time` and `closing`: whether a pane without new elements is emitted."""
+
+AccumulationName = Literal["discarding", "accumulating", "retracting"]
+WhenEmpty = Literal["always", "if_non_empty"]
 
 NEXT_INDEX = "__next_index"
 NEXT_NONSPECULATIVE = "__next_nonspeculative"
@@ -31,15 +38,17 @@ PANE_STATE: Final[dict[str, tuple[pl.DataType, object]]] = {
     NEXT_NONSPECULATIVE: (pl.Int64(), 0),
     LAST_TIMING: (pl.String(), None),
 }
-"""Columns of a window, with defaults: index of the next pane, of the next that is not early, timing of the last one."""
+"""The columns of a window with their types and defaults: index of the next pane, index of the next pane that is not
+early, and timing of the last pane.
+"""
 
 
 class Accumulation(Enum):
-    """The use of a window's content after it has been emitted.
+    """The relation of a pane to earlier panes of its window.
 
-    DISCARDING removes it: panes are parts. ACCUMULATING keeps it: each pane contains all elements so far. RETRACTING
-    keeps it, and retracts each pane that a new one replaces: the old pane is emitted once more, marked as retracted,
-    before the new one. `window_into` accepts a member or its text, such as "accumulating".
+    With DISCARDING, a pane has only new elements. With ACCUMULATING, it has all elements so far. With RETRACTING, it
+    has all elements so far, and the earlier pane that it replaces is emitted again before it, marked as retracted.
+    `window_into` accepts a member or its text, such as "accumulating".
 
     Example, with the `plays` of `bl.Collection`:
         >>> early = bl.AfterWatermark(early=bl.AfterCount(2))
@@ -57,11 +66,11 @@ class Accumulation(Enum):
 
 
 def timing(input_watermark: int, promised: pl.Expr) -> pl.Expr:
-    """EARLY* ON_TIME? LATE*: the timing of a window's next pane.
+    """Returns an expression for the timing of a window's next pane. The panes of a window are EARLY* ON_TIME? LATE*.
 
-    `input_watermark` is the current one of the stage. `promised` is the least of what it was before the step and of the
-    window's own hold. A pane is late when that has passed the window, or after a pane that was not early. So neither
-    other keys nor their shards count.
+    `input_watermark` is the current input watermark of the stage (us). `promised` is the least of the input watermark
+    before the step and the window's own hold. A pane is late if `promised` has passed the window's last instant, or if
+    an earlier pane was not early. So the timing does not depend on other keys or on the number of shards.
     """
     only_early = pl.col(LAST_TIMING).is_null() | (pl.col(LAST_TIMING) == EARLY)
     passed = pl.col(WINDOW_END) - 1 < promised
@@ -74,7 +83,9 @@ def timing(input_watermark: int, promised: pl.Expr) -> pl.Expr:
 
 
 def describe(last: pl.Expr) -> dict[str, pl.Expr]:
-    """The pane columns of a row that emits, once PANE_TIMING is set; `last`: the pane closes the window."""
+    """Returns expressions for the pane columns of emitting windows, which have PANE_TIMING. `last` is true for a last
+    pane.
+    """
     early = pl.col(PANE_TIMING) == EARLY
     return {
         PANE_TIMING: pl.col(PANE_TIMING),
@@ -86,8 +97,27 @@ def describe(last: pl.Expr) -> dict[str, pl.Expr]:
     }
 
 
+def cause(input_before: int, *, drained: bool, closing: bool) -> pl.Expr:
+    """Returns an expression for the cause of a pane with PANE_TIMING.
+
+    Args:
+        input_before: The input watermark before the step (us).
+        drained: True if a drain ends the run with this step.
+        closing: True if the windows are collected, which emits their pending elements.
+    """
+    timing = pl.col(PANE_TIMING)
+    return (
+        pl.when(pl.lit(drained) & (pl.col(WINDOW_END) > input_before)).then(pl.lit(DRAINED))
+        .when(timing == EARLY).then(pl.lit(EARLY))
+        .when(timing == ON_TIME).then(pl.lit(OVER))
+        .otherwise(pl.lit(CLOSING if closing else LATE))
+    )  # fmt: skip
+
+
 def number_next(emitted: pl.Expr) -> dict[str, pl.Expr]:
-    """The pane state after a step in which the rows under `emitted` emitted a pane of PANE_TIMING."""
+    """Returns expressions for the pane state after the rows for which `emitted` is true emitted a pane with
+    PANE_TIMING.
+    """
     counted = emitted & (pl.col(PANE_TIMING) != EARLY)
     return {
         NEXT_INDEX: pl.col(NEXT_INDEX) + emitted.cast(pl.Int64),

@@ -1,4 +1,4 @@
-"""Assignment of windows: a row for each window that an element is in, and the elements that are in none."""
+"""Assignment of windows to elements, which may have windows already."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ROW: Final = "__row"
 
 
 def place(elements: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(a row per (element, window), the elements in no window).
+    """Assigns windows to elements. Returns (a row for each element and window, the elements in no window).
 
-    Elements may have their window already, or a list of windows from a user's function.
+    Elements may have their window already, or a list of custom windows.
     """
     if isinstance(elements.schema.get(WINDOW_START), pl.List):
         nowhere = elements.filter(pl.col(WINDOW_START).is_null())

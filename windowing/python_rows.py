@@ -1,21 +1,21 @@
-"""Calls of a user's function for each row, except rows with values that Python cannot hold.
+"""Calls of a user's function for each row. Rows with values that Python cannot represent fail without a call.
 
-Python's times are of the years 1 to 9999; those of columns may be far outside.
+Python has times of the years 1 to 9999 only; columns may have others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import and_
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import polars as pl
 
 Result = TypeVar("Result")
 
 Failed = Callable[[int, Exception], object]
-"""Receives the number of a row that cannot be used, and the error."""
+"""A callback for a row that failed, with the position of the row and the error."""
 
 BEYOND: Final = (
     "it has a time or a duration that Python cannot hold, such as one outside of the years 1 to 9999"
@@ -27,10 +27,51 @@ _LONGEST: Final = 999_999_998  # days of a timedelta
 _PER_DAY: Final = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 
 
+class Objects(Protocol):
+    """The conversion of rows to objects of a user's class, which a function receives in place of dicts."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The columns of which an object is made."""
+
+    def refused(self, rows: pl.DataFrame) -> dict[int, str]:
+        """Returns the reasons why rows cannot become objects, by row number. Rows that can are missing."""
+
+    def raw(self, rows: pl.DataFrame) -> list[Any]:
+        """Converts rows to a list of the arguments of `make`, such as tuples or dicts."""
+
+    @property
+    def make(self) -> Callable[[Any], Any]:
+        """The function that makes an object of an item that `raw` returned. It raises if the class refuses them."""
+
+
+def is_one_row(given: object) -> bool:
+    """True for a single row: a dict, text, a named tuple or a model. A list of rows is expected, and to iterate over a
+    single row would yield its keys, characters or values.
+    """
+    kind = type(given)
+    return isinstance(given, Mapping | str) or hasattr(kind, "_fields") or hasattr(kind, "model_fields")
+
+
+def unusable(rows: pl.DataFrame, objects: Objects | None = None) -> dict[int, str]:
+    """Returns the reasons why a function cannot be called with rows, by row number. Usable rows are missing.
+
+    The function receives dicts or, with `objects`, objects that `objects` makes. Values must be in the range of
+    Python's types.
+    """
+    read = rows if objects is None else rows.select(objects.columns)
+    wrong = {} if objects is None else objects.refused(read)
+    fits = python_has(read)
+    return wrong if fits is None else {**wrong, **dict.fromkeys((~fits).arg_true().to_list(), BEYOND)}
+
+
 def for_each(
     rows: pl.DataFrame, function: Callable[[dict[str, Any]], Result], failed: Failed, instead: Result
 ) -> list[Result]:
-    """The results of the function for each row as a dict; if it raises, `instead`, and `failed` is called."""
+    """Calls the function with each row as a dict, and returns the results.
+
+    If a call raises, `failed` is called with the row number and the error, and the result of the row is `instead`.
+    """
     fits = python_has(rows)
     if fits is not None:
         rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
@@ -40,7 +81,7 @@ def for_each(
 def for_each_value(
     column: pl.Series, function: Callable[[Any], Result], failed: Failed, instead: Result
 ) -> list[Result]:
-    """Like `for_each`, for the values of a column."""
+    """Like `for_each`, but calls the function with each value of a column."""
     fits = python_has(column.to_frame())
     if fits is not None:
         column = column.to_frame().select(pl.when(pl.lit(fits)).then(pl.all())).to_series()
@@ -55,10 +96,8 @@ def each(
     instead: Result,
     fits: pl.Series | None = None,
 ) -> list[Result]:
-    """Like `for_each`, for `count` values; those that do not fit fail.
-
-    A value without an error costs no more than the call: a failure interrupts the loop, which continues after it.
-    """
+    """Like `for_each`, with any `count` values. Values for which `fits` is false fail without a call."""
+    # The loop is in C (`extend`), so a value costs no more than its call. An error ends it, and it is started again.
     results: list[Result] = []
     calls = map(function, values) if fits is None else map(_fitting(function), values, fits)
     while len(results) < count:
@@ -66,7 +105,7 @@ def each(
             results.extend(calls)
             if len(results) == count:
                 break
-            # A StopIteration ends `extend` without an error, and the rest of the values would be lost.
+            # A StopIteration of the user's function ends `extend` without an error, which would lose all later values.
             raise RuntimeError("the function raised StopIteration")
         except Exception as error:
             failed(len(results), error)
@@ -84,7 +123,7 @@ def _fitting(function: Callable[[Any], Result]) -> Callable[[Any, bool], Result]
 
 
 def python_has(rows: pl.DataFrame) -> pl.Series | None:
-    """True for rows whose values Python can hold; None if it can hold all of them."""
+    """Returns a mask of the rows whose values Python can represent; None if it can represent all of them."""
     fits = [fit for name, dtype in rows.schema.items() if (fit := _fits(pl.col(name), dtype)) is not None]
     if not fits:
         return None
@@ -93,20 +132,22 @@ def python_has(rows: pl.DataFrame) -> pl.Series | None:
 
 
 def beyond_python(frame: pl.DataFrame) -> str | None:
-    """The first column with a value that Python cannot hold; None if there is none."""
+    """Returns the name of the first column with a value that Python cannot represent; None if there is none."""
     if python_has(frame) is None:
         return None
     return next(name for name in frame.columns if python_has(frame[[name]]) is not None)
 
 
 def _fits(value: pl.Expr, dtype: Any) -> pl.Expr | None:
-    """True for values that Python can hold, and null. None if it can hold every value of the type."""
+    """Returns an expression that is true for null and for values that Python can represent; None if it can represent
+    all.
+    """
     if isinstance(dtype, pl.Date):
         return _between(value, _FIRST_DAY, _LAST_DAY)
     if isinstance(dtype, pl.Datetime):
         if dtype.time_unit == "ns":
             return None
-        # A day less at both ends with a zone, as the offset of a zone may be some hours.
+        # With a time zone, a day less at both ends, since its offset may be up to a day.
         unit, less = _PER_DAY[dtype.time_unit], int(dtype.time_zone not in (None, "UTC"))
         return _between(value, (_FIRST_DAY + less) * unit, (_LAST_DAY + 1 - less) * unit - 1)
     if isinstance(dtype, pl.Duration):

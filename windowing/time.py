@@ -1,6 +1,6 @@
-"""Event time is int64 microseconds since 1970-01-01 UTC; `datetime` and `timedelta` are used at the border only.
+"""Times and durations: int64 microseconds, times since 1970-01-01 UTC. `datetime` is used for input and output only.
 
-The limits are those of the Beam model (its portable constants, in milliseconds, times a thousand).
+The limits of time are those of the Beam model, whose constants are in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 Duration = str | timedelta | int | float
-"""A length of time as users write it: text, a `timedelta`, or a number of seconds.
+"""The type of a duration as users write it: text, a `timedelta`, or a number of seconds.
 
 Text has numbers with units, such as `"90s"`, `"5 minutes"`, `"1h30m"` or `"2 days 12 hours"`. The units are us, ms, s
 (sec, second), m (min, minute), h (hr, hour), d (day) and w (week), in any case and number; a minus in front applies to
@@ -20,20 +20,20 @@ all of them.
 """
 
 MIN_TIME: Final = -9_223_372_036_854_775_000
-"""The watermark before anything is known."""
+"""The least time (us), the watermark before any data."""
 
 MAX_TIME: Final = 9_223_372_036_854_775_000
-"""The watermark at the end of input: no element is still to come."""
+"""The greatest time (us), the watermark at the end of input."""
 
 DAY: Final = 86_400_000_000
 LONGEST: Final = 36_500_000 * DAY
-"""The longest duration, some hundred thousand years: the sum of two such still fits 64 bits."""
+"""The longest duration (us), some hundred thousand years: the sum of two such durations fits into 64 bits."""
 
 GLOBAL_WINDOW_END: Final = MAX_TIME - DAY
-"""End of the global window: before `MAX_TIME`, so that the end of input closes even that window."""
+"""The end of the global window (us): before `MAX_TIME`, so that the end of input closes this window, too."""
 
 _UNITS: Final = {"d": DAY, "h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
-"""The units in which a duration is shown, the longest first."""
+"""The units (us) in which durations are formatted, the longest first."""
 
 _WORDS: Final = {
     "microsecond": 1,
@@ -48,7 +48,7 @@ _WORDS: Final = {
     "week": 7 * DAY,
 }
 _LENGTHS: Final = {**_UNITS, "w": 7 * DAY, **_WORDS, **{f"{word}s": us for word, us in _WORDS.items()}}
-"""The length of each unit (us), by every name that it may be written with."""
+"""The length of each unit (us), by each name that text may use."""
 
 _CALENDAR: Final = re.compile(r"mo|months?|q|quarters?|y|years?")
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([^\W\d_]+)\s*")
@@ -56,15 +56,15 @@ _ACCEPTED: Final = "write for example '90s', '5 minutes', '1h30m', '2 days' or '
 
 
 class Microseconds(int):
-    """A length of time that has been converted; bare numbers are seconds."""
+    """A duration that has been converted to microseconds. The type distinguishes it from a plain number of seconds."""
 
 
 def microseconds(duration: Duration) -> Microseconds:
-    """Converts a duration to microseconds, exactly; a converted one stays as it is. Durations may be negative.
+    """Converts a duration, which may be negative, to microseconds. Returns `Microseconds` unchanged.
 
     Raises:
-        TypeError: For another type.
-        ValueError: For text that is no duration, for a number that is not finite, and for more than `LONGEST`.
+        TypeError: If the type is none of a duration.
+        ValueError: If text is no duration, a number is not finite, or the duration is longer than `LONGEST`.
     """
     if isinstance(duration, Microseconds):
         return duration
@@ -76,7 +76,7 @@ def microseconds(duration: Duration) -> Microseconds:
 
 
 def is_duration(given: object) -> bool:
-    """True for a length of time as users write it."""
+    """True if a value is a valid duration."""
     try:
         return microseconds(given) is not None  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -84,12 +84,12 @@ def is_duration(given: object) -> bool:
 
 
 def of_any_length(duration: Duration) -> int:
-    """Like `microseconds`, without the limit of `LONGEST`."""
+    """Like `microseconds`, but accepts durations longer than `LONGEST`, and returns a plain int."""
     if isinstance(duration, Microseconds):
         return duration
     if isinstance(duration, timedelta):
         return duration // timedelta(microseconds=1)
-    # A bool is an int for Python, and never a number of seconds.
+    # In Python a bool is an int, but it is no number of seconds.
     if isinstance(duration, bool) or not isinstance(duration, str | int | float):
         raise TypeError(f"expected a duration such as '90s', a timedelta or seconds, not {duration!r}")
     if isinstance(duration, str):
@@ -113,7 +113,7 @@ def _parse(text: str) -> int:
 
 
 def _no_unit(body: str) -> str:
-    """The part of an error that explains a number without a unit; empty for other text."""
+    """Returns the hint of an error for text with a number but no unit; empty for other text."""
     number = re.fullmatch(r"\d+(\.\d+)?", body)
     return "it has no unit (a number of seconds goes without quotes); " if number else ""
 
@@ -127,12 +127,12 @@ def _not_a_unit(unit: str) -> str:
 
 def _scaled(number: str, unit: int) -> int:
     whole, _, fraction = number.partition(".")
-    # In integers, as a float would be wrong in the last microseconds of long durations.
+    # Integer arithmetic, since a float would lose the last microseconds of long durations.
     return int(whole) * unit + (round(int(fraction) * unit / 10 ** len(fraction)) if fraction else 0)
 
 
 def format_duration(us: int) -> str:
-    """Formats a length of time in microseconds as users write it.
+    """Formats a duration (us) as users write it.
 
     Example:
         >>> bl.observe.format_duration(90_000_000)
@@ -148,9 +148,9 @@ def format_duration(us: int) -> str:
 
 
 def format_time(us: int) -> str:
-    """Formats a time in microseconds since 1970 as ISO 8601 in UTC, without a fraction that is zero.
+    """Formats a time (us) as ISO 8601 in UTC, with a fraction only if it is not zero.
 
-    The limits of time are `-inf` and `+inf`.
+    The limits of time are formatted as `-inf` and `+inf`.
 
     Example:
         >>> bl.observe.format_time(90_000_000)
@@ -165,7 +165,9 @@ def format_time(us: int) -> str:
 
 
 def day_and_clock(us: int) -> tuple[str, str] | None:
-    """The date of a time and its clock to the second, in UTC; None for the limits and outside of the calendar."""
+    """Formats a time (us) in UTC as (date, time of day). None for the limits of time, and outside of the years that
+    Python has.
+    """
     moment = _moment(us) if MIN_TIME < us < GLOBAL_WINDOW_END - 1 else None
     return None if moment is None else (moment.date().isoformat(), f"{moment:%H:%M:%S}")
 

@@ -1,8 +1,9 @@
-"""Timestamp combiners: the event time of a pane, at which its window holds the watermark until it is emitted."""
+"""Timestamp combiners: the choice of a pane's event time, at which its window holds the watermark until it emits."""
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import Literal
 
 import attrs
 import polars as pl
@@ -10,11 +11,13 @@ import polars as pl
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.identity import Declared
 
+CombinerName = Literal["end_of_window", "earliest", "latest"]
+
 
 def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
-    """The event time, but not before the end of the previous window, if windows overlap.
+    """Returns an expression for the event time, but at least the end of the previous window, if windows overlap.
 
-    A window then never holds the watermark inside an earlier one (Streaming Systems, chapter 3, "the tricky case of
+    So a window never holds the watermark inside an earlier one (Streaming Systems, chapter 3, "the tricky case of
     overlapping windows").
     """
     time = pl.col(EVENT_TIME)
@@ -22,9 +25,9 @@ def _not_before(previous_end: pl.Expr | None) -> pl.Expr:
 
 
 class TimestampCombiner(Enum):
-    """The time of a pane: END_OF_WINDOW (its last microsecond), or the EARLIEST or LATEST of its elements.
+    """The event time of a pane: the last microsecond of its window, or that of its EARLIEST or LATEST element.
 
-    Late elements do not count. If windows overlap, EARLIEST is not before the end of the previous window, so that no
+    Late elements are ignored. If windows overlap, EARLIEST is at least the end of the previous window, so that no
     window holds the watermark inside an earlier one. `window_into` accepts a member or its text, such as "earliest".
 
     Example, with the `plays` of `bl.Collection`:
@@ -42,43 +45,45 @@ class TimestampCombiner(Enum):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it reads."""
+        """The user's columns that the combiner reads."""
         return ()
 
     @property
     def depends_on_window(self) -> bool:
-        """True if the time follows from the window alone, so that a window that grows moves it."""
+        """True if the window alone determines the event time, so that it changes when the window grows."""
         return self is TimestampCombiner.END_OF_WINDOW
 
     @property
     def adjusted(self) -> bool:
-        """True if its time is moved to the end of the previous window, if windows overlap."""
+        """True if the event time is moved to the end of the previous window when windows overlap."""
         return self is TimestampCombiner.EARLIEST
 
     def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
-        """The output time (us) that the element of each (element, window) row would have alone."""
+        """Returns an expression for the event time (us) that a pane with this single element would have."""
         if self is TimestampCombiner.END_OF_WINDOW:
             return pl.col(WINDOW_END) - 1
         return _not_before(previous_end if self.adjusted else None)
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
-        """The hold of many rows, as an aggregation: associative, commutative, idempotent; nulls do not count."""
+        """Returns an aggregation that merges the holds of rows, without nulls. Associative, commutative and
+        idempotent.
+        """
         return hold.min() if self is TimestampCombiner.EARLIEST else hold.max()
 
     def both(self, one: pl.Expr, other: pl.Expr) -> pl.Expr:
-        """The hold of two, row by row, as `fold` computes it."""
+        """Returns an expression that merges two holds of a row, as `fold` does."""
         combine = pl.min_horizontal if self is TimestampCombiner.EARLIEST else pl.max_horizontal
         return combine(one, other)
 
 
 @attrs.frozen
 class TimestampOf(Declared):
-    """The time of a pane is that of a chosen element, such as the click's in a join of queries and clicks.
+    """The timestamp combiner that uses the event time of a chosen element, such as the click in a join with queries.
 
-    A pane without a chosen element has the end of its window.
+    A pane without a chosen element has the last instant of its window.
 
     Args:
-        column: A Boolean column that marks the chosen elements; of several, the earliest that is not late counts.
+        column: A Boolean column that marks chosen elements. Of several, the earliest that is not late is used.
     """
 
     column: str = attrs.field(validator=attrs.validators.instance_of(str))
@@ -88,17 +93,13 @@ class TimestampOf(Declared):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it reads."""
         return (self.column,)
 
     def element_hold(self, previous_end: pl.Expr | None) -> pl.Expr:
-        """The output time of a chosen element, per (element, window) row; null for others."""
         return pl.when(pl.col(self.column)).then(_not_before(previous_end))
 
     def fold(self, hold: pl.Expr) -> pl.Expr:
-        """The earliest hold; nulls do not count."""
         return hold.min()
 
     def both(self, one: pl.Expr, other: pl.Expr) -> pl.Expr:
-        """The earlier of two holds, row by row."""
         return pl.min_horizontal(one, other)

@@ -1,4 +1,4 @@
-"""Windowing: the choices of where in event time, when, and how a grouping emits, checked together."""
+"""Windowing: the options that decide the windows of a grouping, and when and how it emits; validated together."""
 
 from __future__ import annotations
 
@@ -45,16 +45,20 @@ def _true_or_false(owner: object, attribute: attrs.Attribute[bool], value: objec
 
 @attrs.frozen
 class Windowing(Declared):
-    """The windowing of a collection: windows, trigger, accumulation, timestamp combiner, allowed lateness.
+    """The windowing of a collection: windows, trigger, accumulation, timestamp combiner and allowed lateness.
 
     Args:
-        allowed_lateness: A duration, stored in microseconds, during which a window accepts elements after its end.
-        on_time: "always", the default, to emit the pane at the end of a window even without new elements; or
+        windows: The windows; by default, the global window.
+        trigger: The rule that decides when a window emits a pane.
+        accumulation: The relation of a pane to earlier panes of its window.
+        timestamp_combiner: The choice of the event time of a pane.
+        allowed_lateness: The duration after its end for which a window accepts elements. Stored in microseconds.
+        on_time: "always" to emit the pane at the end of a window even without new elements, which is the default; or
             "if_non_empty".
-        closing: The same for the last pane of a window, by default "if_non_empty".
-        allow_data_loss: Accepts a trigger that finishes while the window would still accept elements, which are
-            dropped. By default it is refused.
-        allow_repeats: Lets a later grouping count accumulating panes, which repeat each other.
+        closing: The same choice for the last pane of a window; by default "if_non_empty".
+        allow_data_loss: True to accept a trigger that may finish while its window still accepts elements. Such
+            elements are dropped. By default it is refused.
+        allow_repeats: True to allow a later grouping of accumulating panes, which contain the same elements again.
     """
 
     windows: WindowFn = attrs.field(factory=GlobalWindows, validator=attrs.validators.instance_of(WindowFn))
@@ -82,7 +86,7 @@ class Windowing(Declared):
             )
 
     def may_lose_data(self) -> bool:
-        """True if the trigger can close a window that still accepts elements."""
+        """True if the trigger may finish while its window still accepts elements."""
         if not self.trigger.may_finish():
             return False
         at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger.percentile is None
@@ -90,10 +94,16 @@ class Windowing(Declared):
 
     def may_repeat(self) -> bool:
         """True if a pane may repeat elements of an earlier one of its window."""
-        if self.accumulation is not Accumulation.ACCUMULATING:
-            return False
+        return self.accumulation is Accumulation.ACCUMULATING and not self.has_one_pane()
+
+    def may_retract(self) -> bool:
+        """True if a pane may retract an earlier one of its window."""
+        return self.accumulation is Accumulation.RETRACTING and not self.has_one_pane()
+
+    def has_one_pane(self) -> bool:
+        """True if no window emits twice."""
         at_the_end = isinstance(self.trigger, AfterWatermark) and self.trigger == AfterWatermark()
-        return not (at_the_end or (self.trigger.waits_for_end and self.allowed_lateness == 0))
+        return at_the_end or (self.trigger.waits_for_end and self.allowed_lateness == 0)
 
     def _until(self) -> str:
         late = self.allowed_lateness
@@ -108,5 +118,5 @@ class Windowing(Declared):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns of an element that windows and timestamp combiner read."""
+        """The user's columns that the windows and the timestamp combiner read."""
         return tuple(dict.fromkeys([*self.windows.columns, *self.timestamp_combiner.columns]))

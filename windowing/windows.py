@@ -1,4 +1,4 @@
-"""Windows: the spans of event time `[start, end)` that contain an element, as columns."""
+"""Windows: spans of event time `[start, end)`, and the functions that assign them to elements and merge them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, microse
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
 
 RUN: Final = "__run"
-"""Column of rows with merging windows: the number of the run of rows that become one window."""
+"""The column with the number of a run: the rows of a key whose windows merge into one window."""
 
 _TIME = pl.col(EVENT_TIME)
-_NEW_KEY: Final = "__new_key"
-_HASH: Final = "__hash"
-_TWO_TO_64: Final = pl.lit(1 << 64, pl.Int128)
 
 
-def _end(start: pl.Expr, length: int) -> pl.Expr:
-    """`start + length`, limited to the end of the global window, so that Int64 does not overflow."""
+def _end(start: pl.Expr, length: int | pl.Expr) -> pl.Expr:
+    """Returns an expression for `start + length`, limited to the end of the global window, so that Int64 does not
+    overflow.
+    """
     return start.clip(upper_bound=GLOBAL_WINDOW_END - length) + length
 
 
@@ -36,15 +35,13 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
 
 
 _MOST: Final = 100_000
-"""Windows that an element may be in. Each is a row of its own, and a batch of those must fit into memory."""
+"""The maximum number of windows of an element. Each is a row, and all rows of a batch must fit into memory."""
 
 
-# The __getstate__ of attrs would pickle no attribute of a user's subclass that is no attrs class.
+# If attrs defined __getstate__, attributes of a user's plain subclass would not be pickled.
 @attrs.frozen(getstate_setstate=False)
 class WindowFn(Declared):
-    """The base of all windows: `assign` finds the windows of each element.
-
-    Subclass `CustomWindows` for windows of your own.
+    """The base class of all windows. For windows of your own, subclass `CustomWindows` instead.
 
     Example:
         >>> isinstance(bl.FixedWindows("1m"), bl.WindowFn)
@@ -52,30 +49,28 @@ class WindowFn(Declared):
     """
 
     merging: ClassVar[bool] = False
-    """True if windows of one key may merge."""
+    """True if windows of a key may merge."""
 
     merges_in_parts: ClassVar[bool] = True
-    """Law: to merge some windows first, and then their results with the rest, gives what merging all gives."""
+    """True if windows may be merged in several rounds: the results are those of merging all windows at once."""
 
     merges_by_overlap: ClassVar[bool] = False
-    """True if merging windows of a key merge if they overlap, and no others do."""
+    """True if exactly those windows of a key merge that overlap."""
 
     python: ClassVar[bool] = False
-    """True if it calls functions of the user's."""
+    """True if assigning or merging windows calls Python functions of the user."""
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The user's columns that `assign` reads, besides the event time."""
-        return ()
+    columns: ClassVar[tuple[str, ...]] = ()
+    """The user's columns that `assign` reads, in addition to the event time."""
 
     @property
     def period(self) -> int | None:
-        """Distance between the starts of overlapping windows in microseconds; None if they do not overlap."""
+        """The time (us) from an overlapping window to the next; None if windows do not overlap."""
         return None
 
     @property
     def span(self) -> int | None:
-        """Length in microseconds, the longest one, of windows that are the same for all keys, else None."""
+        """The maximum length (us) of windows that are the same for all keys; None if each key has its own windows."""
         return None
 
     @property
@@ -84,40 +79,41 @@ class WindowFn(Declared):
         return False
 
     def slice_start(self) -> pl.Expr | None:
-        """The start (us) of the slice of each event time: all times of a slice are in the same windows.
+        """Returns an expression for the start (us) of the slice of an event time. All times of a slice are in the same
+        windows.
 
-        None if no element is in several windows of this kind, or if slices are not known.
+        None if no element is in several windows, or if slices are not known.
         """
         return None
 
     def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
-        """The end (us) of the previous window for each (element, window) row, if that may reach into its window.
+        """Returns an expression for the end (us) of the previous window that overlaps with the window of a row.
 
-        None if windows never overlap, or each key has its own.
+        None if windows never overlap, or if each key has its own windows.
         """
         return None
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """Numbers the rows of merging windows in `__run`, equally for rows of a key that become one window.
+        """Adds the column `__run`: a number that is equal for the rows of a key whose windows merge into one.
 
         Runs are numbered from 1, in the order of the returned rows.
         """
         raise NotImplementedError
 
     def run_bounds(self) -> dict[str, pl.Expr]:
-        """Start and end of the window that a run of merging windows becomes, as aggregations over its rows."""
+        """Returns aggregations, by column, for the start and end of the window that a run of rows becomes."""
         return {WINDOW_START: pl.col(WINDOW_START).min(), WINDOW_END: pl.col(WINDOW_END).max()}
 
     def assign(self, frame: Frame) -> Frame:
-        """The frame with a row per (element, window): needs the event time, adds window start and end."""
+        """Adds the start and end of windows to elements, which have an event time: a row for each window of each."""
         raise NotImplementedError
 
 
 @attrs.frozen
 class FixedWindows(WindowFn):
-    """Windows of one size, one after the other: `[offset + n * size, offset + (n + 1) * size)`.
+    """Windows of one size without overlaps or gaps: `[offset + n * size, offset + (n + 1) * size)`.
 
-    Windows are counted from 1970-01-01 in UTC.
+    Times are relative to 1970-01-01 in UTC.
 
     Args:
         size: A duration, such as "90s", "1h 30m" or a timedelta.
@@ -140,21 +136,21 @@ class FixedWindows(WindowFn):
         return self.size
 
     def assign(self, frame: Frame) -> Frame:
-        # Polars' % has the sign of the divisor, as floor division does.
+        # In polars, % has the sign of the divisor, so this rounds down for negative times, too.
         start = _TIME - (_TIME - self.offset) % self.size
         return frame.with_columns(start.alias(WINDOW_START), _end(start, self.size).alias(WINDOW_END))
 
 
 @attrs.frozen
 class SlidingWindows(WindowFn):
-    """Windows of one size that start every `period`: they overlap if the period is shorter than the size.
+    """Windows of one size that start every `period`. They overlap if the period is shorter than the size.
 
-    With a period longer than the size there are gaps between windows; an element in a gap is in no window, and is
-    dropped by a grouping and counted.
+    If the period is longer than the size, there are gaps between windows. An element in a gap is in no window; a
+    grouping drops it, and counts it.
 
     Args:
         size: A duration, such as "90s" or a timedelta.
-        period: The duration between the starts of two windows.
+        period: The duration from the start of a window to the start of the next one.
         offset: A duration by which all windows are moved; it may be negative.
 
     Raises:
@@ -188,7 +184,7 @@ class SlidingWindows(WindowFn):
         return self.period > self.size
 
     def slice_start(self) -> pl.Expr | None:
-        """The last time up to each event time at which a window has begun or ended."""
+        # A slice begins wherever a window begins or ends.
         if self.period >= self.size:
             return None
         since, end = (_TIME - self.offset) % self.period, self.size % self.period
@@ -198,7 +194,7 @@ class SlidingWindows(WindowFn):
         return pl.col(WINDOW_END) - self.period
 
     def assign(self, frame: Frame) -> Frame:
-        """A row per window of each element, earliest window first."""
+        """Adds windows: a row for each window of each element, the earliest first."""
         last = _TIME - (_TIME - self.offset) % self.period
         # The earliest start is the first one after `time - size`.
         count = (last - (_TIME - self.size) + self.period - 1) // self.period
@@ -208,10 +204,75 @@ class SlidingWindows(WindowFn):
 
 
 @attrs.frozen
-class Sessions(WindowFn):
-    """Spans of activity of a key that a silence of `gap` ends; elements exactly `gap` apart are two sessions.
+class CumulativeWindows(WindowFn):
+    """Windows that start together every `size`, and end one `step` after the other, up to the next start.
 
-    A session begins with its first element and ends a gap after its last.
+    An element is in each window of its span of `size` that ends after it: with a size of "1h" and a step of "10m", the
+    windows of an hour end after 10, 20, ..., 60 minutes. In Flink SQL this is `CUMULATE`.
+
+    Args:
+        size: A duration, such as "1h" or a timedelta: the length of the longest window.
+        step: The duration from the end of a window to the end of the next one. The size is a multiple of it.
+        offset: A duration by which all windows are moved; it may be negative.
+
+    Raises:
+        ValueError: If the size is no multiple of the step, an element would be in more than 100,000 windows, or a
+            duration is not positive.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> counts = plays.window_into(bl.CumulativeWindows("3m", "1m")).aggregate(n=bl.count())
+        >>> counts.collect()["n"].to_list()
+        [2, 3, 3]
+    """
+
+    size: int = attrs.field(converter=microseconds, validator=_positive)
+    step: int = attrs.field(converter=microseconds, validator=_positive)
+    offset: int = attrs.field(converter=microseconds, default=0)
+
+    def __attrs_post_init__(self) -> None:
+        size, step = map(format_duration, (self.size, self.step))
+        if self.size % self.step:
+            raise ValueError(
+                f"CumulativeWindows: size must be a multiple of step, and {size} is none of {step}"
+            )
+        if (count := self.size // self.step) > _MOST:
+            raise ValueError(
+                f"CumulativeWindows: with size {size} and step {step} an element would be in up to {count:,} windows, "
+                f"and at most {_MOST:,} are allowed: take a longer step"
+            )
+
+    @property
+    def period(self) -> int | None:
+        return self.step
+
+    @property
+    def span(self) -> int | None:
+        return self.size
+
+    def slice_start(self) -> pl.Expr | None:
+        return _TIME - (_TIME - self.offset) % self.step
+
+    def ends_before(self, placed: pl.DataFrame) -> pl.Expr | None:
+        return pl.col(WINDOW_END) - self.step
+
+    def assign(self, frame: Frame) -> Frame:
+        """Adds windows: a row for each window of each element, the shortest first."""
+        since = (_TIME - self.offset) % self.size
+        steps = pl.int_ranges(since // self.step + 1, self.size // self.step + 1)
+        started = frame.with_columns((_TIME - since).alias(WINDOW_START), steps.alias(WINDOW_END))
+        exploded = started.explode(WINDOW_END)
+        start, length = pl.col(WINDOW_START), pl.col(WINDOW_END) * self.step
+        # At the end of time, several windows would have the same limited end.
+        distinct = start < GLOBAL_WINDOW_END - (length - self.step)
+        return exploded.filter(distinct).with_columns(_end(start, length).alias(WINDOW_END))
+
+
+@attrs.frozen
+class Sessions(WindowFn):
+    """Sessions: spans of activity of a key, which end after a duration of `gap` without elements.
+
+    A session begins with its first element, and ends a gap after its last. Elements exactly a gap apart are in two
+    sessions.
 
     Args:
         gap: A duration, such as "10m" or a timedelta.
@@ -228,58 +289,26 @@ class Sessions(WindowFn):
     gap: int = attrs.field(converter=microseconds, validator=_positive)
 
     def assign(self, frame: Frame) -> Frame:
-        """A window `[time, time + gap)` per element; the grouping merges those of a key that overlap."""
+        """Adds a window `[time, time + gap)` to each element. A grouping merges overlapping windows of a key."""
         return frame.with_columns(_TIME.alias(WINDOW_START), _end(_TIME, self.gap).alias(WINDOW_END))
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-        """A sweep: a row begins a new session if its start is not before the running maximum of the ends."""
-        ordered = _by_key_and_start(rows, keys)
-        start, end = pl.col(WINDOW_START), pl.col(WINDOW_END)
-        if not _ends_ascend(ordered):
-            # Every key gets numbers above those of the key before, so one running maximum serves all keys.
-            first = pl.col(_NEW_KEY).cum_sum().cast(pl.Int128) * _TWO_TO_64
-            start, end = first + start, (first + end).cum_max()
-        breaks = pl.col(_NEW_KEY) | (start >= end.shift()).fill_null(True)
-        return ordered.with_columns(breaks.cum_sum().alias(RUN)).drop(_NEW_KEY)
+        import numpy as np  # slow to import
 
+        from windowing.sweep import begins_run, by_key_and_start
 
-def _by_key_and_start(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """The rows of a key together, by their starts, and `__new_key`, true for the first row of a key.
-
-    Stable, so that of elements with one event time the one that arrived first stays first.
-    """
-    if not keys:
-        return rows.sort(WINDOW_START, maintain_order=True).with_columns(begins_key(keys).alias(_NEW_KEY))
-    # A sort by one number is several times faster than one by all columns, above all if keys are texts. Half of the
-    # hash, so that the number cannot overflow.
-    hashed = rows.with_columns(rows.select(*keys).hash_rows().alias(_HASH) // 2)
-    order = pl.col(_HASH).cast(pl.Int128) * _TWO_TO_64 + pl.col(WINDOW_START)
-    ordered = hashed.sort(order, maintain_order=True).with_columns(begins_key(keys).alias(_NEW_KEY))
-    if ordered.select((pl.col(_NEW_KEY) & (pl.col(_HASH) == pl.col(_HASH).shift())).any()).item():
-        # Two keys have one hash, and their rows may be mixed.
-        ordered = rows.sort(*keys, WINDOW_START, maintain_order=True)
-        return ordered.with_columns(begins_key(keys).alias(_NEW_KEY))
-    return ordered.drop(_HASH)
-
-
-def begins_key(keys: Sequence[str]) -> pl.Expr:
-    """True for the first row of each key, if rows are in the order of keys."""
-    changes = [pl.col(key).ne_missing(pl.col(key).shift()) for key in keys]
-    return pl.any_horizontal(pl.int_range(pl.len()) == 0, *changes)
-
-
-def _ends_ascend(ordered: pl.DataFrame) -> bool:
-    """True if ends go up with the starts of each key, as those of single elements do: then no maximum is needed."""
-    end = pl.col(WINDOW_END)
-    return bool(ordered.select((pl.col(_NEW_KEY) | (end >= end.shift())).fill_null(True).all()).item())
+        # A sweep over windows by start: a session begins if no window before reaches the start of the row.
+        ordered, begins = by_key_and_start(rows, keys)
+        new = begins_run(begins, ordered[WINDOW_START].to_numpy(), ordered[WINDOW_END].to_numpy())
+        return ordered.hstack([pl.Series(RUN, np.cumsum(new), pl.UInt32)])
 
 
 @attrs.frozen
 class GlobalWindows(WindowFn):
-    """A single window for all of time, which only the end of input closes.
+    """A single window for all times, which only the end of input closes.
 
-    Rows of a source are in it until a `window_into`. A grouping of an input without end needs a trigger that emits
-    before the window ends.
+    Rows of a source are in it until a `window_into`. If the input never ends, a grouping needs a trigger that emits
+    before the end of the window.
 
     Example, with the `plays` of `bl.Collection`:
         >>> often = bl.Repeatedly(bl.AfterCount(2))

@@ -1,4 +1,4 @@
-"""The objects that users build pipelines from: pipelines, collections, groupings, side inputs and savepoints.
+"""The user's objects for building pipelines: pipelines, collections, groupings, side inputs and savepoints.
 
 May import `local`, `spark`, `observe` and all below them.
 """

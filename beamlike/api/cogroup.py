@@ -1,4 +1,4 @@
-"""The grouping of several collections: for each key, the rows of each collection."""
+"""Cogrouping: for each key, the rows of each of several collections."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Any
 
 import attrs
 
-from beamlike.api.collection import Collection
 from beamlike.api.flatten import require_collections
+from beamlike.api.pipeline import Collection
+from beamlike.api.recorded import records
 from beamlike.logical.joins import cogrouped
 
 
+@records
 @attrs.frozen
 class Cogroup:
-    """Collections by the names of their sides; `by` groups them."""
+    """Collections to be grouped together, by side name. `by` declares the grouping."""
 
     sides: dict[str, Collection]
 

@@ -1,9 +1,9 @@
-"""Collections, the steps of a pipeline. Each call adds one frozen node; nothing runs."""
+"""The steps of a collection. Each method call adds one immutable node to the graph; nothing runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import polars as pl
@@ -17,6 +17,7 @@ from beamlike.api.operator_steps import OperatorSteps
 from beamlike.api.row_steps import RowSteps
 from beamlike.api.time_steps import TimeSteps
 from beamlike.errors import WrongType
+from beamlike.io.memory import memory_of
 from beamlike.logical.dead_letters import dead_letters
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import late, require_keys
@@ -30,32 +31,10 @@ if TYPE_CHECKING:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, OperatorSteps):
-    """Rows with a schema, an event time and a windowing, from a source or a step.
+class Steps(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, OperatorSteps):
+    """All steps of a collection. `Collection` is in the module of `Pipeline`, since each refers to the other."""
 
-    A collection is a handle on a `node` of the declarations in its `pipeline`. Each method returns a new collection and
-    changes nothing, so several steps may begin with the same collection. For a declaration that cannot run, such as a
-    column that does not exist or a type that does not fit, a method raises `PlanError` with the name of the step.
-
-    Example:
-        >>> scores = [
-        ...     {"user": "ada", "points": 3, "at": "2026-01-31T12:00:10Z"},
-        ...     {"user": "bob", "points": 5, "at": "2026-01-31T12:00:40Z"},
-        ...     {"user": "ada", "points": 4, "at": "2026-01-31T12:01:20Z"},
-        ... ]
-        >>> p = bl.Pipeline("scores")
-        >>> rows = bl.Rows(scores, rows_per_batch=1)
-        >>> plays = p.read("plays", rows, timestamp="at", watermark=bl.MonotonousTimestamps())
-        >>> plays
-        <Collection 'plays': user String, points Int64, at String>
-        >>> minutes = plays.window_into(bl.FixedWindows("1m"))
-        >>> minutes.aggregate(points=bl.sum("points")).collect()["points"].to_list()
-        [8, 4]
-
-    Other examples go on with `plays`.
-    """
-
-    def group_by(self, *keys: str, name: str | None = None) -> Grouped[Collection]:
+    def group_by(self, *keys: str, name: str | None = None) -> Grouped[Self]:
         """Groups rows by these columns and by window. Call `aggregate` on the result to declare what is computed.
 
         Args:
@@ -71,13 +50,13 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
             >>> days.collect()[["user", "n"]].rows()
             [('ada', 2), ('bob', 1)]
         """
-        # The name is only for errors here: the step that follows takes it.
+        # This name is used only in errors. The following step, such as `aggregate`, gets the final name.
         step, _ = self._new_name("aggregate", name)
         require_event_time(self.node, step)
         require_keys(self.schema, keys, step)
         return self._grouped(keys, name)
 
-    def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Collection:
+    def aggregate(self, *unnamed: Any, **aggregates: Aggregate) -> Self:
         """Aggregates all rows of each window, without keys; see `Grouped.aggregate`.
 
         Args:
@@ -92,7 +71,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
 
     def group_into_batches(
         self, *, size: int | None = None, bytes: int | None = None, max_wait: Duration | None = None
-    ) -> Collection:
+    ) -> Self:
         """Collects all rows of each window in batches, without keys; see `Grouped.group_into_batches`.
 
         If batches of the rows of one shard are enough, `map_batches` does the same without state.
@@ -104,14 +83,15 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
         """
         return self._grouped((), None).group_into_batches(size=size, bytes=bytes, max_wait=max_wait)
 
-    def dead_letters(self, *, name: str | None = None) -> Collection:
-        """The rows that this source or step could not use: Strings `step`, `error` and `row` (its columns as JSON).
+    def dead_letters(self, *, name: str | None = None) -> Self:
+        """Returns the rows that this source or step could not use: Strings `step`, `error` and `row` (its columns as
+        JSON).
 
         For a source (from `read` or `with_watermark`): rows that its reader could not read, rows without a readable
         event time, and rows that a step before `with_watermark` could not use. For a step: rows for which its function
         or an expression failed, or for which the function returned a value that does not fit; likewise for windows of
         your own, and for a grouping with a `CombineFn`. Dead letters that no collection reads are written to a folder
-        beside the checkpoint, or are in `run.dead_letters` in process.
+        next to the checkpoint; a local run without a checkpoint has them in `run.dead_letters`.
 
         Raises:
             PlanError: The collection has no dead letters.
@@ -124,8 +104,8 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
         name, base = self._new_name("dead_letters", name)
         return self._after(dead_letters(self.node, name, base))
 
-    def late(self, name: str | None = None, *, side: Handle | None = None) -> Collection:
-        """The elements that this grouping dropped: the columns of its input, and a String column `reason`.
+    def late(self, name: str | None = None, *, side: Handle | None = None) -> Self:
+        """Returns the elements that this grouping dropped: the columns of its input, and a String column `reason`.
 
         The reason is "late" if the watermark had passed the window's end and the allowed lateness, "closed" if the
         trigger had finished, and "no window" for elements in gaps between windows, whose bounds are null. All other
@@ -134,8 +114,8 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
 
         Args:
             name: The name of the step.
-            side: A side input of this step. The result then has the rows of that side that arrived when their window
-                was over, or for which its windows have no place.
+            side: A side input of this step. The result then has the rows of that side that arrived after the end of
+                their window, or that are in no window.
 
         Raises:
             PlanError: The collection is not the result of a grouping; or the step does not read `side`, or the side has
@@ -152,14 +132,48 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
         if not isinstance(side, Handle):
             raise WrongType(f"side must be a collection, not {side!r}", step=name)
         pipeline = self.pipeline
-        return self._made_beside(
+        return self._made_with_helpers(
             late_of_side(self.node, side.node, name, base, free=pipeline.free, latest=pipeline.latest)
         )
+
+    def promise(self, complete: float, within: Duration, *, hold: bool = False) -> Self:
+        """Promises that on-time panes of this grouping are complete enough, and in time. Records count the misses.
+
+        An on-time pane keeps the promise if `bl.pane_complete()` is at least `complete`, and if the newest event time
+        is past the end of its window by at most `within`. If a window has no on-time pane, its first late pane counts.
+        Early panes and corrections do not count. [Completeness](../completeness.md) has metrics and alerts.
+
+        With `hold=True` the grouping waits: its windows are not over until the share `complete` of the rows at any time
+        before their end has arrived, or until `within` has passed. Late elements, and the watermarks of later steps,
+        follow this time. Other uses of this grouping wait, too.
+
+        Args:
+            complete: The least share, such as 0.999. A share of 1 can only be proved.
+            within: The event time after the end of the window, such as "2m".
+            hold: True if on-time panes wait for the promise.
+
+        Raises:
+            PlanError: The collection is not the result of an aggregation in windows that end, the share is not above 0
+                and at most 1, or the time is negative.
+
+        Example, with the `plays` of `Collection`:
+            >>> minutes = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).named("minutes")
+            >>> minutes.promise(complete=0.9, within="2m").write("out", bl.Memory())
+            <Collection 'minutes': n Int64>
+            >>> p.run().batches[-1].stages["minutes"].promised
+            {'delayed': 0, 'incomplete': 0, 'kept': 1}
+        """
+        from beamlike.logical.promise import promised  # few pipelines need it
+
+        node = self.pipeline.latest(self.node)
+        after = promised(node, complete, within, hold)
+        self.pipeline.change(node, after)
+        return type(self)(self.pipeline, after)
 
     def head(self, n: int = 10, *, input_rows: int | None = 10_000) -> pl.DataFrame:
         """Runs a part of the input in process, and returns the first rows as a polars frame.
 
-        The run ends as soon as it has `n` rows. Everything else is as in `collect`.
+        The run ends as soon as it has `n` rows. Otherwise it works like `collect`.
 
         Args:
             n: The number of rows.
@@ -200,7 +214,7 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
         sink: Sink = None,  # type: ignore[assignment]  # an error says more
         *,
         columns: Iterable[str] | None = None,
-    ) -> Collection:
+    ) -> Self:
         """Writes the rows to a sink, and returns this collection, for further steps.
 
         A sink receives the columns of the rows and the engine's: `event_time`, `window_start`, `pane_timing` and so on.
@@ -230,5 +244,13 @@ class Collection(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, Operato
         self.pipeline.add_sink(name, sink, self.node, columns)
         return self
 
-    def _grouped(self, keys: tuple[str, ...], name: str | None) -> Grouped[Collection]:
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Returns the rows that a run wrote to a `Memory`, for libraries that read Arrow, as in
+        `pyarrow.table(collection)`.
+        """
+        name = self.pipeline.latest(self.node).name
+        sinks = {one.name: one.sink for one in self.pipeline.written() if one.node.name == name}
+        return memory_of(sinks, f"the collection {self.name!r}").__arrow_c_stream__(requested_schema)
+
+    def _grouped(self, keys: tuple[str, ...], name: str | None) -> Grouped[Self]:
         return Grouped(self.pipeline, self.node, keys, name, self._after)

@@ -55,7 +55,8 @@ class ColumnSteps(Handle):
         step, base = self._new_name("with_columns")
         before, given, hidden = self._with_sides(parse(columns, named, step=step), step)
         chosen = expressions(before.node.shape, given, {}, step=step)
-        # Looked-up columns exist for these expressions only: `select` drops them anyway, here they are hidden.
+        # Looked-up columns are only for these expressions, so they are hidden from the result. `select` drops
+        # them anyway.
         return before._with_columns(chosen, step, base, hidden)
 
     def drop(self, *columns: str) -> Self:
@@ -151,5 +152,5 @@ class ColumnSteps(Handle):
         return self._step(WithColumns(step, chosen, self._names(chosen, step)), base, hidden=hidden)
 
     def _names(self, chosen: tuple[nw.Expr, ...], step: str) -> tuple[tuple[str, ...], ...]:
-        """The names of the columns that each expression produces."""
+        """Returns the names of the columns that each expression produces."""
         return tuple(tuple(schema) for schema in outputs(self.node.shape, chosen, step=step))

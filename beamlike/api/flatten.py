@@ -8,20 +8,25 @@ from typing import Any
 import narwhals as nw
 import polars as pl
 
-from beamlike.api.collection import Collection
+from beamlike.api.pipeline import Collection
+from beamlike.api.recorded import recorded
 from beamlike.errors import PlanError, UnlikeCollections, WrongType
 from beamlike.logical.flatten import flattened, require_alike
 from beamlike.rows.dtypes import as_narwhals, type_name
 from beamlike.steps.infer import flat
 
 
+@recorded
 def flatten(
     *collections: Collection | Iterable[Collection], fill_missing: bool = False, name: str | None = None
 ) -> Collection:
-    """The rows of several collections together.
+    """Combines several collections into one that has all their rows.
+
+    Triggers and accumulation are those of the first collection, and the allowed lateness is the largest. If rows are in
+    unlike windows, `window_into` must follow before a step that needs windows, such as a grouping.
 
     Args:
-        *collections: At least two collections of one pipeline, or a list of them, with the same columns and windowing.
+        *collections: At least two collections of one pipeline, or a list of them, with the same columns.
         fill_missing: True accepts columns that only some collections have; they are null in the rows of the others.
         name: The name of the step.
 

@@ -1,32 +1,38 @@
-"""A grouped collection, and the declaration of what is computed for each group."""
+"""Grouped collections, with the methods that declare an aggregation or a process per group."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 import attrs
 
 from beamlike.api.other_names import GROUPED, missing, public_names
+from beamlike.api.recorded import records
+from beamlike.api.sides import SideInput, side_arguments
 from beamlike.logical.batches import batched, run_up
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
-from beamlike.logical.into_batches import collected
 from beamlike.logical.node import Node
 from beamlike.logical.process import processed
+from beamlike.logical.process_sides import require_attributes, with_sides
 from beamlike.logical.registry import Registry
+from beamlike.logical.sessions import in_sessions
+from beamlike.logical.sides import SideArgument
 from beamlike.rows.dtypes import SchemaLike
 from stages.aggregates.base import Aggregate
-from stages.process.batches import Function
+from stages.process.batches import Function, FunctionWithSides
 from stages.process.cumulative import Previous
-from stages.process.declarations import Process, Timer
+from stages.process.declarations import Process
 from stages.process.keyed import Order
+from stages.process.timer_fields import Timer
 from windowing.time import Duration
 
 CollectionT = TypeVar("CollectionT")
-"""The class of collections, which is made of nodes and so comes after this one."""
+"""The class `Collection`, which imports this module."""
 
 
+@records
 @attrs.frozen(eq=False)
 class Grouped(Generic[CollectionT]):
     """A collection grouped by keys; its methods declare what is computed for each group."""
@@ -37,10 +43,12 @@ class Grouped(Generic[CollectionT]):
     name: str | None
     _collection: Callable[[Node], CollectionT] = attrs.field(repr=False)
 
-    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they still report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with the fitting method for a name of another library."""
+            """Raises `AttributeError`. For a method name of another library, the message names the method to use
+            instead.
+            """
             if name.startswith("_"):
                 raise AttributeError(name)
             raise missing(self, "group_by(...)", name, GROUPED, public_names(type(self)))
@@ -63,26 +71,34 @@ class Grouped(Generic[CollectionT]):
         """
         step = self.pipeline.new_name(self.name, f"{self.node.base}.aggregate")
         require_event_time(self.node, step)
-        return self._collection(grouped(self.node, self.keys, unnamed, aggregates, step))
+        before = in_sessions(self.node, self.keys, step, self.pipeline.free)
+        return self._made(before, grouped(before, self.keys, unnamed, aggregates, step))
 
     def process(
         self,
         process: Process,
-        schema: SchemaLike,
+        schema: SchemaLike | None = None,
         *,
         order: Order = "time",
         retractions: bool = False,
         keep_forever: bool = False,
+        side: Mapping[str, SideInput] | None = None,
     ) -> CollectionT:
         """Calls a `Process` of your own, with state and timers for each key and window, and emits what it returns.
 
+        Its methods may receive and return objects of classes of rows, by their annotations, as in `Collection.map`.
+
         Args:
             process: The process. Its methods are called for rows and timers.
-            schema: The columns and types of the dicts that its methods return.
+            schema: The columns and types of the dicts that its methods return, or a class. By default it is the class
+                in the annotations of the methods, as in `-> Iterator[Alert]`.
             order: With "time", rows wait for the watermark and are processed in order of event time, so that the result
                 does not depend on their arrival. With "arrival", they are processed at once.
             retractions: True accepts rows that retract earlier ones; `self.retracted` is true for them.
             keep_forever: True accepts an unbounded input whose state is never removed.
+            side: Other collections that the methods read, by the name of their attribute: with `{"rules": ...}`, they
+                read `self.rules`. See `bl.as_dict`, `bl.as_list` and `bl.as_singleton`. The rows of a key and window
+                wait until its window of the side is complete, and hold the watermark at their time until then.
 
         Raises:
             PlanError: A timer has no method or a method no timer, a field has no type, or the windows merge.
@@ -98,8 +114,12 @@ class Grouped(Generic[CollectionT]):
         """
         step = self.pipeline.new_name(self.name, f"{self.node.base}.process")
         choices: dict[str, Any] = {"order": order, "retractions": retractions, "keep_forever": keep_forever}
-        return self._collection(processed(self.node, self.keys, process, schema, step, **choices))
+        sides = {} if side is None else side_arguments(side, self.pipeline, step)
+        require_attributes(process, sides, step)
+        made = processed(self.node, self.keys, process, schema, step, **choices)
+        return self._with_sides(made, sides, step)
 
+    @overload
     def process_batches(
         self,
         function: Function,
@@ -108,7 +128,36 @@ class Grouped(Generic[CollectionT]):
         state: SchemaLike | None = None,
         timers: Mapping[str, Timer] | None = None,
         order: Order = "time",
+        retractions: bool = False,
         keep_forever: bool = False,
+        side: None = None,
+    ) -> CollectionT: ...
+
+    @overload
+    def process_batches(
+        self,
+        function: FunctionWithSides,
+        schema: SchemaLike,
+        *,
+        state: SchemaLike | None = None,
+        timers: Mapping[str, Timer] | None = None,
+        order: Order = "time",
+        retractions: bool = False,
+        keep_forever: bool = False,
+        side: Mapping[str, SideInput],
+    ) -> CollectionT: ...
+
+    def process_batches(
+        self,
+        function: FunctionWithSides,
+        schema: SchemaLike,
+        *,
+        state: SchemaLike | None = None,
+        timers: Mapping[str, Timer] | None = None,
+        order: Order = "time",
+        retractions: bool = False,
+        keep_forever: bool = False,
+        side: Mapping[str, SideInput] | None = None,
     ) -> CollectionT:
         """Calls a function of polars frames, with state and timers for each key and window, and emits its rows.
 
@@ -118,12 +167,12 @@ class Grouped(Generic[CollectionT]):
         - `rows` has the rows, sorted by key and then by event time, with a Datetime column `event_time`.
         - `state` has a row for each key with rows or due timers: the key, the fields of `state=` by name (null if never
         written), and a Datetime column for each timer of `timers=` (null if not set).
-        - `due` has the due timers: key, `timer`, `time`, and `event_time`, the time for rows that they emit. They are
-        no longer set.
+        - `due` has the due timers: key, `timer`, `time`, and `event_time`, the event time for rows that the function
+        emits for the timer. These timers are no longer set.
 
         The function returns two frames: the rows to emit, with the columns of `schema` and `event_time` (and of the
-        window), and the new state; a key that it omits has none. If it raises an error, it is called again for fewer
-        keys at a time, and only the rows of failing keys become dead letters.
+        window), and the new state; the state of keys that it omits is removed. If it raises an error, it is called
+        again for fewer keys at a time, and only the rows of failing keys become dead letters.
 
         Args:
             function: The function.
@@ -131,7 +180,11 @@ class Grouped(Generic[CollectionT]):
             state: The fields of the state and their types.
             timers: Timers by name.
             order: As in `process`.
+            retractions: True accepts rows that retract earlier ones. `rows` then has the column `pane_retracted`, which
+                is true for them.
             keep_forever: As in `process`.
+            side: Other collections that the function receives as keyword arguments, as in `Collection.map`. It is then
+                called once for all keys whose window reads the same content.
 
         Example, with the `plays` of `Collection`:
             >>> import polars as pl
@@ -144,6 +197,7 @@ class Grouped(Generic[CollectionT]):
             5
         """
         step = self.pipeline.new_name(self.name, f"{self.node.base}.process_batches")
+        sides = {} if side is None else side_arguments(side, self.pipeline, step)
         made = batched(
             self.node,
             self.keys,
@@ -153,9 +207,11 @@ class Grouped(Generic[CollectionT]):
             timers=timers or {},
             step=step,
             order=order,
+            retractions=retractions,
             keep_forever=keep_forever,
+            sides=tuple(sides),
         )
-        return self._collection(made)
+        return self._with_sides(made, sides, step)
 
     def running(
         self,
@@ -205,7 +261,25 @@ class Grouped(Generic[CollectionT]):
             >>> batches.map(lambda row: {"n": len(row["rows"])}, schema={"n": int}).collect()["n"].to_list()
             [2, 1]
         """
+        from beamlike.logical.into_batches import collected, settled
+
         step = self.pipeline.new_name(self.name, f"{self.node.base}.group_into_batches")
-        return self._collection(
-            collected(self.node, self.keys, size=size, bytes=bytes, max_wait=max_wait, step=step)
-        )
+        before = settled(self.node, self.keys, step, self.pipeline.free)
+        made = collected(before, self.keys, size=size, bytes=bytes, max_wait=max_wait, step=step)
+        return self._made(before, made)
+
+    def _with_sides(self, made: Node, sides: Mapping[str, SideArgument], step: str) -> CollectionT:
+        """Registers the node of a process, and the helper nodes of its sides, and returns its collection."""
+        if not sides:
+            return self._collection(made)
+        parts = with_sides(made, sides, step, self.pipeline.free)
+        for node in parts.others:
+            self.pipeline.keep(node)
+        return self._collection(parts.node)
+
+    def _made(self, before: Node, made: Node) -> CollectionT:
+        """Registers a node, and the node before it if that was created for it, and returns its collection."""
+        collection = self._collection(made)
+        if before is not self.node:
+            self.pipeline.keep(before)
+        return collection

@@ -1,4 +1,4 @@
-"""The base class of collections: a handle on a node, and the creation of the next node by a step."""
+"""The base class of collections: it wraps a node of the graph, and creates the next node for each step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ IntoColumn = str | nw.Expr
 
 @attrs.frozen(eq=False)
 class Handle:
-    """A handle on a `node` of the declarations in `pipeline`."""
+    """A reference to a `node` of the declarations in `pipeline`."""
 
     pipeline: Registry = attrs.field(repr=False)
     node: Node
@@ -47,19 +47,21 @@ class Handle:
 
     @property
     def windowing(self) -> Windowing:
-        """The windows of the rows, and the trigger by which a grouping of them emits."""
+        """The windows of the rows, and the trigger with which a following grouping emits."""
         return self.node.windowing
 
     def __repr__(self) -> str:
         return f"<Collection {self.name!r}: {schema_text(self.schema)}>"
 
-    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they still report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with the fitting method for a name of another library, or for a column."""
+            """Raises `AttributeError`. For a column, or a method name of another library, the message says what to use
+            instead.
+            """
             if name.startswith("_"):
                 raise AttributeError(name)
-            node = object.__getattribute__(self, "node")  # it is not there yet while a copy is made
+            node = object.__getattribute__(self, "node")  # `self.node` would recurse while a copy is made
             hints = {column: f"bl.col({column!r}) in an expression" for column in node.schema}
             known = public_names(type(self))
             raise missing(self, "a collection", name, {**hints, **COLLECTION}, known)
@@ -72,7 +74,7 @@ class Handle:
     def named(self, name: str) -> Self:
         """Renames the step of this collection: names appear in errors, metrics, plans and state.
 
-        Steps and sinks that already use this collection follow the renamed step.
+        Steps and sinks that already use this collection use the renamed step.
 
         Raises:
             PlanError: The name is taken, or the collection is a source (its name is an argument of `read`).
@@ -86,7 +88,7 @@ class Handle:
             raise PlanError(
                 "the name of a source is given in read(...) or with_watermark(...)", step=self.name
             )
-        # A step whose name was derived, even this one, is renamed if it has the wanted name.
+        # A step that already has this name gives way if its name was derived, even if it is this step itself.
         self.pipeline.new_name(name, "")
         node = self.pipeline.latest(node)
         after: Node = attrs.evolve(node.called(name), base=name)
@@ -97,14 +99,19 @@ class Handle:
         return type(self)(self.pipeline, after)
 
     def _new_name(self, kind: str, name: str | None = None) -> tuple[str, str]:
-        """The step's name, and the base of derived names after it: `name` if it is given."""
+        """Returns the name of the next step, and the base of the names derived for the steps after it.
+
+        Both are `name` if it is given.
+        """
         new = self.pipeline.new_name(name, f"{self.node.base}.{kind}")
         return new, self.node.base if name is None else new
 
     def _step(
         self, step: Step, base: str, *, infer: bool = True, hidden: Container[str] = (), **changes: Any
     ) -> Self:
-        """Applies a step; columns in `hidden` are visible to the step only."""
+        """Adds a step, and returns its collection. Columns in `hidden` are visible only to the step, not in
+        its result.
+        """
         user = step.schema if isinstance(step, Map | FlatMap | MapBatches) else self.schema
         if infer:
             user = run_empty(self.node.shape, step)
@@ -113,7 +120,7 @@ class Handle:
         return self._next(name=step.name, base=base, origin=step, shape=shape, **changes)
 
     def _next(self, **changes: Any) -> Self:
-        """A collection of a copy of this node with `changes`, with this node as its input."""
+        """Returns a collection whose node is a copy of this one with `changes`, and with this node as its input."""
         return self._after(attrs.evolve(self.node, inputs=(self.node,), **changes))
 
     def _made(self, made: Node) -> Self:
@@ -122,20 +129,24 @@ class Handle:
             self.pipeline.keep(node)
         return type(self)(self.pipeline, made)
 
-    def _made_beside(self, made: NodeWithParts) -> Self:
-        """Registers a node after the nodes that were made only for it, and returns its collection."""
+    def _made_with_helpers(self, made: NodeWithParts) -> Self:
+        """Registers a node, and the helper nodes that were created for it, and returns its collection."""
         for node in made.others:
             self.pipeline.keep(node)
         return self._after(made.node)
 
     def _after(self, node: Node) -> Self:
-        """Registers the node's name, and returns its collection."""
+        """Registers a node under its name, and returns its collection."""
         self.pipeline.keep(node)
         return type(self)(self.pipeline, node)
 
     def _with_sides(self, given: list[nw.Expr], step: str) -> tuple[Self, Sequence[nw.Expr], Container[str]]:
-        """Adds looked-up columns; returns the collection, the expressions, and the names of columns to hide."""
+        """Adds a step for the lookups in the given expressions.
+
+        Returns the collection with the looked-up columns, the expressions that read them, and the names of columns to
+        hide afterwards.
+        """
         found = looked_up(self.node, given, step, self.pipeline)
         if found is None:
             return self, given, ()
-        return self._made_beside(found.made), found.expressions, found.hidden
+        return self._made_with_helpers(found.made), found.expressions, found.hidden

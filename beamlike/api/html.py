@@ -1,4 +1,4 @@
-"""HTML of collections and pipelines for notebooks. All text of users is escaped."""
+"""HTML of collections and pipelines for notebooks. All text from users is escaped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = {
 def collection_html(
     title: str, origin: Origin, inputs: Sequence[str], schema: pl.Schema, windowing: Windowing
 ) -> str:
-    """The HTML of a collection: its step, its inputs, its columns and its windowing."""
+    """Returns the HTML of a collection: its step, its inputs, its columns and its windowing."""
     facts = {"step": _made_by(origin)}
     if inputs:
         facts["from"] = ", ".join(inputs)
@@ -51,14 +51,14 @@ def _made_by(origin: Origin) -> str:
 
 
 def pipeline_html(name: str, picture: Callable[[], str], text: Callable[[], str]) -> str:
-    """The HTML of a pipeline's graph: a picture, or text without matplotlib."""
+    """Returns the HTML of a pipeline's graph: a picture, or the text of `explain` if matplotlib is not installed."""
     return page(f"Pipeline {name!r}", _graph(picture, text))
 
 
 def _graph(picture: Callable[[], str], text: Callable[[], str]) -> str:
     try:
         return picture()
+    except ModuleNotFoundError:  # a PlanError, too
+        return f"<pre>{escape(text())}</pre>"
     except PlanError as error:
         return f"<p>{escape(str(error))}</p>"
-    except ModuleNotFoundError:
-        return f"<pre>{escape(text())}</pre>"

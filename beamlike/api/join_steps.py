@@ -1,4 +1,4 @@
-"""Steps of a collection that join its rows with those of another."""
+"""Steps of a collection that join its rows with the rows of another collection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Columns = str | Sequence[str]
 
 @attrs.frozen(eq=False, repr=False)
 class JoinSteps(Handle):
-    """The steps of a collection that join its rows with those of another."""
+    """The steps of a collection that join its rows with the rows of another collection."""
 
     def join(
         self,
@@ -38,11 +38,12 @@ class JoinSteps(Handle):
         keep_forever: bool = False,
         name: str | None = None,
     ) -> Self:
-        """Joins rows of this collection, the left side, with those of `right` of equal keys in the same window.
+        """Joins rows of this collection (the left side) with rows of `right` that have the same keys and the same
+        window.
 
         Both sides must have the same windowing; a result is emitted with the panes of its window, by default at the
-        window's end. If a window may have several panes, accumulation must be accumulating or retracting. A null key
-        matches nothing. A collection may be joined with itself.
+        window's end. If a window has several panes, a retracting pane has the difference to the one before, and a
+        discarding one has new results. A null key matches nothing. A collection may be joined with itself.
 
         The result has the columns of the left side, with the keys once under their left names, then the other columns
         of the right side.
@@ -56,18 +57,18 @@ class JoinSteps(Handle):
             left_on: The key columns of the left side, if the names differ.
             right_on: The key columns of the right side, if the names differ.
             suffix: Appended to the name of a right column that is also a left column.
-            within: Two durations `(low, high)`. Rows match whose event times are near to each other, independent of
-                windows: `left time + low <= right time <= left time + high`. `high` may be an expression over the left
-                row that computes a duration, such as `bl.col("expires") - bl.col("at")`. Pairs are emitted at once,
-                unmatched rows when no match can arrive any more; a row is stored until then. Neither side may have
-                windows yet, and `how` is not "semi" or "anti".
-            event_time: The time of the result of a join `within`. "latest" (the default): for a pair the later of both
-                times, for an unmatched row the time at which no match can arrive any more, or its own time if that is
-                later. "left" or "right": for a pair the time of its row of that side, for an unmatched row its own;
-                rows of that side hold the watermark at their time while a match may still arrive.
+            within: Two durations `(low, high)`. Rows match if their event times are close, whatever their windows:
+                `left time + low <= right time <= left time + high`. `high` may be an expression over the left row that
+                computes a duration, such as `bl.col("expires") - bl.col("at")`. Pairs are emitted at once, unmatched
+                rows when a match can no longer arrive; a row is stored until then. Rows leave their windows, and
+                `how` is not "semi" or "anti".
+            event_time: The event time of results, with `within` only. "latest" (the default): for a pair the later of
+                both times, for an unmatched row the time from which a match can no longer arrive, or its own time if
+                that is later. "left" or "right": for a pair the time of its row of that side, for an unmatched row its
+                own; rows of that side hold the watermark at their time while a match may still arrive.
             keep_forever: True matches rows at any distance in time: each pair is emitted once, at once, with the later
-                of both times, and no row is late or ever removed from state. Neither side may have windows yet, and
-                `how` is "inner".
+                of both times, and no row is late or ever removed from state. Rows leave their windows, and `how` is
+                "inner".
             name: The name of the step.
 
         Raises:
@@ -95,7 +96,7 @@ class JoinSteps(Handle):
             raise PlanError("give within=(low, high) or keep_forever=True, not both", step=step)
         if event_time is not None and within is None:
             raise PlanError(f"event_time={event_time!r} is for joins within=(low, high)", step=step)
-        # Joins in time check both sides alike; a join in windows checks its own conditions.
+        # `Sides` checks both sides of a join by time; a join in windows has checks of its own.
         if keep_forever or within is not None:
             sides = Sides.of(
                 self.node, right.node, on=on, left_on=left_on, right_on=right_on, suffix=suffix, step=step
@@ -126,7 +127,7 @@ class JoinSteps(Handle):
 
         A row waits until all rows up to its time have arrived, and holds the watermark at its time until then. A right
         row that arrives later is used for later rows only. State keeps the newest right row of each key, and those
-        after the watermark. Neither side may have windows yet.
+        after the watermark. Rows leave their windows, if they are in some.
 
         Args:
             right: The other collection.
@@ -143,7 +144,14 @@ class JoinSteps(Handle):
         step, _ = self._new_name("join_asof", name)
         self._require_other(right, step)
         sides = Sides.of(
-            self.node, right.node, on=on, left_on=left_on, right_on=right_on, suffix=suffix, step=step
+            self.node,
+            right.node,
+            on=on,
+            left_on=left_on,
+            right_on=right_on,
+            suffix=suffix,
+            step=step,
+            versions=True,
         )
         return self._made(as_of(sides, tolerance, how, step, self.pipeline.free))
 

@@ -1,4 +1,4 @@
-"""Steps of a collection that remove duplicates, or keep the newest row of each key."""
+"""Steps of a collection that remove duplicates, or that keep the newest row of each key."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from windowing.time import Duration
 
 @attrs.frozen(eq=False, repr=False)
 class OnceSteps(Handle):
-    """The steps of a collection that remove duplicates, or keep the newest row of each key."""
+    """The steps of a collection that remove duplicates, or that keep the newest row of each key."""
 
     def dedup(self, *ids: str, within: Duration, by: By = "event", name: str | None = None) -> Self:
-        """Removes rows whose id an earlier row had within a duration.
+        """Removes a row if an earlier row had the same id within a duration.
 
-        Rows are compared in arrival order; the first row of an id passes at once. A passed row with event time t covers
-        the times [t, t + within): rows of its id with a time in there are removed. An id is forgotten when the
-        watermark, or processing time, shows that no row in time can be covered any more; a row that is later than that,
-        by event time, passes. Each window has ids of its own.
+        Rows are compared in arrival order, and the first row of an id is emitted at once. After an emitted row with
+        event time t, further rows of its id with a time in [t, t + within) are removed. The id is stored until the
+        watermark, or processing time, shows that no row that is in time can fall into this interval. By event time, a
+        row that arrives later than that is emitted. Each window has ids of its own.
 
         Args:
             *ids: The columns, at least one, that together are the id.
@@ -43,8 +43,8 @@ class OnceSteps(Handle):
     def distinct(self, *, name: str | None = None) -> Self:
         """Removes rows that equal an earlier row of their window in all columns.
 
-        The first row passes at once, with its event time. Rows are stored until their window and its allowed lateness
-        are over, so an unbounded input needs windows.
+        The first of equal rows is emitted at once, with its event time. Rows are stored until their window and its
+        allowed lateness are over, so an unbounded input needs windows.
 
         Raises:
             PlanError: An unbounded input has no windows, or a column has lists or structs.
@@ -57,10 +57,11 @@ class OnceSteps(Handle):
         return self._after(distinct(self.node, step))
 
     def latest(self, *keys: str, name: str | None = None) -> Self:
-        """Keeps the row with the greatest event time of each key and window; of equal times, the last to arrive.
+        """Keeps, for each key and window, the row with the greatest event time; of rows with equal times, the last to
+        arrive.
 
-        The row is emitted with the panes of its window, as an aggregate is. If a window may have several panes,
-        accumulation must be accumulating or retracting.
+        The row is emitted with the panes of its window, as an aggregate is. If a window may have several panes and
+        accumulation is discarding, it is emitted once, when the window is collected.
 
         Args:
             *keys: The columns of the key, at least one.

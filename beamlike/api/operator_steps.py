@@ -1,4 +1,4 @@
-"""The step of a collection that a user's own operator makes."""
+"""The step of a collection that runs a user's own operator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stages.custom import CustomOperator
 
 @attrs.frozen(eq=False, repr=False)
 class OperatorSteps(Handle):
-    """The step of a collection that a user's own operator makes."""
+    """The step of a collection that runs a user's own operator."""
 
     def apply(
         self,
@@ -28,7 +28,7 @@ class OperatorSteps(Handle):
 
         Args:
             operator: An object of a class that extends `bl.CustomOperator` (see docs/operators.md).
-            others: The collections at the further inputs of the operator, by role.
+            others: Collections for the operator's other inputs, by role (the name of the input).
             name: The name of the step, and of its state.
 
         Returns:

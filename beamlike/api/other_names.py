@@ -1,4 +1,4 @@
-"""Names of other libraries for methods of this one, for errors that say what to use instead."""
+"""Method and function names of other libraries, mapped to hints for error messages that say what to use instead."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ COLLECTION: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("repartition", "coalesce", "cache", "persist", "lazy", "checkpoint"), _RUNNER),
 }
-"""Names of steps in pandas, polars, Spark, Beam and Flink, and what a collection has for them."""
+"""Names of steps in pandas, polars, Spark, Beam and Flink, with what to call on a collection instead."""
 
 GROUPED: Final[Mapping[str, str]] = {
     **dict.fromkeys(
@@ -200,7 +200,7 @@ GROUPED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("pivot", "unstack"), _PIVOT),
     **dict.fromkeys(("join", "cogroup"), "collection.join(other, on='key'), without group_by"),
 }
-"""Names in other libraries for what is done with groups."""
+"""Names of methods of grouped frames in other libraries, with what to call on a grouping instead."""
 
 PIPELINE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("read_csv", "scan_csv"), "read('name', bl.CSV('folder'))"),
@@ -216,7 +216,7 @@ PIPELINE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("start", "execute", "wait_until_finish"), "run(runner)"),
 }
-"""Names in other libraries for what a pipeline does."""
+"""Names of other libraries for methods of a pipeline, with what to call instead."""
 
 PACKAGE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("avg", "average"), "bl.mean"),
@@ -239,22 +239,24 @@ PACKAGE: Final[Mapping[str, str]] = {
     **dict.fromkeys(("lead", "lag"), "bl.previous"),
     **dict.fromkeys(("expr", "F", "c"), "bl.col('name')"),
 }
-"""Names of functions in other libraries, and what this package has for them."""
+"""Names of functions in other libraries, with the function of this package to use instead."""
 
 
 def missing(
     given: object, what: str, name: str, hints: Mapping[str, str], known: Iterable[str]
 ) -> AttributeError:
-    """The error for a missing attribute `name` of `what`, with the method to use instead, or the nearest name."""
+    """Returns the error for a missing attribute `name` of `what`, with the method to use instead, or the
+    nearest name.
+    """
     hint = hints.get(name)
     if hint is None:
         instead = nearest(name, known)
     else:
-        # A sentence explains why there is no such method; any other hint names one.
+        # A sentence explains why there is no such method; any other hint is the method to use.
         instead = f"; {hint}" if hint in _SENTENCES else f"; use {hint.format(name)}"
     return AttributeError(f"{what} has no {name!r}{instead}", name=name, obj=given)
 
 
 def public_names(kind: type[Any]) -> list[str]:
-    """The public attributes of a class."""
+    """Returns the names of the public attributes of a class."""
     return [name for name in dir(kind) if not name.startswith("_")]

@@ -1,33 +1,75 @@
-"""The pipeline: sources, and the plan and run of all declarations."""
+"""The pipeline: sources, and the plan and run of all declarations; and its collections."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import attrs
 
-from beamlike.api.collection import Collection
+from beamlike.api.collection import Steps
 from beamlike.api.html import pipeline_html
 from beamlike.api.other_names import PIPELINE, missing, public_names
+from beamlike.api.recorded import recorded, records
+from beamlike.errors import naming_step
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import SchemaFromSpark
 from beamlike.logical.names import require_named
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import readings_node, source_node
+from beamlike.rows.event_time import TimeUnit
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import Duration
 
 if TYPE_CHECKING:
     from beamlike.io.base import Source
+    from beamlike.local.run import LocalRun
     from beamlike.observe.charts.figure import Picture
     from beamlike.plan.model import Plan
 
 
-class Runner(Protocol):
-    """A runner: executes a plan."""
+RunT = TypeVar("RunT", covariant=True)
+"""The class of the runs that a runner returns."""
 
-    def run(self, plan: Plan) -> Any:
-        """Runs the plan to the end of its input, or starts it; returns the run."""
+
+class Runner(Protocol[RunT]):
+    """A runner, which executes a plan."""
+
+    def run(self, plan: Plan) -> RunT:
+        """Runs a plan to the end of its input, or starts it. Returns the run."""
+
+
+@records
+@attrs.frozen(eq=False, repr=False)
+class Collection(Steps):
+    """Rows with a schema, an event time and a windowing, from a source or a step.
+
+    A collection is a handle on a `node` of the declarations in its `pipeline`. Each method returns a new collection and
+    changes nothing, so several steps may begin with the same collection. For a declaration that cannot run, such as a
+    column that does not exist or a type that does not fit, a method raises `PlanError` with the name of the step.
+
+    Example:
+        >>> scores = [
+        ...     {"user": "ada", "points": 3, "at": "2026-01-31T12:00:10Z"},
+        ...     {"user": "bob", "points": 5, "at": "2026-01-31T12:00:40Z"},
+        ...     {"user": "ada", "points": 4, "at": "2026-01-31T12:01:20Z"},
+        ... ]
+        >>> p = bl.Pipeline("scores")
+        >>> rows = bl.Rows(scores, rows_per_batch=1)
+        >>> plays = p.read("plays", rows, timestamp="at", watermark=bl.MonotonousTimestamps())
+        >>> plays
+        <Collection 'plays': user String, points Int64, at String>
+        >>> minutes = plays.window_into(bl.FixedWindows("1m"))
+        >>> minutes.aggregate(points=bl.sum("points")).collect()["points"].to_list()
+        [8, 4]
+
+    Examples of other methods use this `plays`.
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def pipeline(self) -> Pipeline:
+            """The pipeline of the collection."""
 
 
 @attrs.define(eq=False)
@@ -39,11 +81,12 @@ class Pipeline(Registry):
 
     Args:
         name: The name of the pipeline in records, sinks and pictures.
-        on_error: "dead_letters" (the default) sets aside a row that a source or step cannot use; "fail" fails the run.
+        on_error: "dead_letters" (the default) collects rows that a source or step cannot use; "fail" fails the run at
+            the first such row.
         max_dead_letters: The limit of dead letters over the whole run: a count, or as a float a share of the rows read,
             checked from 1,000 rows on or at the end. Above it the run fails. Without it, the run fails if a source or
-            step could use none of its first 1,000 rows, or none of fewer (at least two) at the end. Limits are checked
-            after each batch.
+            step could use none of its first 1,000 rows; or at the end, if it received at least two rows and could use
+            none. Limits are checked after each batch.
 
     Raises:
         PlanError: The name or a choice is invalid.
@@ -54,14 +97,17 @@ class Pipeline(Registry):
         <Collection 'scores': points Int64>
     """
 
-    if not TYPE_CHECKING:  # for a type checker, an attribute that is not declared stays an error
+    if not TYPE_CHECKING:  # hidden from type checkers, so that they still report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            """Raises `AttributeError` with the fitting method for a name of another library."""
+            """Raises `AttributeError`. For a method name of another library, the message names the method to use
+            instead.
+            """
             if name.startswith("_"):
                 raise AttributeError(name)
             raise missing(self, "a pipeline", name, PIPELINE, public_names(type(self)))
 
+    @recorded
     def read(
         self,
         name: str,
@@ -69,7 +115,7 @@ class Pipeline(Registry):
         *,
         timestamp: str | None = None,
         watermark: WatermarkStrategy | None = None,
-        timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None,
+        timestamp_unit: TimeUnit | None = None,
         max_future: Duration | None = "1d",
     ) -> Collection:
         """Reads a source, and returns its rows as a collection in the global window.
@@ -86,9 +132,9 @@ class Pipeline(Registry):
             watermark: The strategy that estimates how complete the source is. A source that announces its own
                 watermark, such as a `TestStream`, needs none.
             timestamp_unit: The unit of numbers in `timestamp`: "s", "ms", "us" or "ns".
-            max_future: A duration. A row with a time so much after processing time would move the watermark past all
-                other rows, and becomes a dead letter; None accepts it. Test streams, whose processing time is their
-                own, ignore it.
+            max_future: A duration. A row whose time is further ahead of processing time than this becomes a dead
+                letter, as it would move the watermark past all other rows. None accepts such rows. Test streams ignore
+                it, because they set processing time themselves.
 
         Raises:
             PlanError: A column does not exist or cannot be an event time, or the name is taken.
@@ -106,7 +152,8 @@ class Pipeline(Registry):
             node = readings_node(name, source, timestamp, timestamp_unit, watermark)
             self.register(node.name)
         else:
-            source = _with_known_columns(source)
+            with naming_step(name):
+                source = _with_known_columns(source)
             node = source_node(
                 name, source, timestamp, timestamp_unit, watermark=watermark, max_future=max_future
             )
@@ -114,7 +161,7 @@ class Pipeline(Registry):
         return Collection(self, node)
 
     def plan(self) -> Plan:
-        """Compiles the declarations to a plan, which runners execute. The result depends on nothing else.
+        """Compiles the declarations to a plan, which runners execute. Equal declarations give equal plans.
 
         Raises:
             PlanError: Nothing is written to a sink, or the declarations do not fit together.
@@ -131,9 +178,9 @@ class Pipeline(Registry):
         return compile_plan(self)
 
     def explain(self) -> str:
-        """The plan as text: stages, windowings, levels and Spark's operators. Equal plans have equal texts.
+        """Describes the plan as text: stages, windowings, levels and Spark's operators. Equal plans have equal texts.
 
-        Raises what `plan` raises.
+        Raises the errors of `plan`.
 
         Example, with the `plays` of `Collection`:
             >>> plays.write("out", bl.Memory())
@@ -145,10 +192,28 @@ class Pipeline(Registry):
 
         return explain(self.plan())
 
+    def to_yaml(self) -> str:
+        """Returns the text of a file that declares the same pipeline, for `bl.from_yaml` and `beamlike run`.
+
+        Functions are written as `module:name`. PyYAML is needed: `pip install 'beamlike[yaml]'`.
+
+        Raises:
+            PlanError: A step has a value that a file cannot have, such as a lambda.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.filter(bl.col("points") > 3).write("out", bl.Parquet("out"))
+            <Collection 'plays.filter': user String, points Int64, at String>
+            >>> p.to_yaml().splitlines()[-4].strip()
+            '- {filter: points > 3}'
+        """
+        from beamlike.api.as_file import to_yaml
+
+        return to_yaml(self)
+
     def plot(self) -> Picture:
         """Draws the plan. Notebooks show the picture, and its `.save(path)` writes it.
 
-        Raises what `plan` raises, and `ModuleNotFoundError` without matplotlib, which the extra `report` installs.
+        Raises the errors of `plan`, and `ModuleNotFoundError` without matplotlib, which the extra `report` installs.
 
         Example, with the `plays` of `Collection`:
             >>> plays.write("out", bl.Memory())
@@ -162,7 +227,16 @@ class Pipeline(Registry):
     def _repr_html_(self) -> str:
         return pipeline_html(self.name, lambda: self.plot().svg(f"pipeline-{self.name}"), self.explain)
 
-    def run(self, runner: Runner | None = None) -> Any:
+    @overload
+    def run(self, runner: None = None) -> LocalRun: ...
+
+    @overload
+    def run(self, runner: Runner[RunT]) -> RunT: ...
+
+    @overload
+    def run(self, runner: Runner[RunT] | None) -> RunT | LocalRun: ...
+
+    def run(self, runner: Runner[Any] | None = None) -> Any:
         """Runs the pipeline.
 
         Args:
@@ -196,7 +270,7 @@ class Pipeline(Registry):
 
 
 def _with_known_columns(source: Any) -> Any:
-    """Returns a source with a declared schema; a source read by Spark that has none starts Spark to infer it."""
+    """Returns the source with a schema. A `SparkSource` without a declared schema starts Spark to infer one."""
     if isinstance(source, type) or not isinstance(source, SchemaFromSpark) or not source.is_open:
         return source
     from beamlike.spark.query.ingest import schema_of

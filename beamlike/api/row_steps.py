@@ -1,4 +1,4 @@
-"""Steps of a collection that call a function or a condition for rows."""
+"""Steps of a collection that call a function, or evaluate a condition, for rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.api.handle import Handle, IntoColumn
-from beamlike.api.sides import SideInput, looked_at, require_takes
+from beamlike.api.sides import SideInput, require_takes, side_arguments
 from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.describe import function_name
 from beamlike.logical.sides import called
 from beamlike.rows.dtypes import SchemaLike, as_schema
-from beamlike.steps.base import Filter, Row
+from beamlike.rows.objects import class_of_results
+from beamlike.rows.row_classes import is_row_class
+from beamlike.steps.base import Filter
 from beamlike.steps.calls import CallBatches, Calls
+from beamlike.steps.class_checks import require_same
+from beamlike.steps.declared import given, taken
 from beamlike.steps.infer import batches_schema, parse, predicates
 from beamlike.steps.python import FlatMap, Map, MapBatches, PythonStep
 from beamlike.steps.sides import FilterByFunction
@@ -26,7 +30,7 @@ from windowing.columns import PANE_COLUMNS
 
 @attrs.frozen(eq=False, repr=False)
 class RowSteps(Handle):
-    """The steps of a collection that call a function or a condition for rows."""
+    """The steps of a collection that call a function, or evaluate a condition, for rows."""
 
     def filter(
         self,
@@ -38,7 +42,7 @@ class RowSteps(Handle):
 
         Args:
             *conditions: Boolean columns, by name or as expressions; or one function that returns True or False for the
-                dict of a row.
+                dict of a row, or for an object, as in `map`.
             side: Side inputs of the function, as in `map`.
             name: The name of the step.
 
@@ -51,17 +55,20 @@ class RowSteps(Handle):
         """
         name, base = self._new_name("filter", name)
         if side is not None or any(map(_is_function, conditions)):
-            step = FilterByFunction(name, *self._function(_only(conditions, name), None, name))
-            return self._step(step, base) if side is None else self._beside(step, side, base)
+            fn = _only(conditions, name)
+            takes = taken(fn, self.schema, name)
+            step = FilterByFunction(name, fn, tuple(self.schema), self.schema, takes=takes)
+            return self._step(step, base) if side is None else self._step_with_sides(step, side, base)
         before, given, hidden = self._with_sides(parse(conditions, {}, step=name, plain=False), name)
         passes = Filter(name, predicates(before.node.shape, given, step=name))
-        # A filter by pane facts has chosen among the panes that repeat each other.
+        # A filter that reads pane columns has chosen one of the panes that repeat earlier content, so its
+        # result does not count as repeating.
         chosen = not passes.needs(frozenset()).isdisjoint(PANE_COLUMNS)
         return before._step(passes, base, hidden=hidden, repeats=self.node.repeats and not chosen)
 
     def map(
         self,
-        fn: Callable[..., Row],
+        fn: Callable[..., Any],
         schema: SchemaLike | None = None,
         *,
         side: Mapping[str, SideInput] | None = None,
@@ -72,30 +79,40 @@ class RowSteps(Handle):
         Rows keep their event time and window. A row for which `fn` raises an error or returns anything but a fitting
         dict goes to `dead_letters()`.
 
+        If the annotations of `fn` name classes of rows (a dataclass, attrs class, NamedTuple, TypedDict or pydantic
+        model), it receives and returns objects of them. A row that the class refuses goes to `dead_letters()`.
+
         Args:
             fn: The function. It receives the row, and each side input by its keyword.
-            schema: The columns and types of the result; by default those of the input. Types are Python's (`{"user":
-                str, "score": float}`), polars' or narwhals'.
+            schema: The columns and types of the result, or their class; by default the class in the annotation of the
+                result, or the columns of the input. Types are Python's (`{"user": str, "score": float}`), polars' or
+                narwhals'.
             side: Other collections that `fn` reads, by the keyword under which `fn` receives them: see `bl.as_dict`,
                 `bl.as_list` and `bl.as_singleton`. A row waits until the window of the side that it reads is complete,
                 and holds the watermark at its time until then.
             name: The name of the step.
 
         Raises:
-            PlanError: The schema has no columns.
+            PlanError: The schema has no columns, or a field of a class does not fit its column.
 
         Example, with the `plays` of `Collection`:
             >>> shouted = plays.map(lambda row: {"user": row["user"].upper()}, schema={"user": str})
             >>> shouted.collect()["user"].to_list()
             ['ADA', 'BOB', 'ADA']
+            >>> from typing import NamedTuple
+            >>> Score = NamedTuple("Score", [("user", str), ("points", float)])
+            >>> def halved(row: Score) -> Score:
+            ...     return Score(row.user, row.points / 2)
+            >>> plays.map(halved)
+            <Collection 'plays.map_2': user String, points Float64>
         """
         name, base = self._new_name("map", name)
-        step = Map(name, *self._function(fn, schema, name))
-        return self._step(step, base) if side is None else self._beside(step, side, base)
+        step = Map(name, **self._by_row(fn, schema, name))
+        return self._step(step, base) if side is None else self._step_with_sides(step, side, base)
 
     def flat_map(
         self,
-        fn: Callable[..., Iterable[Row]],
+        fn: Callable[..., Iterable[Any]],
         schema: SchemaLike | None = None,
         *,
         side: Mapping[str, SideInput] | None = None,
@@ -107,7 +124,7 @@ class RowSteps(Handle):
         dicts, the row goes to `dead_letters()`, and none of its dicts is emitted.
 
         Args:
-            fn: The function. It receives the row, and each side input by its keyword.
+            fn: The function, as in `map`. Its results are objects if its annotation says so, as in `-> list[Letter]`.
             schema: The columns and types of the result, as in `map`.
             side: Side inputs of the function, as in `map`.
             name: The name of the step.
@@ -118,8 +135,8 @@ class RowSteps(Handle):
             'adabobada'
         """
         name, base = self._new_name("flat_map", name)
-        step = FlatMap(name, *self._function(fn, schema, name))
-        return self._step(step, base) if side is None else self._beside(step, side, base)
+        step = FlatMap(name, **self._by_row(fn, schema, name, several=True))
+        return self._step(step, base) if side is None else self._step_with_sides(step, side, base)
 
     def map_batches(
         self,
@@ -129,10 +146,12 @@ class RowSteps(Handle):
         calls: Calls | None = None,
         name: str | None = None,
     ) -> Self:
-        """Calls a function for polars frames, and emits the frames of equal length that it returns, row for row.
+        """Calls a function for polars frames, and emits the frames that it returns. Row n of the result replaces row n
+        of the input.
 
-        If `fn` raises an error or returns anything else, all rows of the batch go to `dead_letters()`. If `fn` is a
-        coroutine function (`async def`), such as a client of a service, only the rows of the failed call do.
+        If `fn` raises an error, or returns anything but a frame of the same length, all rows of the batch go to
+        `dead_letters()`. If `fn` is a coroutine function (`async def`), such as a client of a service, only the rows of
+        the failed call do.
 
         Args:
             fn: The function. It may also return an Arrow table.
@@ -167,11 +186,11 @@ class RowSteps(Handle):
             step = attrs.evolve(step, schema=batches_schema(self.node.shape, step))
         return self._step(step, base, infer=False)
 
-    def _beside(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
-        """Applies a step whose function reads side inputs."""
-        looked = looked_at(side, self.pipeline, step.name)
+    def _step_with_sides(self, step: PythonStep, side: Mapping[str, SideInput], base: str) -> Self:
+        """Adds a step whose function reads side inputs."""
+        looked = side_arguments(side, self.pipeline, step.name)
         require_takes(step.fn, looked, step.name)
-        return self._made_beside(called(self.node, step, looked, base, self.pipeline.free))
+        return self._made_with_helpers(called(self.node, step, looked, base, self.pipeline.free))
 
     def _function(
         self, fn: Callable[..., Any], schema: SchemaLike | None, step: str
@@ -183,13 +202,28 @@ class RowSteps(Handle):
             raise PlanError("schema= has no columns; give at least one", step=step)
         return fn, tuple(self.schema), declared
 
+    def _by_row(
+        self, fn: Callable[..., Any], schema: SchemaLike | None, step: str, *, several: bool = False
+    ) -> dict[str, Any]:
+        """Returns the arguments of a step whose function is called for rows, by its annotations and its schema."""
+        function, reads, declared = self._function(fn, schema, step)
+        takes, gives = taken(fn, self.schema, step), given(fn, step, several=several)
+        if gives is None:
+            gives = schema if is_row_class(schema) else None  # type: ignore[assignment]
+        elif schema is None:
+            declared = as_schema(gives, step)
+        else:
+            require_same(gives, declared, step)
+        kind = class_of_results(gives)
+        return {"fn": function, "reads": reads, "schema": declared, "takes": takes, "gives": kind}
+
 
 def _is_function(condition: object) -> bool:
     return callable(condition) and not isinstance(condition, nw.Expr)
 
 
 def _only(conditions: Sequence[Any], step: str) -> Any:
-    """The only condition, which must be a function."""
+    """Returns the only condition. Raises `PlanError` unless there is exactly one, and it is a function."""
     if len(conditions) != 1 or not _is_function(conditions[0]):
         raise PlanError(
             "a function is the only condition of a filter, and with side= there must be one; in an expression, "

@@ -1,4 +1,4 @@
-"""Samples of collections: the first rows of their sources, run in process. Nothing is written or declared."""
+"""`head` and `collect`: the first rows of the sources are run in process. Nothing is written or declared."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry, Write
 from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
+from beamlike.rows.dtypes import Columns
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit, rows_text
 from beamlike.runtime.run.observers import LossReport
@@ -32,12 +33,12 @@ from stages.strategies.validators import SourceFile
 _LOG = logging.getLogger("beamlike")
 
 _SINK: Final = "@sample"
-"""No name of a user's: the pipeline may have any other."""
+"""The name of the sink of a sample. It begins with `@`, so no name of a user can be equal to it."""
 
 
 @attrs.define(eq=False)
 class FirstRows:
-    """A source that ends after the first `most` rows of another. `cut` is true once more rows were found."""
+    """A source that reads only the first `most` rows of another source. `cut` is true if that source has more."""
 
     source: InProcess
     most: int
@@ -49,12 +50,12 @@ class FirstRows:
         """True: the input has an end."""
         return True
 
-    def schema(self) -> pl.Schema:
-        """The columns and types of the source."""
+    def schema(self) -> Columns:
+        """Returns the columns and types of the source."""
         return self.source.schema()
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """Reads chunks of the source until it has `most` rows; later files are not opened."""
+        """Reads chunks of the source until `most` rows are read; later files are not opened."""
         self._left = self.most
         for chunk in chunks_of(self.source, min(rows, self.most)):
             if not self._left:
@@ -72,7 +73,7 @@ class FirstRows:
         return self._first(rows)
 
     def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
-        """Cuts a piece to the rows that are left of `most`; dead letters are not cut."""
+        """Cuts a piece to the number of rows still wanted. Dead letters are not cut."""
         count, left = _count(piece, self._left), self._left
         self._left -= min(count, left)
         if count > left and isinstance(piece, pl.LazyFrame):
@@ -82,13 +83,13 @@ class FirstRows:
 
 
 def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
-    """The number of rows of a chunk, at most `most + 1`; 0 for a damaged one."""
+    """Returns the number of rows of a chunk, at most `most + 1`; 0 for an unreadable one."""
     if isinstance(chunk, Faulty):
         return len(chunk.dead_letters)
     try:
         return int(chunk.head(most + 1).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, Unreadable):
-        return 0  # the run finds out, and sets aside what cannot be read
+        return 0  # when the run reads the chunk, the same error becomes a dead letter
 
 
 def sample(
@@ -97,14 +98,14 @@ def sample(
     """Runs a node on the first `input_rows` rows of each source, and returns its rows as a sink receives them.
 
     The run ends when it has `enough` rows. A warning is logged if the whole input would have given another result; dead
-    letters and dropped elements are logged as in any run. Raises what a run raises.
+    letters and dropped elements are logged as in any run. Raises the errors of a run.
     """
     _require_count(f"{what}: input_rows", input_rows, 1)
     _require_count(f"{what}: n", enough, 0)
     plan = _plan(pipeline, node, input_rows)
     out = Memory()
     out.write(output_frame(pl.DataFrame(schema=plan.sinks[_SINK].schema)), Part(_SINK, 0))
-    # A sample of dead letters shows them, however many there are.
+    # A sample of dead letters has no limit for their number, or it would fail instead of showing them.
     limit = sys.maxsize if has_dead_letters(node) else plan.max_dead_letters
     whole = _run(plan, out, enough, limit)
     rows = out.frame() if enough is None else out.frame().head(enough)
@@ -141,7 +142,7 @@ def _run(plan: Plan, out: Memory, enough: int | None, limit: int | float | None)
 
 
 def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
-    """The plan of the steps up to the node, without the sinks of its pipeline, which is not changed."""
+    """Compiles the steps up to the node, with only the sink of the sample. The pipeline itself is not changed."""
     alone = attrs.evolve(pipeline)
     alone.writes.append(Write(_SINK, Memory(), node))
     plan = compile_plan(alone)
@@ -157,9 +158,11 @@ def _plan(pipeline: Registry, node: Node, input_rows: int | None) -> Plan:
 
 
 def _first_rows(plan: SourcePlan, most: int) -> Source:
-    """Cuts a source to its first rows, unless its steps belong together or each of its files is a split."""
+    """Limits a source to its first rows. Some sources are read in full: test streams, sources with a split per file,
+    and tables whose rows are needed together.
+    """
     if plan.whole:
-        return plan.source  # others look at all of it
+        return plan.source  # a side input needs all rows
     source, by_file = plan.source, isinstance(plan.watermark.per_split, SourceFile)
     if by_file or isinstance(source, ReadInSteps) or not isinstance(source, InProcess):
         return source

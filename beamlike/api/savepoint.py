@@ -1,8 +1,9 @@
-"""Savepoints: the state of a run as files, with which another plan, number of shards or runner continues."""
+"""Savepoints: the state of a run as files. A run of another plan, runner or number of shards can continue from them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from beamlike.io.files.paths import absolute, path_text
@@ -22,6 +23,7 @@ def save(
     *,
     session: Any = None,
     master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Savepoint:
     """Saves the state of a stopped run in a new folder. The checkpoint is not changed.
 
@@ -30,6 +32,7 @@ def save(
         savepoint: The new folder.
         session: The Spark session; by default a new one on `master`.
         master: The Spark master of a new session.
+        config: Settings for Spark, such as those that `SparkRunner(config=)` had for the storage of the checkpoint.
 
     Returns:
         The savepoint, with its path and its last batch.
@@ -45,12 +48,13 @@ def save(
     manifest = saved_manifest(path)
     if manifest is not None and manifest["runner"] == Runner.LOCAL:
         return in_process.save(path, path_text(savepoint))
-    # Spark takes seconds to start. It examines only a folder with one of these files, which may be damaged.
+    # Spark takes seconds to start, so it is started only for a folder that has one of these files. They may
+    # be damaged.
     if not _has_any(path, OURS, "offsets"):
         raise no_run(path)
     from beamlike.spark.savepoint import savepoint as on_spark
 
-    return on_spark.save(path, path_text(savepoint), session=session, master=master)
+    return on_spark.save(path, path_text(savepoint), session=session, master=master, config=config)
 
 
 def restore(
@@ -62,6 +66,7 @@ def restore(
     shards: int | None = None,
     session: Any = None,
     master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint. A run of the plan with it continues where the saved run stopped.
 
@@ -75,9 +80,10 @@ def restore(
         shards: The number of shards on Spark; by default that of the savepoint.
         session: The Spark session; by default a new one on `master`.
         master: The Spark master of a new session.
+        config: Settings for Spark, such as those that `SparkRunner(config=)` had for the storage of the checkpoint.
 
     Returns:
-        The parts of the state that the plan no longer has, and that were left out.
+        Names of the parts of the saved state that were left out because the plan no longer has them.
 
     Raises:
         CheckpointError: The plan does not fit the state, or the checkpoint is not new.
@@ -90,7 +96,7 @@ def restore(
     plan = plan_of(plan, "restore")
     source, target = path_text(savepoint), path_text(checkpoint)
     if runner == Runner.LOCAL:
-        given: dict[str, Any] = {"shards": shards, "session": session, "master": master}
+        given: dict[str, Any] = {"shards": shards, "session": session, "master": master, "config": config}
         if of_spark := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
         return in_process.restore(source, target, plan)
@@ -100,9 +106,11 @@ def restore(
         raise no_savepoint(absolute(source))
     from beamlike.spark.savepoint import savepoint as on_spark
 
-    return on_spark.restore(source, target, plan, shards=shards, session=session, master=master)
+    return on_spark.restore(
+        source, target, plan, shards=shards, session=session, master=master, config=config
+    )
 
 
 def _has_any(folder: str, *names: str) -> bool:
-    """True if the folder has one of these files, or is on storage that only Spark can list."""
+    """True if the folder has one of these files, or if it is on remote storage, which only Spark can list."""
     return is_remote(folder) or any(os.path.lexists(os.path.join(folder, name)) for name in names)

@@ -1,4 +1,4 @@
-"""Side inputs: other collections that functions and expressions of a row read."""
+"""Side inputs: other collections that functions and expressions read for each row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beamlike.logical.grouping import require_keys
 from beamlike.logical.joins import keys_of, require_some
 from beamlike.logical.lookups import LookupColumn, LookupRequest, require_column, require_default
 from beamlike.logical.registry import Registry
-from beamlike.logical.sides import SideArgument, require_limit, require_owner
+from beamlike.logical.sides import SideArgument, SideUse, require_limit, require_owner
 from beamlike.steps.infer import flat
 from beamlike.steps.sides import DictView, ListView, SingletonView, View
 
@@ -26,7 +26,7 @@ _NONE: Final[Any] = object()
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class SideInput:
-    """A collection as a function reads it: made by `as_singleton`, `as_list` and `as_dict`.
+    """A collection in the form in which a function reads it. Created by `as_singleton`, `as_list` and `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> bl.as_list(plays, "user")
@@ -34,26 +34,29 @@ class SideInput:
     """
 
     collection: Handle
-    # A singleton has columns as attributes, too, so those of its own have names that columns rarely have.
+    # A subclass has the side's columns as attributes, so the other attributes have names that no column is
+    # likely to have.
     _view: Callable[[str], View]
     _kind: str
     _limit: int
+    _growing: bool = attrs.field(default=False, kw_only=True)
+    _keys: tuple[str, ...] = attrs.field(default=(), kw_only=True)
 
     def __repr__(self) -> str:
         return f"<{self._kind} of {self.collection.name!r}>"
 
-    def _looked(self) -> SideArgument:
-        """The side input as a declaration of steps."""
-        node = self.collection.node
-        return SideArgument(node, self._limit, self._view)
+    def _as_argument(self) -> SideArgument:
+        """Returns the side input for the declaration of a step."""
+        use = SideUse(self.collection.node, self._limit, self._growing, self._keys)
+        return SideArgument(use, self._view)
 
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class LookupTable:
-    """The row of another collection with the key of a row: made by `lookup`. Its columns are expressions.
+    """The row of another collection that has the same key as a row. Created by `lookup`; its columns are expressions.
 
     `table["amount"]` or `table.amount` is a column of that row, null if there is no such row; `table.found()` is true
-    if there is one. A column with the name of a method, such as `found`, is `table["found"]`.
+    if there is one. For a column with the name of a method, write `table["found"]`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -90,7 +93,9 @@ class LookupTable:
 
 @attrs.frozen(eq=False, repr=False, slots=False)
 class Singleton(SideInput, LookupTable):
-    """The only row of a collection, for functions and, by its columns, for expressions: made by `as_singleton`."""
+    """The only row of a collection: an argument of functions, and columns for expressions. Created by
+    `as_singleton`.
+    """
 
     _default: Any
 
@@ -107,7 +112,8 @@ class Singleton(SideInput, LookupTable):
 def as_singleton(
     collection: Handle, column: str | None = None, *, default: Any = _NONE, max_bytes: int | None = None
 ) -> Singleton:
-    """The only row of a collection in a window, as a side input: a dict for a function, columns for expressions.
+    """Returns the only row of a collection in a window, as a side input: a dict for a function, columns for
+    expressions.
 
     A row goes to `dead_letters()` if the side has several rows, or if its function finds no row and no default.
 
@@ -145,12 +151,16 @@ def as_singleton(
     )
 
 
-def as_list(collection: Handle, column: str | None = None, *, max_bytes: int | None = None) -> SideInput:
-    """All rows of a collection in a window, as a side input of a function: a list in order of event time, then arrival.
+def as_list(
+    collection: Handle, column: str | None = None, *, growing: bool = False, max_bytes: int | None = None
+) -> SideInput:
+    """Returns all rows of a collection in a window, as a side input of a function: a list sorted by event time, then
+    arrival.
 
     Args:
         collection: The side.
         column: The list has the values of this column instead of dicts.
+        growing: As in `as_dict`.
         max_bytes: As in `as_dict`.
 
     Example, with the `plays` of `bl.Collection`:
@@ -161,23 +171,30 @@ def as_list(collection: Handle, column: str | None = None, *, max_bytes: int | N
     node, limit = _collection(collection, "as_list").node, require_limit(max_bytes, "as_list")
     if column is not None:
         require_column(node, column)
-    return SideInput(collection, partial(ListView, column=column), "list", limit)
+    return SideInput(collection, partial(ListView, column=column), "list", limit, growing=growing)
 
 
 def as_dict(
-    collection: Handle, key: str | Sequence[str], column: str | None = None, *, max_bytes: int | None = None
+    collection: Handle,
+    key: str | Sequence[str],
+    column: str | None = None,
+    *,
+    growing: bool = False,
+    max_bytes: int | None = None,
 ) -> SideInput:
-    """The rows of a collection in a window by key, as a side input of a function: a dict of dicts.
+    """Returns the rows of a collection in a window by key, as a side input of a function: a dict of dicts.
 
     Of several rows with a key, the newest by event time is used; of equal times, the last to arrive. The function must
-    not change the dict. For columns of expressions, `lookup` is much faster.
+    not change the dict. `lookup` does the same for expressions, and is much faster.
 
     Args:
         collection: The side.
         key: The key column, or several, whose values are then a tuple.
-        column: The values of the dict are those of this column instead of dicts.
-        max_bytes: The limit for the columns of the side, of which every shard keeps a copy; 256 MB by default. A larger
-            side fails the run.
+        column: The dict has the values of this column instead of dicts.
+        growing: True adds the rows of a side in the global window as they arrive. The function reads those that are
+            there, and rows wait only for the first one.
+        max_bytes: The greatest size of the side's columns in bytes; 256 MB by default. Every shard keeps a copy. A
+            larger side fails the run.
 
     Example, with the `plays` of `bl.Collection`:
         >>> ages = p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
@@ -192,7 +209,8 @@ def as_dict(
     require_keys(node.schema, keys, "as_dict")
     if column is not None:
         require_column(node, column)
-    return SideInput(collection, partial(DictView, keys=keys, column=column), "dict", limit)
+    view = partial(DictView, keys=keys, column=column)
+    return SideInput(collection, view, "dict", limit, growing=growing, keys=keys)
 
 
 def lookup(
@@ -202,12 +220,13 @@ def lookup(
     left_on: str | Sequence[str] | None = None,
     right_on: str | Sequence[str] | None = None,
     default: Mapping[str, Any] | None = None,
+    growing: bool = False,
     max_bytes: int | None = None,
 ) -> LookupTable:
-    """The row of another collection with the same key, for expressions in `with_columns`, `select` and `filter`.
+    """Finds the row of another collection with the same key, for expressions in `with_columns`, `select` and `filter`.
 
-    `lookup(prices, on="currency")["amount"]` is a column of the found row. Null finds nothing. Of several rows with a
-    key, the newest by event time is used; of equal times, the last to arrive.
+    `lookup(prices, on="currency")["amount"]` is a column of the found row. A null key finds nothing. Of several rows
+    with a key, the newest by event time is used; of equal times, the last to arrive.
 
     Args:
         collection: The other collection.
@@ -215,6 +234,7 @@ def lookup(
         left_on: The key columns of the rows, if the names differ.
         right_on: The key columns of the other collection, if the names differ.
         default: Values by column for rows that find nothing; null for all other columns.
+        growing: As in `as_dict`.
         max_bytes: As in `as_dict`.
 
     Raises:
@@ -235,19 +255,17 @@ def lookup(
     if not isinstance(columns, Mapping):
         raise WrongType(f"default must be a dict of columns and values, not {default!r}", step="lookup")
     require_default(node, columns)
-    return LookupTable(
-        LookupRequest(collection.pipeline, node, own=own, theirs=theirs, default=columns, limit=limit)
-    )
+    return LookupTable(LookupRequest(collection.pipeline, node, own, theirs, columns, limit, growing))
 
 
 def _collection(given: Any, what: str) -> Handle:
     if not isinstance(given, Handle):
-        raise WrongType(f"{what} takes a collection to look at, not {given!r}", step=what)
+        raise WrongType(f"{what} takes a collection to read, not {given!r}", step=what)
     return given
 
 
-def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, SideArgument]:
-    """The side inputs of a function by keyword, checked."""
+def side_arguments(side: object, pipeline: Registry, step: str) -> dict[str, SideArgument]:
+    """Checks the argument `side` of a step, and returns its side inputs by keyword."""
     if not isinstance(side, Mapping) or not side:
         raise WrongType(
             f'side must be a dict such as {{"rules": bl.as_dict(rules, "id")}}, not {side!r}', step=step
@@ -256,21 +274,21 @@ def looked_at(side: object, pipeline: Registry, step: str) -> dict[str, SideArgu
         if not isinstance(keyword, str) or not keyword.isidentifier():
             raise WrongType(f"{keyword!r} cannot be a keyword of a function", step=step)
         if not isinstance(one, SideInput):
-            hint = "; say how it is looked at" if isinstance(one, Handle) else ""
+            hint = "; say in which form the function reads it" if isinstance(one, Handle) else ""
             raise WrongType(
                 f"side {keyword!r} must be bl.as_dict(...), "
                 f"bl.as_list(...) or bl.as_singleton(...), not {one!r}{hint}",
                 step=step,
             )
         require_owner(one.collection.node, one.collection.pipeline, pipeline, step)
-    return {keyword: one._looked() for keyword, one in side.items()}
+    return {keyword: one._as_argument() for keyword, one in side.items()}
 
 
 def require_takes(function: Callable[..., Any], sides: Mapping[str, SideArgument], step: str) -> None:
     """Raises `WrongType` unless the function accepts a row and the keyword of each side input."""
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some builtins do not tell
+    except (TypeError, ValueError):  # some builtin functions have no signature to inspect
         return
     try:
         signature.bind("row", **sides)

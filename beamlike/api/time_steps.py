@@ -9,18 +9,20 @@ import attrs
 from beamlike.api.handle import Handle
 from beamlike.errors import WrongType
 from beamlike.expressions.describe import describe
-from beamlike.logical.event_time import event_time_column, require_event_time, require_no_windows
+from beamlike.logical.event_time import event_time_column, require_event_time
 from beamlike.logical.origins import Configure
-from beamlike.logical.reread import reread
+from beamlike.logical.reread import watermarked
 from beamlike.logical.windowing import rewindowed
 from beamlike.steps.base import WindowInto
+from beamlike.steps.infer import run_empty
 from beamlike.steps.timestamps import WithTimestamps, not_negative
 from stages.strategies.base import WatermarkStrategy
 
 if TYPE_CHECKING:
-    from windowing.panes import Accumulation
+    from beamlike.rows.event_time import TimeUnit
+    from windowing.panes import Accumulation, AccumulationName, WhenEmpty
     from windowing.time import Duration
-    from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
+    from windowing.timestamp_combiners import CombinerName, TimestampCombiner, TimestampOf
     from windowing.triggers.base import Trigger
     from windowing.windows import WindowFn
 
@@ -33,24 +35,24 @@ class TimeSteps(Handle):
         self,
         column: str,
         *,
-        timestamp_unit: str | None = None,
+        timestamp_unit: TimeUnit | None = None,
         allowed_skew: Duration = "0s",
         name: str | None = None,
     ) -> Self:
         """Sets the event time of each row from a column.
 
-        Every row must have a time. A row whose time moves back by more than `allowed_skew` goes to `dead_letters()`, as
-        it could be late without a fault of its source.
+        Rows without a readable time go to `dead_letters()`. So do rows whose time moves back by more than
+        `allowed_skew`, because this step alone could make them late.
 
         Args:
             column: The column of times, of a type that `Pipeline.read` accepts.
             timestamp_unit: The unit of numbers since 1970: "s", "ms", "us" or "ns".
-            allowed_skew: The duration by which a row's time may move back. The watermark after this step is reduced by
-                it.
+            allowed_skew: The duration by which the new time of a row may be before its old one. The watermark after
+                this step is earlier by the same duration.
             name: The name of the step.
 
         Raises:
-            PlanError: The rows have no event time yet, or are in windows already.
+            PlanError: The rows have no event time yet.
 
         Example, with the `plays` of `Collection`:
             >>> from datetime import timedelta
@@ -66,22 +68,25 @@ class TimeSteps(Handle):
                 step=name,
             )
         require_event_time(self.node, name)
-        require_no_windows(self.node.shape, name)
         event_time_column(self.schema, column, timestamp_unit, name)
         skew = not_negative("allowed_skew", allowed_skew, name)
-        return self._step(WithTimestamps(name, column, timestamp_unit, skew), base)
+        origin = WithTimestamps(name, column, timestamp_unit, skew)
+        run_empty(self.node.shape, origin)
+        after = self.node.outside_windows()
+        return self._after(attrs.evolve(after, name=name, base=base, origin=origin, inputs=(self.node,)))
 
     def with_watermark(
         self,
         watermark: WatermarkStrategy,
         timestamp: str | None = None,
-        timestamp_unit: str | None = None,
+        timestamp_unit: TimeUnit | None = None,
         name: str | None = None,
     ) -> Self:
-        """Declares the rows as a source of their own, for example after a parse.
+        """Estimates the watermark anew from the rows here, for example after parsing.
 
-        Only row-wise steps may be between the source and this step, and no windows. If the source is used elsewhere
-        too, it is read twice.
+        If only row-wise steps are between the source and this step, the rows become a source of their own; if the
+        source is used elsewhere too, it is read twice. After any other step, such as a grouping, the watermark is the
+        lesser of the strategy's and the one before. Windows of the rows are forgotten then, and one task has all rows.
 
         Args:
             watermark: The strategy that estimates how complete the source is.
@@ -90,7 +95,7 @@ class TimeSteps(Handle):
             name: The name of the new source.
 
         Raises:
-            PlanError: Other steps, or windows, are between the source and this step.
+            PlanError: After other than row-wise steps, `timestamp` is given, or the strategy is for sources only.
 
         Example:
             >>> lines = bl.Pipeline("p").read("lines", bl.Rows([{"line": "10 ada"}, {"line": "70 bob"}]))
@@ -102,10 +107,10 @@ class TimeSteps(Handle):
         name, base = self._new_name("with_watermark", name)
         if isinstance(watermark, str) and isinstance(timestamp, WatermarkStrategy):
             raise WrongType(
-                f"the strategy comes first: with_watermark({describe(timestamp)}, timestamp={watermark!r})",
+                f"the strategy is the first argument: with_watermark({describe(timestamp)}, timestamp={watermark!r})",
                 step=name,
             )
-        again = reread(
+        again = watermarked(
             self.node,
             self.pipeline.latest,
             watermark=watermark,
@@ -121,27 +126,27 @@ class TimeSteps(Handle):
         windows: WindowFn | None = None,
         *,
         trigger: Trigger | None = None,
-        accumulation: Accumulation | str | None = None,
-        timestamp_combiner: TimestampCombiner | TimestampOf | str | None = None,
+        accumulation: Accumulation | AccumulationName | None = None,
+        timestamp_combiner: TimestampCombiner | TimestampOf | CombinerName | None = None,
         allowed_lateness: Duration | None = None,
-        on_time: str | None = None,
-        closing: str | None = None,
+        on_time: WhenEmpty | None = None,
+        closing: WhenEmpty | None = None,
         allow_data_loss: bool | None = None,
         allow_repeats: bool | None = None,
         name: str | None = None,
     ) -> Self:
-        """Assigns rows to windows, and sets when and how a grouping of them emits.
+        """Assigns rows to windows, and sets when and how a following grouping emits.
 
-        Omitted arguments change nothing.
+        An omitted argument keeps its previous setting.
 
         Args:
             windows: The windows of event time for each row, such as `bl.FixedWindows("1m")`, `bl.SlidingWindows`,
                 `bl.Sessions`, `bl.CalendarWindows`, `bl.GlobalWindows` or a subclass of `bl.CustomWindows`.
             trigger: When a window emits a pane. By default, when the watermark passes the window's end, and again for
                 each bundle of late elements.
-            accumulation: The contents of a window's further panes. "discarding" (the default): elements since the last
-                pane; "accumulating": all elements so far; "retracting": all elements so far, and before that the
-                previous pane again, marked as retracted.
+            accumulation: The contents of a window's further panes. "discarding" (the default): elements since the
+                previous pane; "accumulating": all elements so far; "retracting": all elements so far, and before that
+                the previous pane again, marked as retracted.
             timestamp_combiner: The event time of a pane, at which the window holds the output watermark.
                 "end_of_window" (the default), "earliest" or "latest" of its elements that were not late, or
                 `bl.timestamp_of(column)`.
@@ -181,8 +186,10 @@ class TimeSteps(Handle):
         }
         windowing = rewindowed(self.node, changes, name)
         if windows is None:
-            # The windows of rows stay, so there is nothing to compute.
+            # The windows of rows do not change, so there is no step to compute.
             return self._next(name=name, base=base, origin=Configure(), windowing=windowing)
         shape = attrs.evolve(self.node.shape, system=self.node.shape.with_windows(windows))
         origin = WindowInto(name, windowing)
-        return self._next(name=name, base=base, origin=origin, shape=shape, windowing=windowing, merged=False)
+        return self._next(
+            name=name, base=base, origin=origin, shape=shape, windowing=windowing, merged=False, unlike=""
+        )

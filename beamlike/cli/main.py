@@ -10,9 +10,15 @@ import click
 from rich.console import Console
 
 from beamlike.api.pipeline import Pipeline
+from beamlike.cli.completion import completion
+from beamlike.cli.diff import diff
+from beamlike.cli.logs import LoggingGroup, log_option
+from beamlike.cli.new import new
 from beamlike.cli.plainly import plainly
-from beamlike.cli.settings import duration
+from beamlike.cli.replays import record, replay, show_trace, trace_options
 from beamlike.cli.target import Target, set_option
+from beamlike.cli.tune import tune
+from beamlike.cli.types import DurationType
 from beamlike.local.runner import LocalRunner
 from beamlike.plan.manifest import Runner
 from beamlike.runtime.display.summary import Run, left_open, lost_rows
@@ -23,19 +29,33 @@ from beamlike.system.signals import Interrupted
 _INTERRUPTED = 130  # the exit code of shells for SIGINT
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LoggingGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="beamlike")
 def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
+for command in (new, completion, replay, record, tune, diff):
+    main.add_command(command)
+
+
 def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """The settings by name; of repeated ones the last is used, as in spark-submit."""
+    """Converts the options to a dict; if a name is repeated, the last one is used, as in spark-submit."""
     for setting in given:
         key, equals, _ = setting.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{key!r}: write --conf KEY=VALUE", ctx, param)
     return {key.strip(): value for key, _, value in (setting.partition("=") for setting in given)}
+
+
+_conf_option = click.option(
+    "--conf",
+    "config",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings_of_spark,
+    help="Spark: a setting, such as spark.jars.packages=...; may be given several times.",
+)
 
 
 @main.command()
@@ -69,18 +89,18 @@ def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
 )
-@click.option("--quiet", is_flag=True, help="No progress on a terminal.")
-@click.option("--master", help="Spark: the master; default: local[*].")
 @click.option(
-    "--conf",
-    "config",
+    "--telemetry",
+    type=click.Choice(["opentelemetry", "openlineage"]),
     multiple=True,
-    metavar="KEY=VALUE",
-    callback=_settings_of_spark,
-    help="Spark: a setting, such as spark.jars.packages=...; may be given several times.",
+    help="Export the run; the variables OTEL_... and OPENLINEAGE_... say where to. May be given several times.",
 )
+@click.option("--quiet", is_flag=True, help="No progress on a terminal.")
+@log_option
+@click.option("--master", help="Spark: the master; default: local[*].")
+@_conf_option
 def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
-    """Run MODULE:PIPELINE and show what it did.
+    """Run PIPELINE and show what it did. PIPELINE is MODULE:PIPELINE, or a YAML file.
 
     Ctrl-C ends the run after the current batch, a second Ctrl-C at once; the exit code of a run without a checkpoint is
     then 130. SIGTERM ends a run with a checkpoint in the same way.
@@ -100,7 +120,7 @@ def _show(done: Run) -> None:
         console.print(totals_table(done.batches))
         console.print(watermarks_table(list(done.batches)[-1:]))
     for line in lost_rows(done):
-        # Whole lines, as there are paths in them to be copied.
+        # Lines are not wrapped, since users copy paths from them.
         console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
     for line in left_open(done):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
@@ -109,15 +129,16 @@ def _show(done: Run) -> None:
 @main.command()
 @click.argument("checkpoint")
 @click.argument("savepoint")
-@click.option("--master", help="The Spark master; default: local[*].")
-def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
+@click.option("--master", help="Spark: the master; default: local[*].")
+@_conf_option
+def savepoint(checkpoint: str, savepoint: str, master: str | None, config: dict[str, str]) -> None:
     """Save the stopped run of CHECKPOINT in the new folder SAVEPOINT.
 
     The checkpoint is not changed. Another run can begin from the savepoint: see `restore`.
     """
     from beamlike.api import savepoint as savepoints
 
-    saved = plainly(lambda: savepoints.save(checkpoint, savepoint, master=master))
+    saved = plainly(lambda: savepoints.save(checkpoint, savepoint, master=master, config=config))
     shards = saved.manifest["shards"]
     where = "in process" if saved.manifest["runner"] == Runner.LOCAL else f"on {shards} shards"
     click.echo(f"{saved.path}: the run after batch {saved.batch}, {where}")
@@ -133,6 +154,7 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None) -> None:
     "--shards", type=click.IntRange(1), help="Spark: shards of the new run; default: those of the saved run."
 )
 @click.option("--master", help="Spark: the master; default: local[*].")
+@_conf_option
 def restore(
     savepoint: str,
     checkpoint: str,
@@ -140,6 +162,7 @@ def restore(
     runner: str,
     shards: int | None,
     master: str | None,
+    config: dict[str, str],
 ) -> None:
     """Create CHECKPOINT, with which MODULE:PIPELINE continues the run of SAVEPOINT.
 
@@ -150,7 +173,13 @@ def restore(
 
     left_out = plainly(
         lambda: savepoints.restore(
-            savepoint, checkpoint, pipeline.plan(), runner=runner, shards=shards, master=master
+            savepoint,
+            checkpoint,
+            pipeline.plan(),
+            runner=runner,
+            shards=shards,
+            master=master,
+            config=config or None,
         )
     )
     for line in left_out:
@@ -164,8 +193,33 @@ def restore(
 @click.argument("pipeline", type=Target())
 @set_option
 def explain(pipeline: Pipeline) -> None:
-    """Print the plan of MODULE:PIPELINE: stages, windowing, levels and Spark operators."""
+    """Print the plan of PIPELINE: stages, windowing, levels and Spark operators.
+
+    PIPELINE is MODULE:PIPELINE, or a YAML file.
+    """
     click.echo(plainly(pipeline.explain))
+
+
+@main.command()
+@click.argument("pipeline", type=Target())
+@set_option
+def check(pipeline: Pipeline) -> None:
+    """Check PIPELINE without reading or writing data.
+
+    PIPELINE is MODULE:PIPELINE, or a YAML file, whose errors have the line and the column.
+    """
+    plan = plainly(pipeline.plan)
+    counts = {"source": plan.sources, "stage": plan.stages, "sink": plan.sinks}
+    parts = ", ".join(f"{len(each)} {kind}{'s' * (len(each) != 1)}" for kind, each in counts.items())
+    click.echo(printable(f"{plan.name}: {parts}"))
+
+
+@main.command()
+def schema() -> None:
+    """Print the JSON schema of pipeline files, for editors."""
+    from beamlike.spec.schema import PATH
+
+    click.echo(PATH.read_text(encoding="utf-8"), nl=False)
 
 
 @main.command()
@@ -176,11 +230,30 @@ def explain(pipeline: Pipeline) -> None:
     "--window",
     help="Only this window: START/END, or a time in it, such as 2026-01-31T12:00Z; UTC without a zone.",
 )
-def why(run: str, stage: str | None, key: str | None, window: str | None) -> None:
+@trace_options
+def why(
+    run: str,
+    stage: str | None,
+    key: str | None,
+    window: str | None,
+    pane: tuple[str, str, str] | None,
+    rows: bool,
+    row: tuple[str, str] | None,
+    pipeline: Pipeline | None,
+    savepoint: tuple[str, ...],
+) -> None:
     """Explain why a window has not fired: what it waits for, and what holds that.
 
     RUN is a file of records, a folder with one, or a checkpoint.
+
+    With --pane and --rows, or with --row, show which rows made a pane, or what became of rows. For that, batches of the
+    checkpoint RUN are played again with --pipeline.
     """
+    if pane is not None or row is not None:
+        show_trace(run, pipeline, pane, row, savepoint)
+        return
+    if rows or pipeline is not None:
+        raise click.UsageError("--rows and --pipeline are for --pane STAGE KEY WINDOW")
     from beamlike.observe.waiting.explain import why as explained
     from beamlike.records.history import History
 
@@ -188,21 +261,9 @@ def why(run: str, stage: str | None, key: str | None, window: str | None) -> Non
         click.echo(printable(sentence))
 
 
-class _Duration(click.ParamType[int]):
-    """A duration in microseconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            return duration(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @main.command()
 @click.argument("run")
-@click.option("--max-lag", type=_Duration(), help="The greatest accepted lag, such as 5m.")
+@click.option("--max-lag", type=DurationType(), help="The greatest accepted lag, such as 5m.")
 def status(run: str, max_lag: int | None) -> None:
     """Report whether a run keeps up; exit with 1 if it does not.
 
@@ -221,6 +282,21 @@ def status(run: str, max_lag: int | None) -> None:
     for trouble in troubles:
         click.echo(printable(f"Trouble: {trouble}"), err=True)
     sys.exit(1 if troubles else 0)
+
+
+@main.command()
+@click.argument("pipeline", type=Target())
+@set_option
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="The file; by default, it is printed.")
+def alerts(pipeline: Pipeline, output: str | None) -> None:
+    """Write rules for Prometheus that alert when MODULE:PIPELINE misses one of its promises."""
+    from beamlike.observe.completeness.alerts import alert_rules, write_alerts
+
+    if output is None:
+        click.echo(plainly(lambda: alert_rules(pipeline)), nl=False)
+        return
+    plainly(lambda: write_alerts(pipeline, output))
+    click.echo(output)
 
 
 @main.command()
@@ -268,6 +344,7 @@ _OF_SPARK = {"shards": "--shards", "master": "--master", "config": "--conf"}
 
 
 def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
+    options["telemetry"] = [*map(_telemetry, dict.fromkeys(options["telemetry"]))]
     given = {
         option: value
         for option, value in options.items()
@@ -282,9 +359,23 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
         raise click.UsageError(
             "--run-id: for --runner local only; on Spark each checkpoint has an id of its own"
         )
+    return _made(plainly(_spark_runner), records=records, **options)
+
+
+def _spark_runner() -> type[Any]:
     from beamlike.spark.runner import SparkRunner
 
-    return _made(SparkRunner, records=records, **options)
+    return SparkRunner
+
+
+def _telemetry(name: str) -> Any:
+    from beamlike import observe
+
+    try:
+        kind = {"opentelemetry": "OpenTelemetry", "openlineage": "OpenLineage"}[name]
+        return getattr(observe, kind)()
+    except Exception as error:  # a library reads its settings, and may raise anything
+        raise click.ClickException(f"--telemetry {name}: {error}") from None
 
 
 def _made(runner: Callable[..., Any], **options: Any) -> Any:

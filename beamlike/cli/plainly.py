@@ -1,4 +1,4 @@
-"""Errors on the command line: those that say what the user can do are printed without a traceback."""
+"""Errors on the command line. If the user can correct the cause, the message is printed without a traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ _OURS = (
 
 
 def plainly(action: Callable[[], Any]) -> Any:
-    """Runs the action; errors that say what the user can do are printed without a traceback."""
+    """Runs the action, and returns its result. If it raises an error of this package, or one of a missing or existing
+    file, the command ends with the error's message, without a traceback.
+    """
     try:
         return action()
     except _OURS as error:

@@ -1,4 +1,4 @@
-"""Arguments of a function from command-line text, converted by annotation or default."""
+"""Converts text of the command line to arguments of a function, according to its annotations and defaults."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ class SettingError(PlanError):
 
 
 def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.BoundArguments:
-    """The arguments of the function from `key=value` texts. Raises `SettingError`."""
+    """Parses `key=value` texts, and returns the arguments of the function that they set.
+
+    Raises `SettingError` if a key is unknown or set twice, a parameter without a default is not set, or a value has
+    another type.
+    """
     signature, hints = inspect.signature(function), _hints(function)
     given = signature.bind_partial()
     free = next((name for name, one in signature.parameters.items() if one.kind is one.VAR_KEYWORD), None)
@@ -56,7 +60,7 @@ def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.Boun
     if others:
         given.arguments[str(free)] = others
     _require_all(function.__name__, settable, given, hints)
-    # In the order of the signature, on which positions depend.
+    # In the order of the signature, since `BoundArguments` depends on it for positional arguments.
     given.arguments = {
         name: given.arguments[name] for name in signature.parameters if name in given.arguments
     }
@@ -64,7 +68,7 @@ def bound(function: Callable[..., Any], settings: Iterable[str]) -> inspect.Boun
 
 
 def duration(text: str) -> int:
-    """A duration in microseconds; a number without a unit is in seconds. Raises `ValueError` for other text."""
+    """Returns a duration in microseconds; a number without a unit is in seconds. Raises `ValueError` for other text."""
     return microseconds(float(text) if _is_number(text) else text)
 
 
@@ -80,7 +84,7 @@ def _require_all(
 
 
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of the parameters; none if a name in them exists for type checkers only."""
+    """Returns the annotations of the parameters; none if one of them has a name that exists only for type checkers."""
     with suppress(NameError, AttributeError, TypeError):
         return typing.get_type_hints(function, include_extras=True)
     return {}
@@ -101,7 +105,7 @@ def _value(key: str, text: str, kind: Any) -> Any:
 
 
 def _read(text: str, kind: Any) -> Any:
-    """The text as a value of this type. Raises `ValueError`."""
+    """Converts the text to this type. Raises `ValueError` if it is no such value."""
     if get_origin(kind) is Annotated:
         return _read(text, get_args(kind)[0])
     if get_origin(kind) in (Union, types.UnionType):
@@ -128,7 +132,7 @@ def _read(text: str, kind: Any) -> Any:
 
 
 def _first(text: str, kinds: Iterable[Any], then: Callable[[Any], Any] = lambda value: value) -> Any:
-    """Converts the text to the first type that accepts it; str, which accepts any text, is the last."""
+    """Converts the text to the first type that accepts it; `str`, which accepts any text, is tried last."""
     for kind in sorted(kinds, key=lambda kind: kind is str):
         with suppress(ValueError, TypeError):
             return then(_read(text, kind))
@@ -156,7 +160,7 @@ def _near(text: str, kind: Any) -> str:
 
 
 def _name(kind: Any) -> str:
-    """The accepted values as text."""
+    """Describes the accepted values in words."""
     if choices := _choices(kind):
         return f"one of {listed(choices)}"
     if get_origin(kind) in (Union, types.UnionType):

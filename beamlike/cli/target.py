@@ -1,4 +1,4 @@
-"""The pipeline that a command line names, and the parameters that it sets."""
+"""Finds the pipeline that a command line names, and sets its parameters."""
 
 from __future__ import annotations
 
@@ -18,19 +18,28 @@ from beamlike.errors import listed, nearest
 
 
 class Target(click.ParamType[Pipeline]):
-    """MODULE:PIPELINE; PIPELINE is a Pipeline, or a function that returns one, with parameters for `--set`."""
+    """An argument that names a pipeline.
+
+    It is MODULE:PIPELINE, a `Pipeline` or a function that returns one and has its parameters from `--set`; or the path
+    of a YAML file.
+    """
 
     name = "module:pipeline"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
+        if str(value).endswith((".yaml", ".yml")):
+            return self._from_file(str(value), param, ctx)
         module_name, _, name = str(value).partition(":")
         if module_name.endswith(".py") or "/" in module_name:
             self.fail(f"{value!r}: {_no_path(module_name, name or 'PIPELINE')}", param, ctx)
         if not name or not module_name or module_name.startswith("."):
             self.fail(
-                f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest", param, ctx
+                f"{value!r}: write MODULE:PIPELINE, such as examples.session_lengths:earliest, or a file such as "
+                "pipeline.yaml",
+                param,
+                ctx,
             )
-        # As `python -m` does: modules in the current folder are found.
+        # Makes modules in the current folder importable, as `python -m` does.
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
@@ -40,10 +49,11 @@ class Target(click.ParamType[Pipeline]):
                 raise
             self.fail(f"there is no module {error.name!r} here or installed", param, ctx)
         found = getattr(module, name, None)
-        settings = ctx.meta.get(_SETTINGS, ()) if ctx else ()
+        settings = settings_of(ctx) if ctx else ()
         if isinstance(found, Pipeline):
             if settings:
                 self.fail(f"{name} is a pipeline and no function: it has nothing to set", param, ctx)
+            _remember(ctx, value)
             return found
         if not callable(found) or isinstance(found, type):
             names = _pipelines(module) or _functions(module)
@@ -56,11 +66,32 @@ class Target(click.ParamType[Pipeline]):
         made = plainly(lambda: found(*arguments.args, **arguments.kwargs))
         if not isinstance(made, Pipeline):
             self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
+        given = [*map(repr, arguments.args), *(f"{key}={value!r}" for key, value in arguments.kwargs.items())]
+        _remember(ctx, f"{value}({', '.join(given)})")
+        return made
+
+    def _from_file(self, path: str, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
+        from beamlike.spec.files import from_yaml
+
+        settings: dict[str, str] = {}
+        for setting in ctx.meta.get(_SETTINGS, ()) if ctx else ():
+            key, equals, text = setting.partition("=")
+            if not equals or not key:
+                self.fail(f"{setting!r}: write --set KEY=VALUE", param, ctx)
+            if key in settings:
+                self.fail(f"{key} is set twice", param, ctx)
+            settings[key] = text
+        made: Pipeline = plainly(lambda: from_yaml(path, **settings))
         return made
 
 
+def _remember(ctx: click.Context | None, text: str) -> None:
+    if ctx is not None:
+        ctx.meta[TARGET] = text
+
+
 def _no_path(path: str, name: str) -> str:
-    """The remedy for a path in place of a module: `jobs/clicks.py` is `jobs.clicks`."""
+    """Describes how to name the module instead of its path: `jobs/clicks.py` is `jobs.clicks`."""
     folder, file = os.path.split(path.removesuffix(".py"))
     if os.path.isabs(folder) or ".." in folder.split("/"):
         return f"a module has no path; write {file}:{name}, in the folder {folder}"
@@ -69,12 +100,12 @@ def _no_path(path: str, name: str) -> str:
 
 
 def _pipelines(module: ModuleType) -> list[str]:
-    """The names of pipelines, and of functions annotated to return one."""
+    """Returns the names of pipelines, and of functions that are annotated to return one."""
     return [name for name, value in vars(module).items() if isinstance(value, Pipeline) or _makes(value)]
 
 
 def _functions(module: ModuleType) -> list[str]:
-    """The functions of the module, any of which may return a pipeline."""
+    """Returns the names of the public functions of the module, each of which may return a pipeline."""
     own = [(name, value) for name, value in inspect.getmembers(module, inspect.isfunction)]
     return [name for name, value in own if value.__module__ == module.__name__ and not name.startswith("_")]
 
@@ -88,10 +119,20 @@ def _makes(candidate: object) -> bool:
 
 
 _SETTINGS = "beamlike.cli.settings"
+TARGET = "beamlike.cli.target"
+"""The key under which the context of a command has the pipeline as an expression: `module:name`, with the call of a
+function.
+"""
 
 
 def _keep(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> None:
     ctx.meta[_SETTINGS] = value
+
+
+def settings_of(ctx: click.Context) -> tuple[str, ...]:
+    """Returns the settings KEY=VALUE of the command line."""
+    found: tuple[str, ...] = ctx.meta.get(_SETTINGS, ())
+    return found
 
 
 set_option = click.option(
@@ -99,8 +140,8 @@ set_option = click.option(
     "settings",
     multiple=True,
     metavar="KEY=VALUE",
-    is_eager=True,  # before the pipeline is made
+    is_eager=True,  # Read before the argument PIPELINE, whose function needs the settings.
     expose_value=False,
     callback=_keep,
-    help="A parameter of the function PIPELINE, as its annotation says; several times for several.",
+    help="A parameter of the function or file PIPELINE, as its annotation says; several times for several.",
 )

@@ -1,4 +1,4 @@
-"""Expressions and aggregates of users: their construction, their columns, and their text.
+"""Expressions and aggregates of users: how they are constructed, the columns they read, and their text.
 
 May import `rows`, `system` and all below them.
 """

@@ -21,7 +21,6 @@ from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Sample, Top
-from stages.aggregates.spread import Std, Var
 from stages.aggregates.totals import Mean, Sum
 
 __all__ = [
@@ -59,7 +58,7 @@ def count(column: str | None = None, *, where: Where = None) -> Aggregate:
 
 
 def count_distinct(column: str, *, where: Where = None) -> Aggregate:
-    """The exact number of distinct non-null values of a column, as Int64. State keeps all of them.
+    """The exact number of distinct non-null values of a column, as Int64. The state keeps all these values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -72,7 +71,7 @@ def count_distinct(column: str, *, where: Where = None) -> Aggregate:
 def approx_count_distinct(column: str, *, where: Where = None) -> Aggregate:
     """An estimate of the number of distinct non-null values of a column, as Int64.
 
-    The estimate is exact up to 4,095 values; above, its standard error is 1.6%. State keeps at most 32 KiB.
+    The estimate is exact up to 4,095 values; above, its standard error is 1.6%. The state has at most 32 KiB.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -120,6 +119,8 @@ def var(column: str, *, where: Where = None) -> Aggregate:
         >>> days.aggregate(var=bl.var("points")).collect()["var"].item()
         1.0
     """
+    from stages.aggregates.spread import Var
+
     return Var(column, where=_condition(where))
 
 
@@ -131,6 +132,8 @@ def std(column: str, *, where: Where = None) -> Aggregate:
         >>> days.aggregate(std=bl.std("points")).collect()["std"].item()
         1.0
     """
+    from stages.aggregates.spread import Std
+
     return Std(column, where=_condition(where))
 
 
@@ -189,7 +192,7 @@ def max(column: str, *, where: Where = None) -> Aggregate:
 
 
 def mode(column: str, *, where: Where = None) -> Aggregate:
-    """The most frequent non-null value of a column, of several the least; null without values.
+    """The most frequent non-null value of a column, the least if several are equally frequent; null without values.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -224,8 +227,8 @@ def all(column: str, *, where: Where = None) -> Aggregate:
 def collect(column: str, *, where: Where = None) -> Aggregate:
     """All values of a column, including nulls, in a list in arrival order.
 
-    Within a batch, rows of a source arrive in the order of the source, and panes of another grouping in order of event
-    time, then of the columns that are used.
+    Within a batch, rows of a source arrive in the order of the source. Panes of an earlier grouping arrive in order of
+    event time, and panes with equal time in order of the columns that the aggregates use.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -250,7 +253,7 @@ def collect_set(column: str, *, where: Where = None) -> Aggregate:
 
 
 def first(column: str, *, where: Where = None) -> Aggregate:
-    """The value in the row with the least event time; of equal times, the first to arrive, as in `collect`.
+    """The value in the row with the least event time. Of several such rows, the first in the order of `collect` counts.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -261,7 +264,8 @@ def first(column: str, *, where: Where = None) -> Aggregate:
 
 
 def last(column: str, *, where: Where = None) -> Aggregate:
-    """The value in the row with the greatest event time; of equal times, the last to arrive, as in `collect`.
+    """The value in the row with the greatest event time. Of several such rows, the last in the order of `collect`
+    counts.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -272,12 +276,13 @@ def last(column: str, *, where: Where = None) -> Aggregate:
 
 
 def arg_max(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
-    """The value of `column` in the row with the greatest `by`; of several rows, the least value. Null without rows.
+    """The value of `column` in the row with the greatest `by`, the least if there are several such rows; null without
+    rows.
 
     Args:
         column: One column, or several, such as `["price", "bidder"]`, which give a struct.
-        by: One column, or several, of which the next decides between rows that are equal in those before. Rows in which
-            it is null or NaN are ignored.
+        by: One column, or several, compared in turn: a later column decides only between rows that are equal in all
+            earlier ones. Rows in which one is null or NaN are ignored.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -335,8 +340,8 @@ def bottom(
 def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:
     """The values of `column`, including nulls, in `n` random rows, in a list: all sets of `n` rows are equally likely.
 
-    A row's chance is a hash of its event time and values, so a replay chooses the same rows, and rows with equal time
-    and values are chosen together.
+    The choice depends on a hash of a row's event time and values. So a replay chooses the same rows, and rows with
+    equal time and values are chosen together.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
@@ -350,7 +355,7 @@ def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:
 
 
 def window_length() -> Aggregate:
-    """The length of the window in seconds, as Float64; that of a session includes the gap at its end.
+    """The length of the window in seconds, as Float64. The length of a session includes the gap at its end.
 
     Example, with the `plays` of `bl.Collection`:
         >>> sessions = plays.window_into(bl.Sessions("1m")).group_by("user")

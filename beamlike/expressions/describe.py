@@ -1,4 +1,4 @@
-"""Text of declarations: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
+"""Text of declared values: `Sessions(gap=1m)`, `AfterWatermark(early=AfterCount(10))`, `mean(length)`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FACTORY: Any = type(attrs.Factory(list))
 
 
 def describe(value: Any) -> str:
-    """The value as a user would write it, without defaults and schemas; durations as `1m30s`."""
+    """Formats the value as a user would write it, without defaults and schemas; durations as `1m30s`."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, str | PurePath):
@@ -45,7 +45,7 @@ def describe(value: Any) -> str:
         _argument(field, getattr(value, field.name), index == 0) for index, field in enumerate(fields)
     ]
     if isinstance(value, CustomWindows):
-        # A plain class of the user's has attributes that are no fields.
+        # The class of a user need not be an attrs class: then its attributes are no attrs fields.
         arguments += [f"{name}={describe(own)}" for name, own in vars(value).items()]
     return f"{type(value).__name__}({', '.join(argument for argument in arguments if argument)})"
 
@@ -62,7 +62,7 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
 
 
 def _is_schema(value: Any) -> bool:
-    """True for a schema, or the columns of a declared source: pairs of name and type."""
+    """True for a schema, or for the columns of a source: a tuple of pairs of name and type."""
     if isinstance(value, pl.Schema):
         return True
     pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
@@ -77,13 +77,13 @@ def _is_default(field: attrs.Attribute[Any], value: Any) -> bool:
 
 
 def function_name(function: Any) -> str:
-    """The name of a function or of the class of a callable object; `lambda` for one without a name."""
+    """Returns the name of a function, or of the class of a callable object; `lambda` for a lambda."""
     name = getattr(function, "__qualname__", type(function).__qualname__).rpartition(".")[2]
     return "lambda" if name == "<lambda>" else str(name)
 
 
 def aggregate_text(aggregate: Aggregate) -> str:
-    """The aggregate as text: `count()`, `mean(length, where=length > 3)`, `combine(Median, length)`."""
+    """Formats the aggregate: `count()`, `mean(length, where=length > 3)`, `combine(Median, length)`."""
     named = sorted(
         attrs.fields(type(aggregate)), key=lambda field: (field.kw_only, field.kw_only and field.name)
     )
@@ -97,7 +97,7 @@ def aggregate_text(aggregate: Aggregate) -> str:
 
 
 def _value(value: Any) -> str:
-    """An argument of an aggregate as text: columns without quotes, a function by its name."""
+    """Formats an argument of an aggregate: columns without quotes, a function by its name."""
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     written = isinstance(value, str | int | float | ExpressionOfRows)
@@ -105,12 +105,12 @@ def _value(value: Any) -> str:
 
 
 def windowing_choices(windowing: Windowing) -> dict[str, str]:
-    """All choices of a windowing as text."""
+    """Formats each choice of a windowing: windows, trigger, accumulation and so on."""
     return windowing_facts(windowing, describe)
 
 
 def text_of(value: object) -> str:
-    """Writes any declared value for people: an aggregate, a type, or a value as `describe` does."""
+    """Formats any declared value for people: an aggregate, a type, or a value as `describe` does."""
     if isinstance(value, Aggregate):
         return aggregate_text(value)
     return type_name(value) if isinstance(value, pl.DataType) else describe(value)

@@ -1,4 +1,4 @@
-"""Expressions of users: columns, event time, window and pane of a row."""
+"""Expressions of users for the columns, event time, window and pane of a row."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.tree import extracted
 from windowing.columns import (
     EVENT_TIME,
+    PANE_CAUSE,
+    PANE_COMPLETE,
     PANE_DRAINED,
     PANE_FIRST,
     PANE_INDEX,
@@ -18,6 +20,7 @@ from windowing.columns import (
     PANE_NONSPECULATIVE_INDEX,
     PANE_RETRACTED,
     PANE_TIMING,
+    PANE_WATERMARK,
     RESERVED_PREFIX,
     WINDOW_END,
     WINDOW_START,
@@ -28,12 +31,16 @@ __all__ = [
     "col",
     "event_time",
     "lit",
+    "pane_cause",
+    "pane_complete",
+    "pane_drained",
     "pane_first",
     "pane_index",
     "pane_last",
     "pane_nonspeculative_index",
     "pane_retracted",
     "pane_timing",
+    "pane_watermark",
     "regexp_extract",
     "timestamp_of",
     "when",
@@ -47,7 +54,8 @@ def _read(column: str) -> nw.Expr:
 
 
 def _moment(column: str) -> nw.Expr:
-    # The alias must be the column's plain name: by it `tree` recognizes these expressions, and sinks name the column.
+    # The alias must be the plain name of the column: `tree` recognizes these expressions by it, and it names
+    # the output.
     return nw.col(column).cast(nw.Datetime("us", "UTC")).alias(column.removeprefix(RESERVED_PREFIX))
 
 
@@ -173,10 +181,62 @@ def pane_drained() -> nw.Expr:
     return _read(PANE_DRAINED)
 
 
+def pane_cause() -> nw.Expr:
+    """Why the window emitted the pane, as String; only after a grouping.
+
+    | cause     | the pane was emitted                                                     |
+    |-----------|--------------------------------------------------------------------------|
+    | "early"   | by an early trigger, before the watermark passed the end of the window   |
+    | "over"    | because the watermark passed the end of the window; the on-time pane     |
+    | "late"    | by a late trigger                                                        |
+    | "closing" | because the window was removed, with its last late elements              |
+    | "drained" | because a drain ended the run before the watermark passed the end        |
+
+    A pane that retracts an earlier one has its cause.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> early = bl.AfterWatermark(early=bl.AfterCount(2))
+        >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=early).aggregate(n=bl.count())
+        >>> days.select("n", cause=bl.pane_cause()).collect()["cause"].to_list()
+        ['early', 'over']
+    """
+    return _read(PANE_CAUSE)
+
+
+def pane_complete() -> nw.Expr:
+    """The expected share of the rows of the window that sources have read, as Float64; only after a grouping.
+
+    It is an estimate from the lateness of earlier rows, and less than 1; or exactly 1.0 if it is proved that no row of
+    the window can be missing: the watermark is perfect, or the input has been read to its end, and no row was ever
+    late. It is null before two batches have been read, and in a global window that is not proved.
+    [Completeness](../completeness.md) has the definition. A pane that retracts an earlier one has its share.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+        >>> minutes.select(complete=bl.pane_complete()).collect()["complete"].to_list()
+        [0.66..., 1.0]
+    """
+    return _read(PANE_COMPLETE)
+
+
+def pane_watermark() -> nw.Expr:
+    """The input watermark with which the pane was emitted, as Datetime in UTC; only after a grouping.
+
+    It is null before the first watermark and at the end of the input.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> minutes = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
+        >>> minutes.select(at=bl.pane_watermark()).collect()["at"].dt.minute().to_list()
+        [1, None]
+    """
+    return _moment(PANE_WATERMARK)
+
+
 def timestamp_of(column: str) -> TimestampOf:
     """A timestamp combiner: a pane has the event time of the elements for which a Boolean column is true.
 
-    Of several such elements, the earliest that was not late is used; without any, the end of the window.
+    If there are several such elements, the earliest that was not late is used. If there are none, the pane has the end
+    of the window as its event time.
 
     Raises:
         WrongType: `column` is no name.
@@ -195,12 +255,12 @@ def timestamp_of(column: str) -> TimestampOf:
 
 
 def regexp_extract(column: str | nw.Expr, pattern: str, group: int = 1) -> nw.Expr:
-    """The first match of a group of a regular expression in each text, as String; null without a match.
+    """The text of a group in the first match of a regular expression, as String; null without a match.
 
     Args:
         column: A column or an expression.
-        pattern: A pattern in the syntax of [Rust's regex](https://docs.rs/regex/latest/regex/#syntax), as in all
-            functions of text: without look-around and backreferences.
+        pattern: A pattern in the syntax of [Rust's regex](https://docs.rs/regex/latest/regex/#syntax), which all
+            functions of text use: it has no look-around and no backreferences.
         group: The number of the group; 0 is the whole match.
 
     Raises:
@@ -225,7 +285,7 @@ def regexp_extract(column: str | nw.Expr, pattern: str, group: int = 1) -> nw.Ex
 
 
 def _groups(pattern: str) -> int:
-    """The number of groups of a pattern, as polars, which executes it, counts them."""
+    """Returns the number of groups of a pattern. Polars counts them, since it also evaluates the pattern."""
     try:
         found = pl.Series([""]).str.extract_groups(pattern)
     except ComputeError as error:

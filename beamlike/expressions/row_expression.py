@@ -1,4 +1,4 @@
-"""A narwhals expression with one value per row, as watermark strategies and aggregates evaluate it."""
+"""A narwhals expression with one value per row; watermark strategies and aggregates evaluate such expressions."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ExpressionOfRows(Declared):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the expression names."""
+        """The names of the columns that the expression reads."""
         return tuple(columns_read(self.expression))
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
         """Evaluates the expression for each row. Raises a `PolarsError` if it fails."""
-        # Lazy, as narwhals has errors of its own for frames.
+        # On a lazy frame the errors are those of polars; for eager frames narwhals raises its own.
         valued = nw.from_native(frame.lazy()).with_columns(self.expression.alias(_VALUE))
         return valued.to_native().collect()[_VALUE]
 

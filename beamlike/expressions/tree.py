@@ -1,11 +1,11 @@
-"""Inspection of narwhals expressions: the columns they read, dependence on other rows, and their text.
+"""Inspects narwhals expressions: the columns that they read, whether they depend on other rows, and their text.
 
-Only this module reads narwhals' tree (`Expr._nodes`); a test checks the assumptions about it.
+Only this module reads narwhals' tree (`Expr._nodes`); a test checks what it assumes about that tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import narwhals as nw
@@ -33,7 +33,7 @@ _INFIX = {
     "__mod__": ("%", 5),
     "__pow__": ("**", 7),
 }
-"""Operators and how tightly they bind, as in Python: comparisons least."""
+"""The operators, each with its precedence, as in Python: comparisons have the least."""
 
 _REFLECTED = {f"__r{name[2:]}": operator for name, operator in _INFIX.items()}
 _PREFIX = {"__invert__": "~", "__neg__": "-"}
@@ -45,12 +45,12 @@ _WILDCARDS = ("all", "exclude", "nth")
 def resolve(expression: nw.Expr, schema: pl.Schema) -> nw.Expr:
     """Replaces `all()` and selectors in an expression by the user columns that they select.
 
-    The engine's columns are in the same frames, and a wildcard must not select them.
+    The frames also have columns of the engine, which a wildcard must not select.
     """
     count = _wildcard_length(expression)
     nodes = list(expression._nodes)
     if count:
-        # Later nodes are applied to the selected columns, so only the first ones are replaced.
+        # Later nodes are applied to the selected columns, so only the first nodes are replaced.
         wildcard = _selected(expression, count)
         names = nw.from_native(schema.to_frame()).select(wildcard).columns
         nodes[:count] = nw.col(*names)._nodes
@@ -64,7 +64,7 @@ def _selected(expression: nw.Expr, count: int) -> nw.Expr:
 
 
 def _wildcard_length(expression: nw.Expr) -> int:
-    """The number of nodes at the beginning that select columns: one, or several for combined selectors."""
+    """Returns the number of first nodes that select columns: one, or several for combined selectors."""
     first, *rest = expression._nodes
     if first.name in _WILDCARDS:
         return 1
@@ -95,18 +95,46 @@ def _resolve_arguments(node: Any, schema: pl.Schema) -> Any:
 
 
 def columns_read(expression: nw.Expr) -> list[str]:
-    """The distinct columns that a resolved expression names, in order."""
+    """Returns the distinct columns that a resolved expression names, in order."""
     return list(dict.fromkeys(_names(expression)))
 
 
+def columns_by_output(expression: nw.Expr, count: int) -> list[list[str]]:
+    """Returns, for each of the `count` outputs of a resolved expression, the distinct columns from which it
+    is computed.
+    """
+    nodes: list[Any] = list(expression._nodes)
+    names = nodes[0].kwargs["names"] if nodes[0].name == "col" else ()
+    if len(names) != count:
+        return [columns_read(expression)] * count
+    others = [*_names_in(nodes[1:])]
+    return [list(dict.fromkeys([name, *others])) for name in names]
+
+
+def copied_field(expression: nw.Expr) -> tuple[str, str] | None:
+    """Returns the column and the field that a resolved expression only copies or renames; None for any other
+    expression.
+    """
+    nodes: list[Any] = list(expression._nodes)
+    names: tuple[str, ...] = nodes[0].kwargs["names"] if nodes[0].name == "col" else ()
+    is_field = len(names) == 1 and len(nodes) > 1 and nodes[1].name == "struct.field"
+    if not is_field or any(node.name != "alias" for node in nodes[2:]):
+        return None
+    return str(names[0]), str(nodes[1].kwargs["name"])
+
+
 def _names(expression: nw.Expr) -> Iterator[str]:
-    for node in expression._nodes:
+    yield from _names_in(expression._nodes)
+
+
+def _names_in(nodes: Iterable[Any]) -> Iterator[str]:
+    for node in nodes:
         if node.name == "col":
             yield from node.kwargs["names"]
         for argument in node.exprs:
             if isinstance(argument, nw.Expr):
                 yield from _names(argument)
-            # A plain string names a column, unless the function has strings as values.
+            # A plain string names a column, unless the function takes strings as values.
             elif isinstance(argument, str) and not node.str_as_lit:
                 yield argument
 
@@ -132,9 +160,9 @@ def _with_names(node: Any, new: Callable[[str], str]) -> Any:
 
 
 def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
-    """The match of a group of a regular expression in a text; null without a match.
+    """Returns an expression for the match of a group of a regular expression in a text; null without a match.
 
-    Narwhals has no such function, but calls the method of that name of polars' namespace.
+    Narwhals has no such function, but it calls a method of polars' string namespace that has the name of the node.
     """
     like: Any = expression.str.contains(pattern)._nodes[-1]
     node = type(like)(like.kind, _EXTRACT, pattern=pattern, group_index=group)
@@ -142,7 +170,7 @@ def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
 
 
 def copied(expression: nw.Expr) -> list[str]:
-    """The columns of which a resolved expression is a (renamed) copy; empty if it computes something."""
+    """Returns the columns that a resolved expression only copies or renames; empty if it computes something."""
     nodes: list[Any] = list(expression._nodes)
     if nodes[0].name != "col":
         return []
@@ -151,7 +179,7 @@ def copied(expression: nw.Expr) -> list[str]:
 
 
 def looks_at_other_rows(expression: nw.Expr) -> str | None:
-    """The name of the first function whose result for a row depends on other rows, or None."""
+    """Returns the name of the first function whose result for a row depends on other rows; None if there is none."""
     for node in expression._nodes:
         if not node.kind.is_elementwise:
             return str(node.name)
@@ -163,7 +191,7 @@ def looks_at_other_rows(expression: nw.Expr) -> str | None:
 
 
 def expression_identity(expression: nw.Expr) -> list[Any]:
-    """The expression as plain data: its functions in order, each with its arguments except null and False."""
+    """Converts the expression to plain data: its functions in order, each with its arguments except null and False."""
     return [_node_identity(node) for node in expression._nodes]
 
 
@@ -185,12 +213,12 @@ def _value_identity(value: Any) -> Any:
 
 
 def expression_text(expression: nw.Expr) -> str:
-    """The expression as text: `length * 2 + 1 as double`."""
+    """Formats the expression: `length * 2 + 1 as double`."""
     return _text(expression)[0]
 
 
 def _text(expression: nw.Expr) -> tuple[str, int]:
-    """The text of an expression, and the binding strength of its outermost operator."""
+    """Formats an expression, and returns the precedence of its outermost operator with it."""
     text, binding = "", _ATOM
     nodes: list[Any] = list(expression._nodes)
     system = _system_reader(nodes)
@@ -210,7 +238,7 @@ def _system_reader(nodes: list[Any]) -> str | None:
 
 
 def _reader_length(nodes: list[Any]) -> int:
-    """The number of nodes of `event_time()` and similar functions: a column, an optional cast, and an alias."""
+    """Returns the number of nodes of `event_time()` or a similar function: a column, an optional cast, and an alias."""
     plain = nodes[0].kwargs["names"][0].removeprefix(RESERVED_PREFIX)
     aliases = [index for index, node in enumerate(nodes[:3]) if node.name == "alias"]
     return aliases[0] + 1 if aliases and nodes[aliases[0]].kwargs["name"] == plain else 1

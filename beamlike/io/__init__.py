@@ -1,5 +1,7 @@
 """Sources and sinks of rows: declarations of what a pipeline reads and writes.
 
+Connectors with clients of their own (Kafka, Redis, tables) are in its folders, and are imported from there.
+
 May import `rows`, `system` and all below them.
 """
 
@@ -15,47 +17,33 @@ from beamlike.io.base import (
 )
 from beamlike.io.callback import Callback
 from beamlike.io.console import Console
+from beamlike.io.each_batch import ForEachBatch
 from beamlike.io.files.files import Files
 from beamlike.io.files.formats import CSV, JSONLines, Parquet
-from beamlike.io.kafka.avro import avro
-from beamlike.io.kafka.codecs import json
-from beamlike.io.kafka.sink import KafkaSink
-from beamlike.io.kafka.source import Kafka
-from beamlike.io.lake.delta import Delta
-from beamlike.io.lake.iceberg import Iceberg
 from beamlike.io.memory import Memory, Rows
-from beamlike.io.redis.source import Redis
 from beamlike.io.sources import PlannedBatch
 from beamlike.io.spark_sink import SparkSink
 from beamlike.io.spark_source import SparkSource
-from beamlike.io.sql.table import Table
 
 __all__ = [
     "CSV",
     "AnnouncingSource",
     "Callback",
     "Console",
-    "Delta",
     "Files",
-    "Iceberg",
+    "ForEachBatch",
     "JSONLines",
-    "Kafka",
-    "KafkaSink",
     "Memory",
     "Parquet",
     "Part",
     "PlannedBatch",
-    "Redis",
     "Rows",
     "Sink",
     "Source",
     "SparkSink",
     "SparkSource",
-    "Table",
     "WrittenBySpark",
     "WrittenInFrames",
-    "avro",
-    "json",
     "output_frame",
     "output_schema",
 ]

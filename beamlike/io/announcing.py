@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-import polars as pl
-
 from beamlike.io.sources import PlannedBatch, PlannedRows, Position
+from beamlike.rows.dtypes import Columns
 from stages.strategies.announced import AnnouncedWatermark
 from stages.strategies.base import WatermarkStrategy
 
@@ -14,18 +13,18 @@ from stages.strategies.base import WatermarkStrategy
 class AnnouncingSource(ABC):
     """A source that announces its watermark itself, such as a queue. Subclasses define three methods.
 
-    `schema` returns the columns. `plan` returns the next batch: what to read, the position after it, and the watermark
-    then. `read` returns the rows of a planned batch, in process where it was planned, on Spark in a task.
+    `schema` returns the columns. `plan` returns the next batch: what to read, and the position and watermark after it.
+    `read` returns the rows of a planned batch. In process it is called where the batch was planned, on Spark in a task.
 
     When a batch is committed, `committed` is called, possibly again after a run was killed; the next batch is planned
     only after that. A batch that was planned but not committed is read again, and `read` must return the same rows.
 
-    `p.read` needs no `watermark=` for such a source; with `bl.AnnouncedWatermark(idle_after="30s")` the watermark of
+    `p.read` needs no `watermark=` for such a source. With `bl.AnnouncedWatermark(idle_after="30s")`, the watermark of
     the pipeline does not wait for the source while it plans nothing. A run without a checkpoint plans and reads, and
     commits nothing.
 
-    Several runs may read one declaration. A source that learns something while it is read defines `opened(position)`,
-    which returns a source of the same kind for one run.
+    Several runs may read one declaration. A source that stores what it learns while it is read defines
+    `opened(position)`, which returns a source of the same kind for one run.
 
     Example:
         >>> import polars as pl
@@ -59,7 +58,7 @@ class AnnouncingSource(ABC):
     watermark: WatermarkStrategy = AnnouncedWatermark()
 
     @abstractmethod
-    def schema(self) -> pl.Schema:
+    def schema(self) -> Columns:
         """Returns the columns, as a polars schema or a dict. Rows may have them in any order."""
 
     @abstractmethod
@@ -84,7 +83,7 @@ class AnnouncingSource(ABC):
         """
 
     def committed(self, batch: PlannedBatch) -> None:
-        """Called when the batch is done for good and will not be read again; possibly more than once."""
+        """Called when the batch is committed and will not be read again; possibly more than once."""
         return
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 import attrs
 import polars as pl
 
-from beamlike.rows.dtypes import SchemaLike, column_dtype, require_column_name
+from beamlike.rows.dtypes import Columns, SchemaLike, column_dtype, columns_of, require_column_name
 from windowing.columns import (
     EVENT_TIME,
     PANE_INDEX,
@@ -23,7 +23,7 @@ from windowing.columns import (
 Declared = tuple[tuple[str, pl.DataType], ...]
 """A schema as part of a declaration, in hashable form."""
 
-# A Python datetime has the years 1 to 9999. The limits of the global window are far outside.
+# A Python datetime has years from 1 to 9999. The bounds of the global window are outside this range.
 FIRST_MOMENT: Final = -62_135_596_800_000_000
 LAST_MOMENT: Final = 253_402_300_799_999_999
 """The first and last time of a Python datetime, in microseconds since 1970."""
@@ -35,9 +35,7 @@ def declared(schema: SchemaLike | Declared | None) -> Declared | None:
     """Checks the schema that a user declared for a source. Raises `TypeError` for an invalid schema or type."""
     if schema is None:
         return None
-    columns = dict(schema) if isinstance(schema, tuple) else schema
-    if not isinstance(columns, Mapping):
-        raise TypeError(f'schema= must be a dict such as {{"user": str}}, not {schema!r}')
+    columns = dict(schema) if isinstance(schema, tuple) else columns_of(schema)
     for name in columns:
         require_column_name(name, None)
     return tuple((name, column_dtype(name, dtype)) for name, dtype in columns.items())
@@ -47,19 +45,19 @@ _BEFORE: Final = (WINDOW_START, WINDOW_END)
 _AFTER: Final = (EVENT_TIME, PANE_TIMING, PANE_INDEX, PANE_RETRACTED)
 _MOMENTS: Final = (*_BEFORE, EVENT_TIME)
 SHOWN: Final = tuple(name.removeprefix(RESERVED_PREFIX) for name in (*_BEFORE, *_AFTER))
-"""The plain names of system columns in sinks, before and after the user's columns."""
+"""The names of system columns at sinks: first the columns before the user's columns, then those after them."""
 
 
 @runtime_checkable
 class Source(Protocol):
-    """A source of rows. The protocols in `beamlike.io.sources` are the ways to read one, and what else it can do."""
+    """A source of rows. The protocols in `beamlike.io.sources` define how it is read, and optional capabilities."""
 
     @property
     def bounded(self) -> bool:
-        """True if the input has an end."""
+        """True if the input has an end. A class sets it as `bounded = True`: type checkers refuse a `ClassVar`."""
 
-    def schema(self) -> pl.Schema:
-        """Returns the user's columns."""
+    def schema(self) -> Columns:
+        """Returns the user's columns, as a polars schema or a dict."""
 
 
 @attrs.frozen(eq=False)
@@ -67,7 +65,7 @@ class Faulty:
     """Rows of a source that cannot be read, as dead letters.
 
     `dead_letters` has two text columns: `error` (file, column, value and the expected type) and `row` (the row as JSON,
-    or the text that is not a row). Each of its rows was read from the source, and is no element.
+    or the text that is not a row). Each of its rows counts as read from the source, but not as an element.
     """
 
     dead_letters: pl.DataFrame
@@ -80,7 +78,7 @@ class Faulty:
 
 @attrs.frozen(eq=False)
 class FromFile:
-    """Rows of a source with the file that they are from, or the first and the last file if they are from several.
+    """Rows of a source with the file that they are from. If they are from several files: the first and the last file.
 
     `over`: the file has no further rows.
     """
@@ -98,9 +96,9 @@ class FromFile:
 
 @attrs.frozen(eq=False)
 class Pieces:
-    """The input of a batch from a source of files.
+    """The rows of a batch from a source of files, in pieces that name their files.
 
-    `known`: if each file is a split, the files that this batch reports for the first time.
+    `known`: if each file is a split, the files that are reported with this batch for the first time.
     """
 
     pieces: Sequence[FromFile]
@@ -109,16 +107,18 @@ class Pieces:
 
 @attrs.frozen(eq=False)
 class Announced:
-    """The input of a batch from a source that announces its watermark (us); None leaves the watermark unchanged."""
+    """The rows of a batch from a source that announces its watermark (us); None leaves the watermark unchanged."""
 
     rows: pl.LazyFrame | Faulty | Pieces
     watermark: int | None
 
 
 class Unreadable(Exception):
-    """The error that collecting a piece of a file raises if its bytes are damaged. `faulty` has what is lost.
+    """The error that collecting a piece of a file raises if its bytes are damaged. `faulty` has dead letters for the
+    loss.
 
-    Within the context manager `left_out()` the piece has no rows, so the other pieces of its chunk can be collected.
+    Within the context manager `left_out()`, the piece has no rows, so that the other pieces of its chunk can be
+    collected.
     """
 
     def __init__(self, faulty: Faulty, left_out: Callable[[], AbstractContextManager[object]]) -> None:
@@ -129,9 +129,9 @@ class Unreadable(Exception):
 
 @attrs.frozen
 class Part:
-    """A piece of output, identified by query (or run), batch and task. Writing it again replaces it.
+    """The identity of a piece of output: query (or run), batch and task. Writing the same part again replaces it.
 
-    `sink` is the name of the step that writes, for titles.
+    `sink` is the name of the step that writes. Some sinks show it.
     """
 
     query: str
@@ -142,11 +142,11 @@ class Part:
 
 @runtime_checkable
 class WrittenInFrames(Protocol):
-    """A sink that writes the frames of `output_frame` itself, in process and on Spark.
+    """A sink that writes frames with the columns of `output_frame` itself, in process and on Spark.
 
     `path`, if present, is the directory that only this sink writes to. If the attribute `distributed` is true, each
     Spark task writes its part of a batch; otherwise, or without the attribute, the driver writes the whole batch. The
-    protocols in `beamlike.io.sinks` are what else a sink can do.
+    protocols in `beamlike.io.sinks` define optional capabilities.
     """
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -155,21 +155,21 @@ class WrittenInFrames(Protocol):
 
 @runtime_checkable
 class WrittenBySpark(Protocol):
-    """A sink that Spark writes. Without `write`, it can be used on Spark only."""
+    """A sink that Spark writes. If it has no `write`, it can be used only on Spark."""
 
     def write_by_spark(self, rows: Any, part: Part) -> None:
         """Writes the part; `rows` is a Spark DataFrame with the columns of `output_frame`. Called on the driver."""
 
 
 Sink: TypeAlias = WrittenInFrames | WrittenBySpark
-"""A sink of the rows of a collection."""
+"""A sink for the rows of a collection."""
 
 
 def output_frame(frame: pl.DataFrame) -> pl.DataFrame:
     """Returns a collection's frame as sinks receive it: times are Datetime(us, UTC), system columns have plain names.
 
     Columns: window_start, window_end (if there are windows); the user's; event_time; pane_timing, pane_index (if there
-    are panes), pane_retracted (if panes may be taken back). If a user's column has the name of a system column, the
+    are panes), pane_retracted (if panes may be retracted). If a user's column has the name of a system column, the
     user's column is kept. A time that a Python datetime cannot hold, such as the limits of the global window, is null.
     """
     return frame.select(_output(frame.schema))

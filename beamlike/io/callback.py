@@ -9,24 +9,25 @@ import polars as pl
 from polars.exceptions import PanicException
 
 from beamlike.io.base import Part
+from beamlike.system.datasets import Dataset
 from beamlike.system.fields import function
 from windowing.python_rows import BEYOND, beyond_python
 
 
 @attrs.frozen
 class Callback:
-    """Calls `fn(frame, batch)` on the driver for every batch with rows.
+    """A sink that calls `fn(frame, batch)` on the driver for every batch with rows.
 
-    After a failure, a batch may be repeated under the same number: the function must then replace what it wrote for it.
-    If the repeated batch has no rows this time, the frame is empty; the frame of the first batch of a continued run may
-    be empty, too.
+    After a failure, a batch may be repeated with the same number. The function must then replace its earlier output for
+    this number. The frame is empty if the repeated batch has no rows any more; it may also be empty in the first batch
+    of a continued run.
 
     A column may have times that Python cannot hold, such as `bl.window_end()` of the global window. Polars computes
     with them, but fails to print them or to convert them to dicts: a `ValueError` then names the column.
 
     Args:
-        fn: A function of a polars frame with all rows of the batch, which must fit into the driver's memory, and of the
-            number of the batch.
+        fn: A function with two parameters: a polars frame with all rows of the batch, which must fit into the driver's
+            memory, and the number of the batch.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Callback(lambda frame, batch: print(batch, frame["user"].to_list())))
@@ -38,6 +39,9 @@ class Callback:
     """
 
     fn: Callable[[pl.DataFrame, int], object] = attrs.field(validator=function)
+
+    def datasets(self) -> list[Dataset]:
+        return []
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         if frame.is_empty():

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from beamlike.errors import WrongType
 from beamlike.io import sinks, sources
 from beamlike.io.base import Source, WrittenBySpark, WrittenInFrames
+from beamlike.io.datasets import HasDatasets
 from beamlike.io.options import Role
 
 _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
@@ -26,6 +27,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sources.AcceptsCommits,
         sources.Closeable,
         sources.HasSparkOffsets,
+        sources.HasSpans,
         sources.ReadFromMemory,
         sources.ReadInFiles,
         sources.ReadInSteps,
@@ -34,6 +36,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sources.AcceptsEventTime,
         sources.AcceptsTimeUnit,
         sources.SchemaFromSpark,
+        HasDatasets,
     ),
     "sink": (
         WrittenInFrames,
@@ -49,9 +52,10 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sinks.Replacing,
         sinks.HasTakeBack,
         sinks.TwoPhase,
+        HasDatasets,
     ),
 }
-"""The protocols that the engine uses. If an object lacks a name of a protocol, its other names are free."""
+"""The protocols that the engine uses. An object that lacks one name of a protocol may use the other names freely."""
 
 _VALUES: Final = {"bool": (bool, "True or False"), "str": (str, "text")}
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
@@ -81,7 +85,9 @@ def _misfits(thing: object, role: Role) -> Iterator[tuple[str, str]]:
 
 
 def _value_of(member: property) -> tuple[type, str]:
-    """Returns the expected type of a property and its description; `object` for types that only the package uses."""
+    """Returns the expected type of a property, and its description; `object` if users' classes never define the
+    property.
+    """
     return _VALUES.get(inspect.get_annotations(member.fget).get("return", ""), (object, ""))  # type: ignore[arg-type]
 
 
@@ -95,7 +101,8 @@ def _members(protocol: type) -> Iterator[tuple[str, Any]]:
 def _takes(method: Any, member: Any) -> bool:
     """True if a method accepts the arguments of the protocol's method.
 
-    A parameter with a default accepts an argument only if the names are equal: a caller passes these by position.
+    Arguments are passed by position. So an optional parameter counts only if it has the name of the protocol's
+    parameter.
     """
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         return False

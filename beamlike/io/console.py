@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.io.base import Part
 from beamlike.rows.values import csv_columns, time_text
+from beamlike.system.datasets import Dataset
 from beamlike.system.fields import whole_number
 from beamlike.system.printable import printable
 
@@ -18,7 +19,7 @@ _DIGITS: Final = 6  # of a float, significant
 
 @attrs.frozen
 class Console:
-    """Prints a table of each batch that has rows.
+    """A sink that prints a table of each batch with rows on the terminal.
 
     Args:
         rows: The greatest number of rows to print.
@@ -32,6 +33,9 @@ class Console:
     """
 
     rows: int = attrs.field(default=20, validator=whole_number(1))
+
+    def datasets(self) -> list[Dataset]:
+        return []
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         if frame.is_empty():
@@ -59,7 +63,9 @@ def _times(schema: Mapping[str, pl.DataType]) -> dict[str, pl.Datetime]:
 
 
 def _common_day(frame: pl.DataFrame) -> str | None:
-    """Returns the day, `2026-01-01`, if all times of the frame are on one, so that the table shows it once."""
+    """Returns the day, such as `2026-01-01`, if all times of the frame are on the same day. The table then shows it
+    once.
+    """
     times = _times(frame.schema).items()
     days = {day for name, dtype in times for day in _texts(frame, name, dtype, "%Y-%m-%d")}
     return days.pop() if len(days) == 1 else None

@@ -9,7 +9,7 @@ from beamlike.rows.dtypes import type_name
 
 
 def frame(rows: object, giver: str) -> pl.LazyFrame:
-    """Returns rows from `giver` as a lazy frame. Raises `TypeError` for anything but a polars frame."""
+    """Returns rows as a lazy frame. Raises `TypeError`, which names the `giver`, for anything but a polars frame."""
     if isinstance(rows, pl.DataFrame | pl.LazyFrame):
         return rows.lazy()
     kind = type(rows).__name__
@@ -17,7 +17,9 @@ def frame(rows: object, giver: str) -> pl.LazyFrame:
 
 
 def fitting(rows: object, giver: str, schema: pl.Schema) -> pl.LazyFrame:
-    """Returns the rows, with nulls in the declared type. Raises `TypeError` for other columns or types."""
+    """Returns rows with nulls in the declared types. Raises `TypeError`, which names the `giver`, for other columns or
+    types.
+    """
     given = frame(rows, giver)
     found = given.collect_schema()
     for name, dtype in schema.items():

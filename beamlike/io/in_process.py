@@ -1,4 +1,4 @@
-"""Reads a source in process: chunk after chunk, or on from a position."""
+"""Reads a source in process: chunk by chunk from its beginning, or from a position on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ CHUNK_ROWS: Final = 250_000
 """The default number of rows in a chunk."""
 
 InProcess: TypeAlias = ReadInChunks | Planned
-"""A source that is read in process."""
+"""A source that can be read in process."""
 
 Continued: TypeAlias = Resumable | Planned
-"""A source that is read on from the position of an earlier run in process."""
+"""A source that a run in process can continue from the position of an earlier run."""
 
 
 def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[Chunk]:
-    """Yields the input of each batch in process, about `rows` rows each.
+    """Yields the input of each batch of a run in process, with about `rows` rows each.
 
-    Rows from files carry their file names; with `apart`, the rows of each file stay separate.
+    Rows from files have their file names. With `apart`, rows of different files are not mixed.
     """
     if isinstance(source, ReadInFiles):
         return source.batches_apart(rows) if apart else source.batches(rows)
@@ -30,13 +30,13 @@ def chunks_of(source: InProcess, rows: int, *, apart: bool = False) -> Iterator[
 
 
 def _chunks(source: ReadInChunks, rows: int) -> Iterator[Chunk]:
-    """Yields the chunks of a source. Raises `TypeError` for None, which callers take for the end."""
+    """Yields the chunks of a source. Raises `TypeError` if a chunk is None, which callers would take for the end."""
     for chunk in source.chunks(rows):
         yield frame(chunk, type(source).__name__) if chunk is None else chunk
 
 
 def reader_of(source: Continued, position: Position, rows: int, *, apart: bool = False) -> Reader:
-    """Returns the reader of a source from a position on; with `apart`, the rows of each file stay separate."""
+    """Returns a reader of the source from a position on. With `apart`, rows of different files are not mixed."""
     if isinstance(source, ReadInFiles):
         return source.resume(position, rows, apart=apart)
     return (

@@ -1,4 +1,4 @@
-"""The role, source or sink, of each option of classes that are both."""
+"""The roles of options: some options of a class that is both a source and a sink have an effect in one role only."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Role = Literal["source", "sink"]
 
 _ROLE: Final = "beamlike_role"
 FOR_SOURCES: Final = {_ROLE: "source"}
-"""Metadata of a field that only a source uses."""
+"""Metadata of a field that has an effect only in a source."""
 FOR_SINKS: Final = {_ROLE: "sink"}
-"""Metadata of a field that only a sink uses."""
+"""Metadata of a field that has an effect only in a sink."""
 
 _ELSEWHERE: Final = {
     "source": "write(...), and give {} to the {} that p.read(...) reads",
@@ -23,7 +23,7 @@ _ELSEWHERE: Final = {
 
 
 def require_options(given: object, role: Role, step: str) -> None:
-    """Raises `PlanError` for options of the other role, which would have no effect."""
+    """Raises `PlanError` if an option is set that has no effect in this role."""
     if not attrs.has(type(given)):
         return
     for other in ("source", "sink"):
@@ -38,7 +38,7 @@ def require_options(given: object, role: Role, step: str) -> None:
 
 
 def _chosen(given: Any, role: str) -> list[str]:
-    """Returns the options of a role that differ from their defaults."""
+    """Returns the options of a role that are not at their default."""
     return [
         f"{field.alias}="
         for field in attrs.fields(type(given))

@@ -29,7 +29,7 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 @attrs.define
 class PlannedReader:
-    """Reads a source that plans its batches, from a position on. What the source learns is stored in `_opened`."""
+    """A reader of a source that plans its batches, from a position on. `_opened` is the source that this run uses."""
 
     source: Planned
     position: Position
@@ -42,7 +42,9 @@ class PlannedReader:
         self._opened = opened(self.source, self.position)
 
     def new(self) -> PlannedBatch | None:
-        """Returns the next batch with its watermark in microseconds; the same batch until it is read."""
+        """Returns the next batch, with its watermark in microseconds. Until it is read, further calls return the same
+        batch.
+        """
         if self._next is None:
             self._next = self._planned()
         return self._next
@@ -58,7 +60,8 @@ class PlannedReader:
             )
         _require_data(given, self.source)
         batch = given._replace(watermark=_microseconds(given.watermark, self.source))
-        # A batch without input is planned only if it moves the position or the watermark, or a run would plan forever.
+        # A batch without input counts only if it moves the position or the watermark. Otherwise planning
+        # might never end.
         moves = {**self.position, **batch.position} != self.position
         return batch if batch.input is not None or moves or _announced(batch) > self._announced else None
 
@@ -72,7 +75,7 @@ class PlannedReader:
             self._opened.committed(batch)
 
     def go_on_from(self, batch: PlannedBatch) -> None:
-        """Moves the position behind this batch."""
+        """Sets the position to the one after this batch."""
         self.position, self._next = {**self.position, **batch.position}, None
         self._announced = max(self._announced, _announced(batch))
 
@@ -82,11 +85,12 @@ class PlannedReader:
 
 
 def opened(source: Planned, position: Position) -> Planned:
-    """Opens the source for one run. Raises `TypeError` if `opened` returns a source of another kind."""
+    """Opens the source for one run. Raises `TypeError` if its `opened` returns a source of another kind."""
     if not isinstance(source, Openable):
         return source
     found = source.opened(position)
-    # The run calls the opened source where the declaration has these methods, and tasks use the declaration itself.
+    # The run uses the opened source instead of the declaration, and Spark tasks use the declaration. So both
+    # must have the same methods.
     for kind in (ReadAsPlanned, ReadInParts, AcceptsCommits):
         if isinstance(found, kind) != isinstance(source, kind):
             raise TypeError(
@@ -97,9 +101,9 @@ def opened(source: Planned, position: Position) -> Planned:
 
 
 def _announced(batch: PlannedBatch) -> int:
-    """Returns the time (us) up to which a batch announces its source as complete.
+    """Returns the watermark (us) that a batch announces.
 
-    Without an announcement, it is less than `MIN_TIME`.
+    Without an announcement, it is a value below `MIN_TIME`.
     """
     return MIN_TIME - 1 if batch.watermark is None else cast(int, batch.watermark)
 
@@ -107,7 +111,7 @@ def _announced(batch: PlannedBatch) -> int:
 def planned_chunks(
     source: Planned, rows: int, position: Mapping[str, Any] | None = None
 ) -> Iterator[Pieces | pl.LazyFrame | Announced]:
-    """Yields batch after batch from a position on, while there is more input. Nothing is committed."""
+    """Yields batches from a position on, as long as more input is available. Nothing is committed."""
     reader = PlannedReader(source, position or {}, rows)
     try:
         while (batch := reader.new()) is not None:
@@ -119,7 +123,7 @@ def planned_chunks(
 
 
 def read_planned(source: Planned, batch: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
-    """Reads a planned batch, its parts in pieces of at most `rows` rows."""
+    """Reads a planned batch. Its parts are read in pieces of at most `rows` rows."""
     found = _rows_of(source, batch, rows)
     planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)
     return planned if batch.watermark is None else Announced(planned, cast(int, batch.watermark))
@@ -142,7 +146,9 @@ def pieces_of(source: ReadInParts, part: Any, rows: int) -> Iterator[FromFile]:
 
 
 def _require_data(batch: PlannedBatch, source: object) -> None:
-    """Raises `TypeError` for a batch that a checkpoint cannot store, also in a run without a checkpoint."""
+    """Raises `TypeError` for a batch that JSON cannot hold. It is called even if the run has no checkpoint to store it
+    in.
+    """
     method = f"{type(source).__name__}.plan"
     if not isinstance(batch.position, Mapping):
         raise TypeError(

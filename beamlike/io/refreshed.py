@@ -1,12 +1,11 @@
-"""A source that is read repeatedly; each reading replaces the one before."""
+"""A source that is read repeatedly. Each reading replaces the previous one."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
 
@@ -14,21 +13,23 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Announced, Faulty, Pieces
+from beamlike.io.datasets import datasets_of
 from beamlike.io.files.formats import Parquet
 from beamlike.io.in_process import CHUNK_ROWS, InProcess, chunks_of
 from beamlike.io.sources import FoundFile, InfersSchema
-from beamlike.system.durable import make_folder, sync_tree
+from beamlike.system.datasets import Dataset
+from beamlike.system.durable import make_folder, rename, sync_tree
 from beamlike.system.file_digests import size_and_digest
 from stages.strategies.base import MonotonousTimestamps, WatermarkStrategy
 from windowing.time import format_duration, microseconds
 
 READ_AT: Final = "read_at"
-"""The column with the time when a reading began, in microseconds since 1970."""
+"""The column with the time at which a reading began, in microseconds since 1970."""
 CONTENT: Final = "rows"
-"""The column with the list of the rows of a reading."""
+"""The column with the rows of a reading, as a list."""
 
 KEPT: Final = 20
-"""The number of readings that are kept for replayed batches."""
+"""The number of readings that are stored for replayed batches."""
 
 _LOG = logging.getLogger("beamlike")
 
@@ -47,14 +48,14 @@ def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> Non
 
 @attrs.frozen(slots=False)
 class Refreshed:
-    """A bounded source that is read as a whole again and again, for side inputs that change slowly.
+    """A bounded source that is read completely, again and again, for side inputs that change slowly.
 
-    Each reading replaces the one before, as a side of `bl.lookup` and others. Rows see the latest reading when they
+    As a side of `bl.lookup` and others, each reading replaces the previous one. Rows use the latest reading when they
     arrive, and wait for the first one. The event time of a reading is the time when it was read.
 
-    On Spark, and in a run in process with a checkpoint, readings are stored beside the checkpoint, so that a replayed
-    batch sees the same reading. If a reading fails, the log has a warning and the previous reading stays; if the first
-    one fails, the run fails. Rows that the reader cannot read are counted in the log.
+    On Spark, and in a run in process with a checkpoint, readings are stored next to the checkpoint, so that a replayed
+    batch uses the same reading. If a reading fails, a warning is logged and the previous reading stays in use; if the
+    first reading fails, the run fails. Rows that the reader cannot read are counted in the log.
 
     Args:
         source: A source with an end that can be read in process.
@@ -74,7 +75,7 @@ class Refreshed:
     source: Any = attrs.field()
     every: int = attrs.field(converter=microseconds, validator=_positive)
 
-    bounded: ClassVar[bool] = False
+    bounded = False
     watermark: ClassVar[WatermarkStrategy] = MonotonousTimestamps()
 
     @source.validator
@@ -101,8 +102,11 @@ class Refreshed:
         """Returns the columns of a reading: its time and its rows."""
         return pl.Schema({READ_AT: pl.Int64(), CONTENT: pl.List(pl.Struct(self.rows))})
 
+    def datasets(self) -> Sequence[Dataset] | None:
+        return datasets_of(self.source)
+
     def reading(self, now: int) -> pl.DataFrame:
-        """Reads the source, and returns all rows as one row."""
+        """Reads the source completely. Returns the reading as a single row."""
         frames, wrong = [pl.DataFrame(schema=self.rows)], list[pl.DataFrame]()
         for chunk in chunks_of(self.source, CHUNK_ROWS):
             found = chunk.rows if isinstance(chunk, Announced) else chunk
@@ -119,7 +123,7 @@ class Refreshed:
         return pl.DataFrame({READ_AT: [now], CONTENT: rows}, self.schema())
 
     def next(self, now: int, last: int | None) -> pl.DataFrame | None:
-        """Returns a reading if one is due, else None. `last`: the time (us) of the reading before.
+        """Returns a reading if one is due, else None. `last` is the time (us) of the previous reading.
 
         Raises the error of the source if there was no reading before.
         """
@@ -134,7 +138,7 @@ class Refreshed:
             return None
 
     def readings(self, clock: Clock) -> Iterator[pl.LazyFrame | None]:
-        """Yields at each request a reading, or None if none is due."""
+        """Yields, each time it is asked, a reading if one is due, else None."""
         last: int | None = None
         while True:
             now = clock()
@@ -145,7 +149,9 @@ class Refreshed:
 
 @attrs.frozen(slots=False)
 class ReadingsAsFiles(Parquet):
-    """Readings as files in a folder, each of which is a batch. Listing the folder makes a new reading if one is due."""
+    """Readings stored as files in a folder. Each file is a batch. Listing the folder creates a reading if one
+    is due.
+    """
 
     refreshed: Refreshed = attrs.field(kw_only=True)
     clock: Clock = attrs.field(default=wall_clock, kw_only=True)
@@ -154,7 +160,7 @@ class ReadingsAsFiles(Parquet):
 
     @classmethod
     def of(cls, refreshed: Refreshed, folder: str, clock: Clock = wall_clock) -> ReadingsAsFiles:
-        """Returns the readings in a local folder."""
+        """Creates the readings in a local folder."""
         return cls(
             folder,
             schema=refreshed.schema(),
@@ -164,8 +170,11 @@ class ReadingsAsFiles(Parquet):
             clock=clock,
         )
 
+    def datasets(self) -> Sequence[Dataset]:
+        return self.refreshed.datasets() or ()
+
     def require_there(self, *, globs: bool) -> None:
-        """Checks nothing, as listing the folder makes the first file."""
+        """Checks nothing, because listing the folder creates the first file."""
 
     def found(self, *, later: bool = False) -> list[FoundFile]:
         make_folder(self.folder)
@@ -174,12 +183,12 @@ class ReadingsAsFiles(Parquet):
         now = self.clock()
         reading = self.refreshed.next(now, int(there[-1].stem) if there else None)
         if reading is not None:
-            # Written under a hidden name, as listings must not see an incomplete file.
+            # Written under a hidden name, because a listing must not include an incomplete file.
             hidden, file = folder / "_new", folder / f"{now:020d}.parquet"
             reading.write_parquet(hidden)
-            # The digest is written before the file has its name, so that no reading lacks one.
-            _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))))
-            os.replace(hidden, file)
+            # The digest is written before the file gets its final name. So no visible reading lacks a digest.
+            _sum_of(file).write_text(json.dumps(size_and_digest(str(hidden))), encoding="utf-8")
+            rename(str(hidden), str(file))
             sync_tree(self.folder)
             for old in there[: 1 - KEPT]:
                 _sum_of(old).unlink(missing_ok=True)
@@ -188,7 +197,7 @@ class ReadingsAsFiles(Parquet):
 
 
 def damaged_readings(folder: str) -> list[str]:
-    """Returns the files of readings in a folder whose content has changed since they were written.
+    """Returns the stored readings in a folder whose content has changed since they were written.
 
     Readings of earlier versions have no digest. A digest without its file is from a run that was killed.
     """

@@ -1,8 +1,8 @@
-"""Protocols of sources: the ways to read one, and optional capabilities. Most sources need one of them.
+"""Protocols of sources: ways in which a source is read, of which most sources need one, and optional capabilities.
 
-`ReadInChunks` is for runs in process, `Resumable` for runs in process with a checkpoint. On Spark a source is read as
-files that the driver lists, as rows in memory that are stored beside the checkpoint, or by a streaming reader of Spark.
-Sources that plan their batches (`Planned`), or that are read in steps, work on both.
+`ReadInChunks` is for runs in process, `Resumable` for runs in process with a checkpoint. On Spark, a source is read in
+one of three ways: as files that the driver lists, as rows in memory that are stored next to the checkpoint, or by a
+streaming reader of Spark. Sources that plan their batches (`Planned`), and test streams, work on both runners.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Source
 from stages.strategies.base import Summary
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
-"""The input of a batch from a source, or a piece of it. Collecting one may raise `Unreadable`."""
+"""The input of a batch from a source, or a piece of it. Collecting its rows may raise `Unreadable`."""
 
 AnySource = TypeVar("AnySource", bound=Source)
 
 
-# `isinstance` compares the names of methods only; `beamlike.io.capabilities` compares their signatures.
+# `isinstance` only checks that methods exist; `beamlike.io.capabilities` checks their signatures.
 
 
 @runtime_checkable
@@ -31,19 +31,19 @@ class ReadInChunks(Source, Protocol):
     """A source that is read in process."""
 
     def chunks(self, rows: int) -> Iterator[Chunk]:
-        """Yields the input in order of arrival, one chunk of about `rows` rows for each batch."""
+        """Yields the input in order of arrival. Each chunk, of about `rows` rows, is a batch."""
 
 
 @runtime_checkable
 class ReadBySpark(Source, Protocol):
-    """A source that Spark reads. Without `chunks`, it can be used on Spark only."""
+    """A source that Spark itself reads. If it has no `chunks`, it can be used only on Spark."""
 
     def read_by_spark(self, spark: Any) -> Any:
         """Returns a streaming DataFrame of the session `spark` with the columns of `schema()`."""
 
 
 Position: TypeAlias = Mapping[str, Any]
-"""The position of a run in a source. Each batch changes some entries, such as the next offset of each partition."""
+"""The position of a run in a source. Each batch changes some entries, such as the next offset of a partition."""
 
 
 class PlannedBatch(NamedTuple):
@@ -68,35 +68,37 @@ class PlannedBatch(NamedTuple):
 
 
 class Reader(Protocol):
-    """Reads a source on from a position, for a run in process that stores the position on disk."""
+    """A reader of a source from a position on, for a run in process that stores the position on disk."""
 
     def new(self) -> PlannedBatch | None:
-        """Returns the next batch, of about as many rows as a batch should have; None if there is no new input.
+        """Returns the next batch, with about the number of rows that a batch should have; None if there is no new
+        input.
 
-        Returns the same batch until it is read.
+        Until the batch is read, further calls return the same batch.
         """
 
     def read(self, batch: PlannedBatch) -> Chunk:
-        """Reads exactly the input that `new` returned, also in a later process that begins at the same position.
+        """Reads exactly the input that `new` returned. A later process that begins at the same position may also call
+        it.
 
         Raises `LookupError` or `FileNotFoundError` if the input no longer exists.
         """
 
     def close(self) -> None:
-        """Closes what the reader holds open, at the end of the run."""
+        """Closes open resources, at the end of the run."""
 
 
 @runtime_checkable
 class AcceptsCommits(Protocol):
-    """A source, or a reader of one, that is notified when a batch is committed."""
+    """A source or reader that is notified when a batch is committed."""
 
     def committed(self, batch: PlannedBatch) -> None:
-        """Called when the batch is done for good; after a run was killed, possibly a second time."""
+        """Called when the batch is committed. After a run was killed, it may be called again."""
 
 
 @runtime_checkable
 class Closeable(Protocol):
-    """A source that holds a resource while it is read, such as a connection."""
+    """A source that uses a resource while it is read, such as a connection."""
 
     def close(self) -> None:
         """Closes the resource, at the end of the run."""
@@ -104,10 +106,10 @@ class Closeable(Protocol):
 
 @runtime_checkable
 class Resumable(Source, Protocol):
-    """A source that can be read on from the position of an earlier run, and returns the same input again."""
+    """A source that can continue from the position of an earlier run, and can return the same input again."""
 
     def resume(self, position: Position, rows: int) -> Reader:
-        """Returns a reader from `position` on, in batches of about `rows` rows; {} is the beginning."""
+        """Returns a reader from `position` on, with batches of about `rows` rows. `{}` is the beginning."""
 
 
 PlannedRows: TypeAlias = pl.DataFrame | pl.LazyFrame | Pieces
@@ -123,9 +125,9 @@ class ReadAsPlanned(Source, Protocol):
     """
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Returns the next batch after `position`, of about `rows` rows; None if there is no new input.
+        """Returns the next batch after `position`, with about `rows` rows; None if there is no new input.
 
-        {} is the position at the beginning.
+        `{}` is the position at the beginning.
         """
 
     def read(self, batch: PlannedBatch) -> PlannedRows:
@@ -134,15 +136,15 @@ class ReadAsPlanned(Source, Protocol):
 
 @runtime_checkable
 class ReadInParts(Source, Protocol):
-    """A source whose planned batches have several parts, which Spark tasks share.
+    """A source whose planned batches consist of parts, which Spark tasks read in parallel.
 
-    `PlannedBatch.input` is the list of parts, and `rows` the number of rows of all parts together.
+    `PlannedBatch.input` is the list of parts. `rows` is the number of rows of all parts together.
     """
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Returns the next batch after `position`, of about `rows` rows; None if there is no new input.
+        """Returns the next batch after `position`, with about `rows` rows; None if there is no new input.
 
-        {} is the position at the beginning.
+        `{}` is the position at the beginning.
         """
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile | pl.DataFrame | pl.LazyFrame]:
@@ -155,10 +157,12 @@ Planned: TypeAlias = ReadAsPlanned | ReadInParts
 
 @runtime_checkable
 class Openable(Source, Protocol):
-    """A source that plans its batches and learns something while it is read; each run opens it for itself."""
+    """A source that plans its batches, and stores what it learns while it is read. Each run opens a source of
+    its own.
+    """
 
     def opened(self, position: Position) -> Planned:
-        """Returns a source of the same kind, which one run uses in place of this one, from `position` on.
+        """Returns a source of the same kind, which one run uses instead of this one, from `position` on.
 
         Spark tasks read planned batches with the declaration itself.
         """
@@ -169,12 +173,12 @@ class InfersSchema(Source, Protocol):
     """A source that infers its columns from its input if they are not declared."""
 
     def looked_up(self) -> Self:
-        """Returns the source with the columns that its input has now as part of the declaration."""
+        """Returns the source with the current columns of its input as part of the declaration."""
 
 
 @runtime_checkable
 class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
-    """A source whose position can be converted to Spark's offsets and back, for savepoints between runners."""
+    """A source whose position can be converted to Spark's offsets and back. So its savepoints work on both runners."""
 
     def offsets_of_spark(self, position: Position) -> Sequence[str]:
         """Returns the lines of Spark's offset log for this position, one for each stream of `read_by_spark`."""
@@ -184,11 +188,21 @@ class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
 
 
 @runtime_checkable
+class HasSpans(HasSparkOffsets, Protocol):
+    """A source that can read the rows between two of its positions again, whichever runner read them first."""
+
+    def span(self, begin: Position, end: Position) -> PlannedBatch:
+        """Returns the batch of the rows between two positions, for the reader that `resume` returns."""
+
+
+@runtime_checkable
 class ReadFromMemory(ReadInChunks, Protocol):
-    """A source whose rows exist when it is declared. On Spark they are stored as files beside the checkpoint."""
+    """A source whose rows are in memory when it is declared. On Spark they are stored as files next to the
+    checkpoint.
+    """
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """Yields the rows in order of arrival; each chunk is a batch, also on Spark."""
+        """Yields the rows in order of arrival. Each chunk is a batch, also on Spark."""
 
     def all_rows(self) -> pl.DataFrame:
         """Returns all rows, the same each time."""
@@ -198,7 +212,7 @@ class ReadFromMemory(ReadInChunks, Protocol):
 class FoundFile:
     """A file in a listing: its path, modification time (milliseconds since 1970), and size in bytes.
 
-    All storages report times in milliseconds at least.
+    Every storage reports times with a precision of milliseconds or better.
     """
 
     path: str
@@ -208,7 +222,7 @@ class FoundFile:
 
 @runtime_checkable
 class ReadInFiles(ReadInChunks, Protocol):
-    """A source of files. On Spark the driver lists them, and tasks read each file in one or more parts."""
+    """A source of files. On Spark the driver lists the files, and tasks read each file in one or more parts."""
 
     @property
     def max_files_per_trigger(self) -> int | None:
@@ -219,17 +233,17 @@ class ReadInFiles(ReadInChunks, Protocol):
 
     @property
     def splits(self) -> bool:
-        """True if parts of a file can be read independently."""
+        """True if several tasks can read parts of a file independently."""
 
     @property
     def order_advice(self) -> str:
-        """The advice in the log if the order of files made rows late; empty for no message."""
+        """The advice that is logged if the order of files made rows late; empty for none."""
 
     def from_anywhere(self) -> Self:
-        """Returns the source with absolute paths, since tasks have other working directories."""
+        """Returns the source with absolute paths, because tasks have other working directories."""
 
     def require_there(self, *, globs: bool) -> None:
-        """Raises `FileNotFoundError` if a path does not exist, or with `globs` if a glob matches nothing."""
+        """Raises `FileNotFoundError` if a path does not exist or, with `globs`, if a glob matches nothing."""
 
     def found(self, *, later: bool = False) -> Sequence[FoundFile]:
         """Returns the existing files in reading order. `later`: files may still arrive, so a glob may match nothing."""
@@ -238,23 +252,23 @@ class ReadInFiles(ReadInChunks, Protocol):
         """Yields part number `part` of `parts` of a file, in pieces of at most `rows` rows."""
 
     def batches(self, rows: int) -> Iterator[Pieces]:
-        """Yields the input of each batch in process, with the files that it is from."""
+        """Yields the input of each batch of a run in process, with the files that rows are from."""
 
     def batches_apart(self, rows: int) -> Iterator[Pieces]:
-        """Yields the input of each batch with separate files, for a watermark that has a split for each file."""
+        """Yields the input of each batch without mixing files, for a watermark in which each file is a split."""
 
     def resume(self, position: Position, rows: int, *, apart: bool = False) -> Reader:
-        """Returns a reader from `position` on, in batches of about `rows` rows.
+        """Returns a reader from `position` on, with batches of about `rows` rows.
 
-        `apart`: the rows of each file stay separate, as each is a split.
+        `apart`: rows of different files are not mixed, because each file is a split.
         """
 
 
 @attrs.frozen(eq=False)
 class SourceStep:
-    """A step of a source: elements that arrive together, or clocks that move.
+    """A step of a test stream: elements that arrive together, or clocks that move.
 
-    `summary` is the watermark that the source announces, `processing_time` its processing time in us.
+    `summary` is the watermark that the stream announces, `processing_time` its processing time (us).
     """
 
     elements: pl.DataFrame
@@ -264,7 +278,7 @@ class SourceStep:
 
 @runtime_checkable
 class ReadInSteps(Source, Protocol):
-    """A source with its own clock; each runner plays step n in batch n."""
+    """A source with a clock of its own, such as a test stream. Each runner plays step n in batch n."""
 
     @property
     def steps(self) -> Sequence[SourceStep]:
@@ -284,15 +298,15 @@ class ReadInSteps(Source, Protocol):
 
 @runtime_checkable
 class HasDecode(ReadBySpark, Protocol):
-    """A source whose rows Spark reads in stored form; tasks decode them to the columns of `schema()`."""
+    """A source whose rows Spark reads in encoded form. Tasks decode them to the columns of `schema()`."""
 
     def decode(self, frame: pl.DataFrame) -> Pieces:
-        """Decodes rows; those that cannot be decoded are dead letters."""
+        """Decodes rows. Those that cannot be decoded become dead letters."""
 
 
 @runtime_checkable
 class InSplits(Source, Protocol):
-    """A source with partitions, each with its own order of rows; by default each has a watermark of its own."""
+    """A source with partitions, each of which has its own order of rows. By default each has its own watermark."""
 
     @property
     def split(self) -> str:
@@ -301,27 +315,27 @@ class InSplits(Source, Protocol):
 
 @runtime_checkable
 class AcceptsEventTime(Protocol):
-    """A source that reads the event time column in another way than other columns."""
+    """A source that reads the event-time column in another way than other columns."""
 
     def for_event_time(self, column: str) -> Self:
         """Returns the source with this column as its event time.
 
-        Text formats then read the column as text, unless its type is declared, so that an invalid time can be shown as
-        it was written.
+        Text formats then read the column as text, unless its type is declared. So an invalid time can be shown exactly
+        as it is in the file.
         """
 
 
 @runtime_checkable
 class AcceptsTimeUnit(Source, Protocol):
-    """A source that reads event times itself."""
+    """A source that reads event times itself, instead of leaving their conversion to the engine."""
 
     def reading_event_time(self, column: str, unit: str | None) -> Self:
-        """Returns the source with this event time column; `unit` is the unit of numbers."""
+        """Returns the source with this event-time column. `unit` is the unit of numbers."""
 
 
 @runtime_checkable
 class SchemaFromSpark(ReadBySpark, Protocol):
-    """A source whose columns may be known to Spark only."""
+    """A source whose columns Spark may have to infer."""
 
     @property
     def is_open(self) -> bool:
@@ -332,7 +346,7 @@ class SchemaFromSpark(ReadBySpark, Protocol):
 
 
 def with_event_time(source: AnySource, column: str, unit: str | None = None) -> AnySource:
-    """Returns the source that is read with `column` as event time, and numbers of that column in `unit`."""
+    """Returns the source with `column` as its event time. `unit` is the unit of numbers in it."""
     if isinstance(source, AcceptsTimeUnit):
         return source.reading_event_time(column, unit)
     return source.for_event_time(column) if isinstance(source, AcceptsEventTime) else source

@@ -1,4 +1,4 @@
-"""A sink for any format that Spark can write, declared without Spark."""
+"""A sink for any format that Spark can write. It is declared without Spark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any, Final
 import attrs
 
 from beamlike.io.base import Part
-from beamlike.io.files.paths import path_text, uri
+from beamlike.io.files.paths import path_text_if_any, uri
+from beamlike.system.datasets import Dataset, file_datasets
+from beamlike.system.fields import as_options
 
 _OWN: Final = ("txnappid", "txnversion")
 
@@ -26,11 +28,11 @@ def _options(owner: object, attribute: attrs.Attribute[Mapping[str, str]], value
 
 @attrs.frozen
 class SparkSink:
-    """Appends every batch with a Spark DataFrameWriter, for example to a Delta table. Runs on Spark only.
+    """A sink that appends every batch with a Spark DataFrameWriter, for example to a Delta table. Runs on Spark only.
 
     Batches pass through the driver. The writer also receives the options `txnAppId` (of run and sink) and `txnVersion`
-    (the batch): Delta uses them to skip a batch that it has already. Other formats ignore them, and have the rows of a
-    replayed batch twice.
+    (the batch): Delta uses them to skip a batch that it has already. Other formats ignore them, so the rows of a
+    replayed batch are written twice.
 
     Args:
         format: The format of the writer, such as "delta".
@@ -46,18 +48,21 @@ class SparkSink:
     """
 
     format: str = attrs.field(validator=_name)
-    path: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
-    # Values may be passwords.
+    path: str | None = attrs.field(default=None, converter=path_text_if_any)
+    # Options may contain passwords, so only their names are shown.
     options: Mapping[str, str] = attrs.field(
         factory=dict,
-        converter=dict,
+        converter=as_options,
         validator=_options,
         repr=lambda given: f"[{', '.join(given)}]",
         hash=False,
     )
 
+    def datasets(self) -> list[Dataset] | None:
+        return None if self.path is None else file_datasets([self.path])
+
     def options_of(self, part: Part) -> dict[str, str]:
-        """Returns the writer's options for a batch."""
+        """Returns the writer's options for a part."""
         return {**self.options, "txnAppId": f"{part.query}/{part.sink}", "txnVersion": str(part.batch)}
 
     def write_by_spark(self, rows: Any, part: Part) -> None:

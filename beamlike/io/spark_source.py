@@ -1,9 +1,9 @@
-"""A source for any input that Spark can read, declared without Spark."""
+"""A source for any input that Spark can read. It is declared without Spark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import polars as pl
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class SparkSource:
-    """A streaming DataFrame that a function of the session returns. Runs on Spark only.
+    """A streaming DataFrame that the user's function returns. Runs on Spark only.
 
     Args:
-        reader: A function of the `SparkSession` that returns a DataFrame, streaming or not.
+        reader: A function that receives the `SparkSession`, and returns a DataFrame, streaming or not.
         schema: Column names and types. By default Spark is asked for them when the pipeline is declared.
         watermark: The strategy for a source that announces its watermark; `p.read` then needs none.
 
@@ -35,14 +35,14 @@ class SparkSource:
     """
 
     reader: SparkReader = attrs.field(validator=function)
-    _schema: Declared | None = attrs.field(default=None, converter=declared)
+    _schema: Declared | None = attrs.field(default=None, converter=declared, alias="schema")
     watermark: WatermarkStrategy | None = attrs.field(
         default=None,
         kw_only=True,
         validator=attrs.validators.optional(attrs.validators.instance_of(WatermarkStrategy)),
     )
 
-    bounded: ClassVar[bool] = False
+    bounded = False
 
     @property
     def is_open(self) -> bool:

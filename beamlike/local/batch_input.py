@@ -1,4 +1,4 @@
-"""The input of a batch, and of all batches of a run without a checkpoint: by chunks, or by steps of test streams."""
+"""The input of each batch of a run without a checkpoint: chunks of the sources, or steps of test streams."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen(eq=False)
 class BatchInput:
-    """The input of a batch, by source: the ingested rows, and the processing time (us). With `ended`, all sources end.
+    """The input of a batch, by source: the ingested rows, and the processing time (us). `ended`: all sources end here.
 
-    `began`: the time (us) at which the runner began the batch. Sources in `waiting` are too far ahead, and were not
-    read. `started`: the start of the run (us), before which silence of a source does not count. `over`: the sources
-    that have ended although others have not. `changed`: their files that changed, as in `SourceRecord`.
+    `began`: the time (us) at which the runner began the batch. Sources in `waiting` are too far ahead of another
+    source, and were not read. `started`: the start of the run (us), before which silence of a source does not count.
+    `over`: the sources that have ended although others have not. `changed`: the files of each source that changed, as
+    in `SourceRecord`.
     """
 
     ingested: Mapping[str, Ingested]
@@ -50,7 +51,10 @@ class BatchInput:
     def arrived(
         self, sources: Iterable[str], now: int, reports: Mapping[str, Report] | None = None
     ) -> Arrived:
-        """The part of the input for a reader of these sources, with reports of the stages that it reads."""
+        """Returns the part of the input that concerns a reader of these sources.
+
+        `reports`: the reports of the stages that it reads.
+        """
         names = frozenset(sources)
         summaries = {name: got.summary for name, got in self.ingested.items() if name in names}
         return Arrived(
@@ -68,7 +72,7 @@ def batch_inputs(
 ) -> Iterator[BatchInput]:
     """Iterates over the batches of a run; the last one is the end. Raises at once if a source cannot be read.
 
-    `inputs` always has the current inputs of the sources.
+    The caller keeps the current inputs of each source in `inputs`.
     """
     steps = steps_of(plan)
     if steps is not None:
@@ -82,7 +86,7 @@ def batch_inputs(
 
 
 def step_input(plan: Plan, number: int, steps: int, clock: Clock) -> BatchInput:
-    """The input of a step of all test streams; after the last step, the end."""
+    """Returns the input of a step of all test streams; after the last step, the end."""
     began = clock()
     played = {name: ingest_step(source, number) for name, source in plan.sources.items()}
     ingested = {name: got for name, (got, _) in played.items()}
@@ -100,11 +104,11 @@ def _chunk_inputs(
     inputs: Mapping[str, Inputs],
     threads: Threads,
 ) -> Iterator[BatchInput]:
-    """Iterates over batches with the next chunk of every source that need not wait.
+    """Iterates over batches with the next chunk of every source that need not wait for a slower one.
 
-    Without any chunk left, all sources end together. On Spark, too, the end of a source cannot be distinguished from a
-    pause, and so panes are the same. A source that is read as a whole ends in the first batch, and a refreshed source
-    does not keep the run going.
+    When no source has another chunk, all sources end together. On Spark, too, the end of a source cannot be
+    distinguished from a pause, so panes are the same there. A source that is read as a whole ends in the first batch,
+    and a refreshed source does not keep the run going.
     """
     early, started, worth = may_prefetch(plan), dict[str, StartedTask[Prefetched | None]](), threads
     while True:
@@ -113,13 +117,14 @@ def _chunk_inputs(
         found = {name: _next(name, chunks[name], started.pop(name, None)) for name in going}
         found |= {name: _next(name, source) for name, source in readings.items()}
         taken = {name: chunk for name, chunk in found.items() if chunk is not None}
-        # A source without a chunk has ended, but a source that waits was not read.
+        # A source without a chunk has ended, unless it waits: then it was not read.
         chunks = {name: source for name, source in chunks.items() if name in taken or name in waiting}
         now = clock()
         ingested = ingest_all(plan, taken, now, worth)
         worth, early = threads_for(ingested, threads), early - must_repeat(taken)
         times = dict.fromkeys(plan.sources, now)
-        # Read while the caller runs this batch; the next round takes the result before it reads anything else.
+        # Read in another thread while the caller runs this batch. The next round uses the result before it
+        # reads more.
         for name in [name for name in chunks if name in early]:
             read = partial(_read_next, plan.sources[name], chunks[name], now)
             if (one := prefetch(worth, read)) is not None:
@@ -130,12 +135,15 @@ def _chunk_inputs(
 
 
 def read_whole(plan: Plan) -> frozenset[str]:
-    """The sources that are read as a whole in the first batch, and end there."""
+    """Returns the names of the sources that are read as a whole in the first batch, and end there."""
     return frozenset(name for name, source in plan.sources.items() if source.whole)
 
 
 def too_far_ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]) -> frozenset[str]:
-    """The sources among `names`, which still have rows, that are too far ahead of the slowest of them."""
+    """Returns those of the sources `names` that must wait, since they are too far ahead of the slowest source.
+
+    All sources in `names` still have rows.
+    """
     reports = {name: inputs[name].report(name, []) for name in names if name in inputs}
     drifts = {name: source.watermark.max_drift for name, source in plan.sources.items()}
     return must_wait(reports, drifts)
@@ -144,7 +152,7 @@ def too_far_ahead(plan: Plan, names: Iterable[str], inputs: Mapping[str, Inputs]
 def _next(
     name: str, chunks: Iterator[Chunk | None], started: StartedTask[Prefetched | None] | None = None
 ) -> Chunk | Prefetched | None:
-    """The next chunk of a source, with its result if it was prefetched; None at the end."""
+    """Returns the next chunk of a source, already ingested if it was prefetched; None at the end."""
     with activity("source", name), naming_source(name):
         return next(chunks, None) if started is None else started.result()
 

@@ -1,4 +1,6 @@
-"""The checkpoint of a run in process: a folder on this machine, with a journal beside the common parts."""
+"""The checkpoint of a run in process: a folder on this machine, with a journal besides the files that all
+runners have.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from beamlike.system.path_names import is_remote
 
 @attrs.frozen
 class LocalFiles:
-    """Small files on this machine."""
+    """Access to small files on this machine."""
 
     def latest(self, name: str) -> str | None:
         return self.read(name)
@@ -62,7 +64,7 @@ class LocalCheckpoint(CheckpointFolder):
 
     @classmethod
     def of(cls, path: str) -> LocalCheckpoint:
-        """Creates the checkpoint for a path on this machine. Raises `ValueError` for another path."""
+        """Returns the checkpoint at a path on this machine. Raises `ValueError` for another path."""
         if is_remote(path):
             raise ValueError(
                 f"a run in process has its checkpoint on this machine, not at {path!r}, as it is a database: give a "
@@ -76,7 +78,7 @@ class LocalCheckpoint(CheckpointFolder):
 
     @property
     def has_batches(self) -> bool:
-        """True if there is a journal."""
+        """True if the journal exists."""
         return os.path.exists(self._journal)
 
     @property
@@ -84,7 +86,7 @@ class LocalCheckpoint(CheckpointFolder):
         return self.at("journal.sqlite")
 
     def journal(self, manifest: dict[str, Any]) -> Journal:
-        """Opens the journal of the run with this manifest, or makes one if the run has not begun."""
+        """Opens the journal of the run with this manifest, or creates it if the run has not begun."""
         with stored("write", self.path):
             durable.make_folder(self.at())
         return Journal.open(self._journal, self.damaged, new=not manifest["begun"])

@@ -1,4 +1,4 @@
-"""The control of a live run, shared by its threads: its phase, and the progress of the current batch."""
+"""The control of a live run, shared by its threads: the phase of the run, and whether its batch may have written."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from beamlike.runtime.run.options import Phase
 
 
 class GivenUp(Exception):
-    """Raised between two parts of a batch that is not finished."""
+    """Raised between two parts of a batch, to abandon it."""
 
 
 @attrs.define(eq=False)
 class RunControl:
-    """The control of a live run. `writing`: True from when sinks may have received something of the current batch."""
+    """The phase of a live run. `writing` is True from when sinks may have received output of the current batch."""
 
     phase: Phase = attrs.field(default=Phase.GOING, init=False)
     stopping: threading.Event = attrs.field(factory=threading.Event, init=False)
     writing: bool = attrs.field(default=False, init=False)
 
     def go_to(self, phase: Phase) -> None:
-        """Moves the run forward to a phase; an earlier one changes nothing."""
+        """Moves the run forward to a phase. If the run is already past that phase, nothing changes."""
         self.phase = max(self.phase, phase)
 
     def require_wanted(self) -> None:
-        """Raises `GivenUp` if the current batch must not be finished."""
+        """Raises `GivenUp` if the current batch must be abandoned."""
         if self.phase is Phase.GIVEN_UP:
             raise GivenUp
 
     def hooks(self, journal: Journal) -> EngineHooks:
-        """The hooks of an engine whose batches the journal logs."""
+        """Returns the hooks of an engine whose batches are logged in this journal."""
 
         def before_writing() -> None:
             journal.settle()
-            self.writing = True  # from now on, only the same batch may follow
+            self.writing = True  # From now on, only a replay of the same batch may follow.
 
         return EngineHooks(self.require_wanted, before_writing)

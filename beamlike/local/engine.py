@@ -31,10 +31,10 @@ from stages.state.store import DictStore, StateStore
 
 @attrs.frozen
 class EngineHooks:
-    """A runner's part in each batch of an engine.
+    """Functions of a runner that the engine calls in each batch.
 
-    `between_parts` is called between two parts of a batch, and may raise to abandon it. `before_writing` is called
-    before the sinks receive anything, to wait until the input of the batch is on disk.
+    `between_parts` is called between two parts of a batch, and may raise to abandon the batch. `before_writing` is
+    called before the sinks receive anything: it waits until the input of the batch is on disk.
     """
 
     between_parts: Callable[[], object] = lambda: None
@@ -43,11 +43,11 @@ class EngineHooks:
 
 @attrs.define
 class Engine:
-    """The engine of a run in process, with the state of its stages (`store`), and the `inputs` of stages and sources.
+    """The engine of a run in process. It has the state of the stages (`store`), and the inputs of stages and sources.
 
-    Each stage is one shard; the stages of a level take their steps at once, on `threads`. `last` is the record of the
-    batch before. `drains`: the run may end before its input does. `keys`: the folder for the keys that its stages
-    receive; None if they are not recorded.
+    Each stage is one shard. The stages of one level run in parallel, on `threads`. `last` is the record of the batch
+    before. `drains`: the run may end before its input does. `keys`: the folder in which each stage records the keys
+    that it received; None if they are not recorded.
     """
 
     plan: Plan
@@ -66,13 +66,35 @@ class Engine:
         self._sources = SourceTurns(self.plan, self.inputs)
 
     def run(self, batch: BatchInput, number: int, sinks: BatchSinks) -> BatchRecord:
-        """Runs a batch with this number, and writes its rows to the sinks."""
-        self._arrived = {}
-        sources = {name: self._receive(name, batch) for name in self.plan.sources}
-        # At the end of input all windows may fire, even if few rows arrive.
+        """Runs the batch with this number, writes its rows to the sinks, and returns its record."""
+        sources = self.begin(batch)
+        # At the end of input all windows may emit a pane, even if few rows arrive.
         threads = self.threads if batch.ended else threads_for(batch.ingested, self.threads)
         turns, stages = self._steps(batch, threads)
         self.hooks.between_parts()
+        return self.finish(batch, number, sinks, sources=sources, turns=turns, stages=stages, threads=threads)
+
+    def begin(self, batch: BatchInput) -> dict[str, SourceRecord]:
+        """Sends the rows of all sources to their consumers. Returns the records of the sources."""
+        self._arrived = {}
+        return {name: self._receive(name, batch) for name in self.plan.sources}
+
+    def waiting(self, stage: str, role: str) -> list[tuple[str, pl.DataFrame]]:
+        """Returns the rows that were sent to an input of a stage or to a sink in this batch, each with its sender."""
+        return self._arrived.get(address(stage, role), [])
+
+    def finish(
+        self,
+        batch: BatchInput,
+        number: int,
+        sinks: BatchSinks,
+        *,
+        sources: Mapping[str, SourceRecord],
+        turns: Mapping[str, StageTurn],
+        stages: Mapping[str, StageRecord],
+        threads: Threads = ALONE,
+    ) -> BatchRecord:
+        """Writes the rows of a batch to the sinks when all stages are done, and returns its record."""
         # From here on sinks may receive rows, so after a failure only a replay of this batch may follow.
         self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
@@ -88,11 +110,11 @@ class Engine:
         return self.last
 
     def _elapsed(self, batch: BatchInput) -> int:
-        """The duration (us) of the batch so far."""
+        """Returns the duration (us) of the batch so far."""
         return self.clock() - batch.began
 
     def _receive(self, name: str, batch: BatchInput) -> SourceRecord:
-        """Sends the rows of a source to their consumers, and returns its record."""
+        """Sends the rows of a source to their consumers, and returns the record of the source."""
         got = batch.ingested.get(name, Ingested({}, {}))
         self._send(name, got.frames)
         record = self._sources.receive(name, batch.arrived([name], batch.times[name]), batch.started)
@@ -108,23 +130,32 @@ class Engine:
     def _steps(
         self, batch: BatchInput, threads: Threads
     ) -> tuple[dict[str, StageTurn], dict[str, StageRecord]]:
-        """Takes the steps of all stages, each after those that it reads."""
+        """Runs all stages, each after the stages that it reads. Returns their results and records."""
         turns, records, stages = dict[str, StageTurn](), dict[str, StageRecord](), self.plan.stages
         here = frozenset(name for name, plan in stages.items() if plan.python)
         for level in self.plan.levels:
             reports = {name: turn.report for name, turn in turns.items()}
             tasks = {name: partial(self._step, stages[name], batch, reports) for name in level}
             for name, turn in threads.each(tasks, here).items():
-                for routed in turn.routed.values():
-                    self._send(name, routed.frames)
-                turns[name] = turn
-                records[name] = turn.record(turn.inputs.now + self._elapsed(batch))
+                turns[name], records[name] = turn, self._sent(name, turn, batch)
         return turns, {name: records[name] for name in stages}
 
+    def step(
+        self, name: str, batch: BatchInput, reports: Mapping[str, Report]
+    ) -> tuple[StageTurn, StageRecord]:
+        """Runs one stage, and sends its rows to their consumers. `reports` has those of the stages that have run."""
+        turn = self._step(self.plan.stages[name], batch, reports)
+        return turn, self._sent(name, turn, batch)
+
+    def _sent(self, name: str, turn: StageTurn, batch: BatchInput) -> StageRecord:
+        for routed in turn.routed.values():
+            self._send(name, routed.frames)
+        return turn.record(turn.inputs.now + self._elapsed(batch))
+
     def _step(self, plan: StagePlan, batch: BatchInput, reports: Mapping[str, Report]) -> StageTurn:
-        """Takes the step of a stage."""
+        """Runs one stage, and returns its result."""
         self.hooks.between_parts()
-        sources = {name: self.plan.sources[name].watermark for name in plan.inputs if name not in reports}
+        sources = {name: self.plan.sources[name].watermark for name in plan.hears if name not in reports}
         upstream = [name for name in plan.inputs if name in reports]
         times = [batch.times[name] for name in sources] + [self.inputs[name].now for name in upstream]
         task = StageTask(
@@ -151,5 +182,5 @@ class Engine:
                 self._arrived.setdefault(consumer, []).append((producer, frame))
 
     def _in_order(self, sent: list[tuple[str, pl.DataFrame]]) -> list[pl.DataFrame]:
-        """The frames by sender, in the order of the plan."""
+        """Returns the frames without their senders, sorted by the order of the senders in the plan."""
         return [frame for producer in self.plan.producers for name, frame in sent if name == producer]

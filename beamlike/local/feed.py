@@ -1,11 +1,11 @@
-"""The input of a run with a checkpoint: the plan of each batch, and its rows, which a replayed batch reads again."""
+"""The input of a run with a checkpoint: decides what each batch reads, and reads it, in a replay once more."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Protocol, Self
+from typing import Protocol, Self
 
 import attrs
 
@@ -28,18 +28,18 @@ from beamlike.local.prefetch import (
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.batch.ingested import Chunk
+from beamlike.runtime.recorded.batches import STEPS
 from beamlike.system.activity import activity
 from beamlike.system.threads import StartedTask, Threads
 from stages.progress.inputs import Inputs
 from stages.strategies.validators import SourceFile
 
-STEPS: Final = "@steps"
-"""The name under which the journal stores the number of steps that test streams have played."""
-
 
 @attrs.frozen
 class NextBatch:
-    """The input of the next batch. `more`: another batch can follow at once. `ended`: all sources have ended."""
+    """The planned input of the next batch. `more`: another batch can follow without waiting. `ended`: all sources have
+    ended.
+    """
 
     taken: Mapping[str, PlannedBatch]
     waiting: tuple[str, ...] = ()
@@ -48,25 +48,27 @@ class NextBatch:
 
     @property
     def has_input(self) -> bool:
-        """True if there are rows to read, and not only a watermark that has moved."""
+        """True if there are rows to read. A batch can also have only a watermark that has moved."""
         return any(taken.input is not None for taken in self.taken.values())
 
 
 class InputFeed(Protocol):
-    """The input of a run."""
+    """The input of a run: plans and reads the input of each batch."""
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
-        """The input that is available now, given the current inputs of the sources."""
+        """Plans a batch with all input that is available now. `inputs`: the current inputs of the sources."""
 
     def read(self, batch: LoggedBatch, *, again: bool = False) -> BatchInput:
-        """Reads the input of a batch. Raises `CheckpointError` if a replayed batch (`again`) has lost its input."""
+        """Reads the input of a batch. Raises `CheckpointError` if the batch is replayed (`again`) and its
+        input is lost.
+        """
 
     @property
     def acknowledges(self) -> bool:
-        """True if a source must be informed of the batches that are done."""
+        """True if a source must be notified of committed batches."""
 
     def committed(self, batch: LoggedBatch) -> None:
-        """Informs sources that accept commits that the batch is done and stored."""
+        """Notifies each source that accepts commits that the batch is done and stored."""
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
         """Returns, by source, the files that changed since the last call, as in `SourceRecord`."""
@@ -81,14 +83,17 @@ def open_feed(
     threads: Threads,
     held: ExitStack,
 ) -> InputFeed:
-    """Opens the input of a plan, in batches of about `rows` rows of each source, at these positions."""
+    """Opens the input of a plan. Each batch reads about `rows` rows of each source, from the given positions on.
+
+    What must be closed at the end of the run is added to `held`.
+    """
     if (steps := steps_of(plan)) is not None:
         return StepInputFeed(plan, steps, clock, position(STEPS).get("step", 0))
     return SourceInputFeed.of(plan, rows, clock, position=position, threads=threads, held=held)
 
 
 def require_resumable(plan: Plan) -> None:
-    """Raises `PlanError` for a source that cannot be read on from a position."""
+    """Raises `PlanError` for a source that cannot continue from a position."""
     for name, source in plan.sources.items():
         if steps_of(plan) is None and not isinstance(source.source, Continued):
             raise PlanError(
@@ -100,7 +105,7 @@ def require_resumable(plan: Plan) -> None:
 
 @attrs.frozen(eq=False)
 class _Prefetched:
-    """The prefetched input of a source for the next batch."""
+    """The input of a source for the next batch, with the rows that were read and ingested in advance."""
 
     taken: PlannedBatch
     prefetched: Prefetched
@@ -108,7 +113,8 @@ class _Prefetched:
 
 @attrs.define(eq=False)
 class SourceInputFeed:
-    """Reads new rows of each source. Files for the next batch are prefetched while the current batch runs.
+    """The input feed of sources: a batch has new rows of each source. Files for the next batch are prefetched while the
+    current batch runs.
 
     Prefetched input is written to the journal like other input, when its batch begins.
     """
@@ -136,7 +142,7 @@ class SourceInputFeed:
         threads: Threads,
         held: ExitStack,
     ) -> Self:
-        """Opens the sources at these positions; `held` closes them."""
+        """Opens the sources at these positions. They are closed with `held`."""
         readers = dict[str, Reader | FullReader]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
@@ -152,7 +158,7 @@ class SourceInputFeed:
         there = dict[str, PlannedBatch]()
         for name, reader in self.readers.items():
             with activity("source", name), naming_source(name):
-                # The reader is already past prefetched input, so that comes first.
+                # The reader is already past the prefetched input, so that must be used first.
                 if (started := self._started.pop(name, None)) is not None:
                     self._ahead[name] = started.result()
                 taken = self._ahead[name].taken if name in self._ahead else reader.new()
@@ -199,7 +205,8 @@ class SourceInputFeed:
 
     def committed(self, batch: LoggedBatch) -> None:
         for name, taken in batch.taken.items():
-            # A savepoint has a batch of another run.
+            # The last batch of a restored savepoint is of another run, and can have sources that this plan
+            # has not.
             reader: object = self.readers.get(name)
             if isinstance(reader, AcceptsCommits):
                 with activity("source", name), naming_source(name):
@@ -210,7 +217,7 @@ class SourceInputFeed:
         return {name: found for name, reader in files.items() if (found := reader.changed())}
 
     def _next(self, name: str, now: int) -> _Prefetched:
-        """Reads the next input of a source that has more."""
+        """Reads the next input of a source that is known to have more."""
         taken = self.readers[name].new()
         assert taken is not None
         return _Prefetched(taken, Prefetched.of(self.plan.sources[name], self.readers[name].read(taken), now))
@@ -218,7 +225,7 @@ class SourceInputFeed:
 
 @attrs.define
 class StepInputFeed:
-    """Plays a step of all test streams in each batch, and their end in the last one."""
+    """The input feed of test streams: a batch has one step of all streams, and the last batch their end."""
 
     plan: Plan
     steps: int
@@ -248,6 +255,6 @@ class StepInputFeed:
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:
     return CheckpointError(
-        f"batch {batch} cannot be done again, as source {source!r} does not have its input any more: "
-        f"{error.args[0] if error.args else error!r}; put that back"
+        f"batch {batch} cannot be replayed, because source {source!r} no longer has its input: "
+        f"{error.args[0] if error.args else error!r}; restore it"
     )

@@ -1,4 +1,4 @@
-"""A source that one batch of a run with a checkpoint reads as a whole."""
+"""A reader that returns all rows of a source in one batch of a run with a checkpoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from beamlike.io.sources import PlannedBatch, Position, Reader
 from beamlike.runtime.batch.ingested import AllChunks, Chunk
 
 _READ: Final = "@whole"
-"""The entry for an empty source in its position, in the place of a file."""
+"""The entry in the position of a source that was read although it was empty. Other sources have an entry for
+each file.
+"""
 
 
 @attrs.define
 class FullReader:
-    """Reads all rows that a source has now, once. Rows that arrive later are not part of the run."""
+    """A reader that returns all rows that a source has now as one batch. Rows that arrive later are not part of the
+    run.
+    """
 
     reader: Reader
     was_read: bool
@@ -24,12 +28,12 @@ class FullReader:
 
     @classmethod
     def of(cls, position: Position, opened: Callable[[Position], Reader]) -> Self:
-        """Creates the reader of a source that is `opened` at a position."""
+        """Returns a reader that continues from a position; `opened` opens the source at a position."""
         own = {entry: value for entry, value in position.items() if entry != _READ}
         return cls(opened(own), bool(position))
 
     def new(self) -> PlannedBatch | None:
-        """All available input, which may be empty; None if it was read before."""
+        """Returns all available input, which may be empty; None if it was read before."""
         if self.was_read:
             return None
         if self._next is None:
@@ -42,7 +46,7 @@ class FullReader:
         return self._next[0]
 
     def read(self, taken: PlannedBatch) -> AllChunks:
-        """Reads the input, also in another run."""
+        """Returns the rows of planned input, which another run may have planned."""
         self.was_read = True
         if self._next is not None and self._next[0].input == taken.input:
             chunks, self._next = self._next[1], None

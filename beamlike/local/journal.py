@@ -1,6 +1,7 @@
 """The journal of a run in process: the input of each batch, the state after the last one, the positions of sources.
 
-The journal is an SQLite database. Its transactions stay whole if the process is killed or the machine loses power.
+The journal is an SQLite database. Each of its transactions is stored completely or not at all, also if the process is
+killed or the machine loses power.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
+from beamlike.local import undo
 from beamlike.local.journal_tables import (
     OLDER,
     SETTINGS,
@@ -40,7 +42,9 @@ from stages.state.store import DictStore
 KEPT_BATCHES: Final = 100
 
 _RUN: Final = "@run"
-"""The name under which the run stores its own values, in the place of a stage. No step has such a name."""
+"""The name under which the run stores its own values, where others have the name of a stage. No step has such
+a name.
+"""
 
 _STORAGE: Final = (
     *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
@@ -52,18 +56,18 @@ _STORAGE: Final = (
         sqlite3.SQLITE_NOLFS,
     ),
 )
-"""The error codes of SQLite for storage. All other codes are taken for a damaged database."""
+"""The error codes of SQLite that mean a problem of the disk or the file system. All others mean a damaged database."""
 
 
 @attrs.define(eq=False)
 class Journal:
-    """The database at `path`. Changes of the state are kept in memory until their batch is done.
+    """The journal, a database at `path`. Changes of the state are kept in memory until their batch is done.
 
-    A thread beside the run writes and syncs that a batch has begun, and that it is done: `settle` waits for it. Raises
+    A second thread writes and syncs that a batch has begun, and that it is done; `settle` waits for that thread. Raises
     `CheckpointError` if the journal cannot be read or written, or is damaged.
 
     When the journal is opened, the rows of each table must have the total that the last transaction stored. The digests
-    of state stay in memory, and a value that is read later must exist and have its digest.
+    of all values of the state stay in memory; a value that is read later must exist and have its digest.
     """
 
     path: str
@@ -74,13 +78,13 @@ class Journal:
     _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
-    """Changes of committed batches that may not be written yet."""
+    """Changes of committed batches that are perhaps not written to the database yet."""
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
-        """Opens the journal; makes it if it is `new`, otherwise it must exist."""
+        """Opens the journal. With `new` it is created, otherwise it must exist."""
         with _translated(path, damaged):
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             journal = cls(path, damaged, connection)
@@ -94,6 +98,7 @@ class Journal:
     def _prepare(self, *, new: bool) -> None:
         for setting in SETTINGS:
             self._connection.execute(setting)
+        # The version is 0 in a database without tables, which is new or was emptied.
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0 and new:
             with self._transaction():
@@ -108,6 +113,8 @@ class Journal:
             raise self.damaged(
                 f"{self.path} is of version {version}, and this version of beamlike reads {VERSION}"
             )
+        with self._transaction():
+            undo.make_tables(self._connection)
         self._verify()
         self._last = self._found_last()
 
@@ -124,20 +131,22 @@ class Journal:
 
     @contextmanager
     def _understood(self, table: str) -> Iterator[None]:
-        """Raises `CheckpointError` if rows of a journal of a version without digests cannot be decoded."""
+        """Raises `CheckpointError` if the content of a table cannot be decoded. Journals of version 1 have no
+        digests.
+        """
         try:
             yield
         except (ValueError, TypeError, KeyError, AttributeError):
             raise self._other_table(table) from None
 
     def close(self) -> None:
-        """Settles what can be settled, and closes the database. Later calls change nothing."""
+        """Writes what can still be written, and closes the database. Later calls change nothing."""
         self._behind.close()
         self._connection.close()
 
     @property
     def last(self) -> tuple[LoggedBatch, bool] | None:
-        """The last batch that was begun, and True if it is done."""
+        """The batch that began last, and True if it is done; None before the first batch."""
         return self._last
 
     def _found_last(self) -> tuple[LoggedBatch, bool] | None:
@@ -145,15 +154,22 @@ class Journal:
         with self._understood("batches"):
             return None if found is None else (LoggedBatch.from_json(found[0], found[1]), bool(found[2]))
 
+    def logged(self) -> list[tuple[LoggedBatch, bool]]:
+        """Returns the batches whose input the journal still has, in order, each with True if it is done."""
+        self.settle()
+        with self._translating(), self._understood("batches"):
+            rows = self._connection.execute("SELECT number, facts, done FROM batches ORDER BY number")
+            return [(LoggedBatch.from_json(number, facts), bool(done)) for number, facts, done in rows]
+
     def position(self, source: str) -> dict[str, Any]:
-        """The position of the source after the last batch that is done."""
+        """Returns the position of the source after the last batch that is done."""
         self.settle()
         with self._translating(), self._understood("positions"):
             rows = self._connection.execute("SELECT entry, value FROM positions WHERE source = ?", (source,))
             return {entry: json.loads(value) for entry, value in rows}
 
     def begin(self, batch: LoggedBatch) -> None:
-        """Logs the input of a batch. No output of the batch may be written before the journal has settled."""
+        """Logs the input of a batch. Output of the batch may be written only after the next `settle`."""
         self._last = batch, False
         self.later(partial(self._begin, batch))
 
@@ -162,7 +178,7 @@ class Journal:
             self._note(batch, done=False)
 
     def forget(self, batch: LoggedBatch) -> None:
-        """Removes a batch that has begun, of which no output was written."""
+        """Removes a batch that has begun but has written no output."""
         self._changed = {}
         self.later(partial(self._forget, batch))
         self.settle()
@@ -175,32 +191,37 @@ class Journal:
             self._totals["batches"] = 0 if last is None else digest(*last)
 
     def commit(self, batch: LoggedBatch) -> None:
-        """Marks the batch as done, and stores its state and positions in one transaction."""
+        """Marks the batch as done, and stores its state and positions, in one transaction."""
         self._last, changed = (batch, True), self._changed
+        # Until the second thread has written the changes, `get` finds them here.
         self._unsettled, self._changed = {**self._unsettled, **changed}, {}
         self.later(partial(self._commit, batch, changed))
 
     def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
+        there = [name for name in changed if name in self._sums]
+        new = [name for name in changed if name not in self._sums]
         with self._translating(), self._changing():
+            undo.keep_before(self._connection, batch.number, there, new, undo.MOST_BYTES)
             self._put(changed)
             for source, taken in batch.taken.items():
                 self._move(source, taken.position)
             self._note(batch, done=True)
             self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
+            undo.remove_up_to(self._connection, batch.number - KEPT_BATCHES)
 
     def later(self, task: Callable[[], object]) -> None:
-        """Runs a task in order: after all batches that were begun or committed before, and before those that follow."""
+        """Runs a task in the second thread, in the order of the calls of `begin`, `commit` and `later`."""
         self._behind.do(task)
 
     def settle(self) -> None:
-        """Waits until everything before is done and synced."""
+        """Waits until everything that was begun, committed or passed to `later` is on disk."""
         self._behind.wait()
         self._unsettled = {}
 
     def fill(
         self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
     ) -> None:
-        """Fills a new journal with the content of a savepoint, as the result of this batch."""
+        """Fills a new journal with the content of a savepoint, as if this batch had just been done."""
         self.keep_tally(counted)
         self._last = batch, True
         with self._translating(), self._changing():
@@ -215,11 +236,13 @@ class Journal:
         self._totals["batches"] = digest(*row)
 
     def _put(self, values: Mapping[tuple[str, str], bytes | None]) -> None:
-        """Writes values; None deletes a value."""
+        """Writes values of the state, by stage and key; None deletes a value."""
         there = [name for name in values if name in self._sums]
         before = [digest(*name, self._sums.pop(name)) for name in there]
         put = {name: value for name, value in values.items() if value is not None}
         sums = {name: digest_of(value, *name) for name, value in put.items()}
+        # A changed row is deleted and inserted again. So a row that is missing in the database is noticed
+        # here.
         gone = self._connection.executemany("DELETE FROM state WHERE stage = ? AND key = ?", there)
         if there and gone.rowcount != len(there):
             raise self.damaged(f"rows of table 'state' of {self.path} are missing")
@@ -237,28 +260,49 @@ class Journal:
         self._count("positions", before, [digest(*row) for row in rows])
 
     def _count(self, table: str, before: list[int], now: list[int]) -> None:
-        """Updates the total of a table, in which rows with the digests `now` replace those `before`."""
+        """Updates the total of a table: rows with the digests `now` replace rows with the digests `before`."""
         self._totals[table] = added([self._totals[table], *now, *(-one for one in before)])
 
     def tally(self) -> Counted:
-        """The counts of dead letters over the runs so far."""
+        """Returns the counts of rows and dead letters over all runs of the checkpoint so far."""
         value = self.get(_RUN, "tally")
         return Counted() if value is None else from_json(Counted, value)
 
     def keep_tally(self, counted: Counted) -> None:
-        """Stores these counts, including the current batch."""
+        """Stores the counts of rows and dead letters over all runs, the current batch included."""
         self.put(_RUN, "tally", to_json(counted))
 
     def values(self) -> Iterator[tuple[str, str, bytes]]:
-        """All values of the state, with their stage and key."""
+        """Iterates over all values of the state, as (stage, key, value)."""
         self.settle()
         for stage, key in sorted(name for name in self._sums if name[0] != _RUN):
             yield stage, key, self._read(stage, key)
 
+    def reach(self) -> int:
+        """Returns the earliest batch before which the state is known."""
+        self.settle()
+        done = -1 if self._last is None else self._last[0].number - (not self._last[1])
+        with self._translating():
+            return undo.reach(self._connection, done)
+
+    def values_before(self, batch: int) -> dict[tuple[str, str], bytes]:
+        """Returns all values of the state before a batch that is within `reach`, by stage and key."""
+        now: dict[tuple[str, str], bytes | None] = {
+            (stage, key): value for stage, key, value in self.values()
+        }
+        try:
+            with self._translating():
+                now |= undo.values_before(self._connection, batch)
+        except ValueError as error:
+            raise self.damaged(
+                f"{error} in {self.path} before batch {batch} is not what was written"
+            ) from None
+        return {name: value for name, value in now.items() if value is not None and name[0] != _RUN}
+
     # The methods of a `StateStore`.
 
     def get(self, stage: str, key: str) -> bytes | None:
-        """The value after the current batch, or else after the last one that is done."""
+        """Returns the value in the current batch if it was changed there, otherwise in the last batch that is done."""
         for known in (self._changed, self._unsettled):
             if (stage, key) in known:
                 return known[stage, key]
@@ -273,7 +317,7 @@ class Journal:
         self._changed[stage, key] = None
 
     def _read(self, stage: str, key: str) -> bytes:
-        """Reads a value that exists."""
+        """Reads a value that exists in the database. Raises `CheckpointError` if it is missing or damaged."""
         with self._translating(), self._turn:
             select = "SELECT value FROM state WHERE stage = ? AND key = ?"
             (value,) = self._connection.execute(select, (stage, key)).fetchone() or (None,)
@@ -286,7 +330,7 @@ class Journal:
 
     @contextmanager
     def _changing(self) -> Iterator[None]:
-        """Wraps a transaction that also stores the totals of all tables."""
+        """Runs a transaction, which also stores the new totals of all tables."""
         with self._transaction():
             yield
             totals = [(total, name) for name, total in self._totals.items()]
@@ -314,7 +358,7 @@ def _translated(path: str, damaged: Callable[[str], CheckpointError]) -> Iterato
     try:
         yield
     except sqlite3.Error as error:
-        # The low byte is the kind of error.
+        # The low byte of SQLite's extended error code is the primary error code.
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE:
             raise not_stored("use", path, error) from error
         raise damaged(f"{path}: {error}") from error

@@ -1,6 +1,7 @@
-"""The tables of a journal, with a digest of each row, and for each table a total of its digests.
+"""The tables of a journal. Each row has a digest, and the sum of the digests of a table is stored as its total.
 
-A changed row has another digest. A missing row changes the total, also if only a page of the database was lost.
+A changed row has another digest. A missing row changes the total, even if SQLite does not notice that a page of the
+database is lost.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from typing import Any, Final
 
 VERSION: Final = 2
 OLDER: Final = 1
-"""The version without row digests, which has a checksum of each value of the state only."""
+"""The version without digests of rows. It has a checksum of each value of the state only."""
 
 SETTINGS: Final = (
     "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
     "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
+    "PRAGMA fullfsync = ON",  # macOS: otherwise, the content may stay in the cache of the disk
     "PRAGMA cell_size_check = ON",
 )
 
-# The index covers all columns except the values, and is read as a whole when a journal is opened.
+# The index has all columns except the values; it is read completely when a journal is opened.
 _STATE: Final = (
     "CREATE TABLE state (stage TEXT NOT NULL, key TEXT NOT NULL, sum INTEGER NOT NULL, value BLOB NOT NULL)",
     "CREATE INDEX state_rows ON state (stage, key, sum)",
@@ -41,7 +43,7 @@ _PUT: Final = "INSERT INTO state VALUES (?, ?, ?, ?)"
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
-    """Makes the tables of a new journal."""
+    """Creates the tables of a new journal."""
     for statement in _TABLES:
         connection.execute(statement)
 
@@ -49,7 +51,7 @@ def make_tables(connection: sqlite3.Connection) -> None:
 def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
     """Migrates the tables of a journal of version 1.
 
-    Returns the stage and key of the first damaged value, if there is one.
+    Returns the stage and key of the first damaged value; None if none is damaged.
     """
     connection.execute("ALTER TABLE state RENAME TO state_before")
     for statement in _STATE:
@@ -68,18 +70,18 @@ def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
 
 
 def last_row(connection: sqlite3.Connection) -> Any:
-    """The row of the batch that was begun last; None if there is none."""
+    """Returns the row of the batch that was begun last; None if there is none."""
     return connection.execute(_LAST).fetchone()
 
 
 def state_sums(connection: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """The digests of the rows of state, by stage and key."""
+    """Returns the digests of the rows of the state, by stage and key."""
     rows = connection.execute("SELECT stage, key, sum FROM state INDEXED BY state_rows")
     return {(stage, key): digest for stage, key, digest in rows}
 
 
 def totals_of(connection: sqlite3.Connection, state: dict[tuple[str, str], int]) -> dict[str, int]:
-    """The totals of the rows in the database. For batches, only the last row is read, and counts."""
+    """Returns the totals of the rows that are in the database, by table. For batches, only the last row counts."""
     last = last_row(connection)
     return {
         "batches": 0 if last is None else digest(*last),
@@ -89,12 +91,12 @@ def totals_of(connection: sqlite3.Connection, state: dict[tuple[str, str], int])
 
 
 def digest(*row: Any) -> int:
-    """A digest of 64 bits over all columns of a row."""
+    """Returns a digest of 64 bits of all columns of a row."""
     return digest_of(b"", *row)
 
 
 def digest_of(value: bytes, *name: Any) -> int:
-    """The digest of a row with a large value, and other columns that name it."""
+    """Returns the digest of a row with a large value; `name` has its other columns."""
     text = repr(name).encode(errors="surrogatepass")
     found = hashlib.blake2b(text, digest_size=8)
     found.update(value)
@@ -102,6 +104,6 @@ def digest_of(value: bytes, *name: Any) -> int:
 
 
 def added(digests: Iterable[int]) -> int:
-    """The sum of digests modulo 2^64, as a signed integer, which is independent of their order."""
+    """Returns the sum of digests modulo 2^64, as a signed integer. The order of the digests does not matter."""
     total = sum(digests) & 0xFFFF_FFFF_FFFF_FFFF
     return total - (1 << 64) if total >> 63 else total

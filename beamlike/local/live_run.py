@@ -33,7 +33,7 @@ from beamlike.system.threads import in_one_thread
 class LiveRun(Shown):
     """A run in process with a checkpoint: its records, and methods to wait for it and to stop it.
 
-    The run holds the checkpoint's lock.
+    The run holds the lock of the checkpoint until it ends.
     """
 
     plan: Plan
@@ -74,7 +74,7 @@ class LiveRun(Shown):
         return self._opened.run.records.changed
 
     def go(self) -> None:
-        """Runs batches in this thread until the run ends. Raises what fails."""
+        """Runs batches in the calling thread until the run ends. Raises the error if the run fails."""
         records, self._within = self._opened.run.records, threading.get_ident()
         try:
             with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads:
@@ -95,8 +95,8 @@ class LiveRun(Shown):
             finally:
                 self._over.set()
 
-    def go_beside(self) -> None:
-        """Runs batches in a thread of its own."""
+    def go_in_thread(self) -> None:
+        """Runs batches in a new thread."""
 
         def go() -> None:
             try:
@@ -108,7 +108,7 @@ class LiveRun(Shown):
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until the available input is processed, or the run is stopped. Raises what failed."""
+        """Waits until the available input is processed, or the run is stopped. Raises the error if the run failed."""
         self._over.wait()
         if self._thread is not None:
             self._thread.join()
@@ -116,7 +116,7 @@ class LiveRun(Shown):
             raise self._failure
 
     def ask_to_stop(self, notice: str = "") -> None:
-        """Asks the run to stop after the current batch, without waiting. `notice` is printed at once."""
+        """Asks the run to stop after the current batch, without waiting. `notice` is printed now."""
         if notice and not self._over.is_set():
             text = f"{self.plan.name}: stopping after the current batch; {notice}"
             self._opened.run.progress.message(text)
@@ -124,7 +124,7 @@ class LiveRun(Shown):
         self._control.stopping.set()
 
     def stop(self, *, now: bool = False) -> None:
-        """Stops the run after the current batch, and waits for that. A call from `on_batch` only asks for it.
+        """Stops the run after the current batch, and waits until it has stopped. A call from `on_batch` does not wait.
 
         With `now`, the current batch is abandoned between two of its parts, and the next run repeats it.
         """
@@ -137,7 +137,7 @@ class LiveRun(Shown):
     def _take_all(self) -> None:
         """Runs batches until there is no more input, or the run must stop."""
         last = self._opened.journal.last
-        # A batch that was begun may have written output, so it is replayed before any new input is read.
+        # An unfinished batch may have written output, so it is replayed before any new input is read.
         if last is not None and not last[1]:
             self._take(last[0], again=True)
         while self._control.phase is Phase.GOING and not self._has_ended():
@@ -148,7 +148,7 @@ class LiveRun(Shown):
             if found.more:
                 continue
             if not self._goes_on:
-                # Input that has arrived meanwhile is left to the next run, unless this one drains.
+                # Input that has arrived since then is left to the next run, unless this run drains.
                 if not (self.runner.drain and found.has_input):
                     self._see_to_what_is_due(found)
                     return
@@ -156,7 +156,9 @@ class LiveRun(Shown):
                 self._rest(due)
 
     def _see_to_what_is_due(self, found: NextBatch) -> None:
-        """Runs a batch without input if this run has begun none, since time has passed after the last run."""
+        """Runs a batch without input if this run has had no batch: timers can be due, since time has passed after the
+        last run.
+        """
         last = self._opened.journal.last
         if last is None or last[0].started == self._opened.started or self.runner.drain:
             return
@@ -164,22 +166,24 @@ class LiveRun(Shown):
             self._take(self._begun(found))
 
     def _rest(self, due: float) -> None:
-        """Waits until the time of the next check for input, or until the run must stop."""
+        """Waits until `due`, the time of the next check for input, or until the run must stop."""
         self._opened.run.records.tracker.end()
         if (left := due - time.monotonic()) > 0:
+            # A run that waits for input has stored everything that it has done.
             self._opened.journal.settle()
             self._control.stopping.wait(left)
 
     def _look(self) -> NextBatch:
-        """Looks for input, as a part of the next batch."""
+        """Checks the sources for new input, and counts the time of this as part of the next batch."""
         last = self._opened.journal.last
         self._opened.run.records.tracker.begin(0 if last is None else last[0].number + 1)
         return self._opened.feed.next(self._opened.engine.inputs)
 
     def _begun(self, found: NextBatch) -> LoggedBatch:
-        """Logs and returns the batch with this input, before anything of it is done."""
+        """Logs and returns the batch with this input. Nothing of the batch may be done before."""
         opened, now = self._opened, self._opened.options.clock()
         number = 0
+        # Processing time must not decrease, even if the clock of the machine is set back.
         if (last := opened.journal.last) is not None:
             number, now = last[0].number + 1, max(now, last[0].now)
         batch = LoggedBatch(
@@ -197,12 +201,12 @@ class LiveRun(Shown):
         self._opened.run.records.tracker.end()
 
     def _has_ended(self) -> bool:
-        """True if the last batch was the end of all sources."""
+        """True if all sources ended with the last batch."""
         last = self._opened.journal.last
         return last is not None and last[0].ended
 
     def _end(self) -> None:
-        """Closes all windows if the run is drained."""
+        """Closes all windows if the run drains, and notifies the observers that the run has ended."""
         opened = self._opened
         if self._control.phase is not Phase.GOING:
             return
@@ -217,8 +221,8 @@ class LiveRun(Shown):
     def _drain(self) -> None:
         """Runs the batch that closes all windows.
 
-        If the batch fails before sinks receive anything, it is removed from the journal: with corrected code, a plain
-        run or a savepoint can follow, or another drain.
+        If the batch fails before sinks receive anything, it is removed from the journal. After the code is corrected, a
+        run without `drain`, a savepoint or another drain can follow.
         """
         opened = self._opened
         opened.run.note("draining")
@@ -234,12 +238,12 @@ class LiveRun(Shown):
 
     @property
     def _few(self) -> bool:
-        """True if the last batch had so few rows that threads of polars would mostly wait."""
+        """True if the last batch had so few rows that several threads of polars would mostly wait."""
         return bool(self.batches) and sum(one.read or 0 for one in self.batches[-1].sources.values()) < FEW
 
     @property
     def _goes_on(self) -> bool:
-        """True if the run waits for more input."""
+        """True if the run waits for more input when it has processed what is available."""
         return self.runner.trigger != AVAILABLE_NOW and not self._opened.plays
 
     @property
@@ -248,5 +252,5 @@ class LiveRun(Shown):
 
     @property
     def _ticks(self) -> bool:
-        """True if processing time passes in batches without input."""
+        """True if batches without input are necessary, since something in the plan depends on processing time."""
         return self._goes_on and needs_processing_time(self.plan)

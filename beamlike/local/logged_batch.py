@@ -1,4 +1,4 @@
-"""A batch as the journal stores it."""
+"""A batch in the form in which the journal stores it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from beamlike.io.sources import PlannedBatch, Position
 class LoggedBatch:
     """A batch: its input by source, and its processing time (us), which a replay uses again.
 
-    `started`: the start of the run (us) that began the batch. Sources in `waiting` are too far ahead. With `ended`, all
-    sources have ended.
+    `started`: the start (us) of the run that began the batch. Sources in `waiting` are too far ahead of another source.
+    `ended`: all sources have ended.
     """
 
     number: int
@@ -27,20 +27,20 @@ class LoggedBatch:
     ended: bool = attrs.field(default=False, kw_only=True)
 
     def to_json(self) -> str:
-        """Converts the batch to JSON, without its number."""
+        """Converts the batch, without its number, to JSON."""
         taken = {name: _facts(one) for name, one in self.taken.items()}
         return json.dumps([self.now, self.started, taken, self.waiting, self.ended])
 
     @classmethod
     def from_json(cls, number: int, text: str) -> Self:
-        """Reads the result of `to_json`."""
+        """Creates a batch from its number and the result of `to_json`."""
         now, started, taken, waiting, ended = json.loads(text)
         planned = {name: _taken(*one) for name, one in taken.items()}
         return cls(number, now, started, planned, waiting=tuple(waiting), ended=ended)
 
 
 def _facts(taken: PlannedBatch) -> list[Any]:
-    """The facts of a source's input. Most sources announce no watermark."""
+    """Converts the input of a source to a list for JSON. The watermark is left out if the source announces none."""
     facts = [taken.input, taken.position]
     return facts if taken.watermark is None else [*facts, taken.watermark]
 

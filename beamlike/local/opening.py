@@ -46,14 +46,14 @@ _FILES: Final = (
     *("beamlike/journal.sqlite", "beamlike/manifest.json", "beamlike/records.jsonl"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
-"""Examples of the files of a checkpoint, of each kind that a source could read by mistake."""
+"""An example of each kind of file in a checkpoint, to find out if a source would read such files by mistake."""
 _DIGESTS: Final = "digests.json"
 
 
 def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> None:
-    """Checks a plan before anything is made. Raises `PlanError` for a plan that cannot run or continue in process.
+    """Checks a plan before anything is written. Raises `PlanError` if the plan cannot run or continue in process.
 
-    Also raises `CheckpointError` if the plan does not fit the checkpoint, and `SinkError`.
+    Raises `CheckpointError` if the plan does not fit the checkpoint, and `SinkError` if a sink cannot be written.
     """
     require_in_process(plan)
     require_resumable(plan)
@@ -68,7 +68,7 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenLocalRun:
-    """A run in process that is open: its batches can begin."""
+    """An open run in process: batches can begin."""
 
     plan: Plan
     options: LocalOptions
@@ -103,13 +103,13 @@ class OpenLocalRun:
         _require_same_input(plan, checkpoint, begun=manifest["begun"])
         tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
         plan = with_tables(plan, at_hand(tables))
-        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
+        # Sources are opened first: if a source cannot be read, the output of an earlier run must not be lost.
         threads = Threads()
         feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
         if feed.acknowledges and journal.last is not None and journal.last[1]:
-            # A run that was killed right after the commit has not informed the sources.
+            # If the earlier run was killed right after the commit, it has not notified the sources.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
         run = OpenRun.of(
@@ -119,7 +119,7 @@ class OpenLocalRun:
             sinks=run_sinks,
             limit=DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
             clock=options.clock,
-            on_batch=options.on_batch,
+            options=options,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             path=checkpoint.at(RECORDS_FILE),
@@ -151,7 +151,7 @@ class OpenLocalRun:
 
     @property
     def plays(self) -> bool:
-        """True if it plays test streams, which have an end of their own."""
+        """True if the plan reads test streams, which end by themselves."""
         return steps_of(self.plan) is not None
 
     def process(self, batch: LoggedBatch, *, again: bool) -> BatchRecord:
@@ -163,7 +163,7 @@ class OpenLocalRun:
         return record
 
     def finish(self, batch: LoggedBatch, record: BatchRecord) -> None:
-        """Reports a batch, and commits it."""
+        """Passes the record of a batch to the observers, and commits the batch."""
         self.run.observers.take(record)
         self.journal.commit(batch)
         if self.feed.acknowledges:
@@ -179,13 +179,13 @@ def _reached(journal: Journal) -> Reached:
 
 
 def _load(plan: Plan, journal: Journal) -> dict[str, Inputs]:
-    """The inputs of the sources and stages after the last run."""
+    """Returns the inputs of the sources and stages after the last batch that is done."""
     known = {name: load_inputs(name, journal) for name in plan.producers}
     return {name: inputs for name, inputs in known.items() if inputs != Inputs()}
 
 
 def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool) -> None:
-    """Raises `CheckpointError` if rows in memory or test streams differ from those of the run so far."""
+    """Raises `CheckpointError` if rows in memory or test streams differ from those of the earlier runs."""
     before: dict[str, Any] | None = checkpoint.kept(_DIGESTS)
     if steps_of(plan) is not None:
         now = {"@streams": digest_of_streams(plan)}
@@ -210,9 +210,9 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool)
 
 
 def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
-    """The last record, unless its batch will be replayed.
+    """Returns the last record; None if its batch will be replayed, or there is no record.
 
-    Raises `CheckpointError` if the records have a batch that the journal does not have.
+    Raises `CheckpointError` if there is a record of a batch that the journal does not have.
     """
     recorded, last = run.records.last, journal.last
     if recorded is None:

@@ -1,4 +1,4 @@
-"""The options of a run in process, as its runner has them."""
+"""The options of a run in process that its runner must have."""
 
 from __future__ import annotations
 

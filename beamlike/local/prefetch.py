@@ -1,8 +1,8 @@
-"""Ingests several sources at once, and prefetches files for the next batch while the current batch runs.
+"""Ingests several sources in parallel, and prefetches files for the next batch while the current batch runs.
 
 The result of ingestion can depend on the processing time of the batch, which is not known before it begins: a row whose
-event time is too far in the future becomes a dead letter. Time only moves forward, so if no row became a dead letter
-earlier, none will. Otherwise the chunk is ingested again when its batch has begun.
+event time is too far in the future becomes a dead letter. Processing time only increases, so if a chunk has no dead
+letter at an earlier time, it will have none later. Otherwise the chunk is ingested again when its batch has begun.
 """
 
 from __future__ import annotations
@@ -23,17 +23,19 @@ from beamlike.system.threads import ALONE, StartedTask, Threads
 T = TypeVar("T")
 
 FEW: Final = 20_000
-"""The number of rows below which a batch uses one thread: most of its time is Python's, in one thread at once."""
+"""The number of rows below which a batch uses one thread: it spends most of its time in Python, which has one lock."""
 
 
 def threads_for(ingested: Mapping[str, Ingested], threads: Threads) -> Threads:
-    """The threads for a batch with these ingested rows, or for the next one."""
+    """Returns the threads for a batch with these ingested rows; a small batch uses only the calling thread."""
     return threads if sum(got.read for got in ingested.values()) >= FEW else ALONE
 
 
 @attrs.frozen(eq=False)
 class Prefetched:
-    """A chunk of the next batch, and its result at an earlier processing time `now` (us), if that is final."""
+    """A chunk of the next batch that was read early. `ingested`: its result at the processing time `now`
+    (us), if final.
+    """
 
     chunk: Chunk
     ingested: Ingested | None
@@ -41,23 +43,27 @@ class Prefetched:
 
     @classmethod
     def of(cls, source: SourcePlan, chunk: Chunk, now: int) -> Prefetched:
-        """Ingests a chunk at the processing time `now`."""
+        """Ingests a chunk at the processing time `now` (us)."""
         try:
             got = ingest(source, chunk, now)
         except Exception:
-            # The error is raised again when the batch has begun, unless it depends on the time.
+            # If the error does not depend on the time, it is raised again when the batch has begun.
             return cls(chunk, None, now)
         return cls(chunk, None if got.lost.total else got, now)
 
     def at(self, now: int) -> Ingested | None:
-        """The result in a batch of this processing time, if it is the same there. A clock may be set back."""
+        """Returns the ingested rows for a batch with this processing time (us), if they are valid there, otherwise
+        None.
+
+        They are not valid if the clock was set back.
+        """
         return self.ingested if self.now <= now else None
 
 
 def ingest_all(
     plan: Plan, taken: Mapping[str, Chunk | Prefetched], now: int, threads: Threads
 ) -> dict[str, Ingested]:
-    """Ingests the chunks of a batch. Most results of prefetched chunks are used as they are."""
+    """Ingests the chunks of a batch. The results of most prefetched chunks are used without change."""
     prefetched = {name: got for name, got in taken.items() if isinstance(got, Prefetched)}
     ingested = {name: known for name, got in prefetched.items() if (known := got.at(now)) is not None}
     tasks = {
@@ -70,16 +76,19 @@ def ingest_all(
 
 
 def must_repeat(taken: Mapping[str, object]) -> frozenset[str]:
-    """The sources whose prefetched results cannot be used, and probably never will be: some rows were dead letters."""
+    """Returns the sources whose prefetched result cannot be used, since some rows were dead letters.
+
+    The next chunk of such a source probably has dead letters too.
+    """
     return frozenset(
         name for name, got in taken.items() if isinstance(got, Prefetched) and got.ingested is None
     )
 
 
 def may_prefetch(plan: Plan) -> frozenset[str]:
-    """The sources that give the next batch the same rows, before it begins or afterwards.
+    """Returns the sources that can be prefetched: their next batch has the same rows, whenever it is read.
 
-    They are sources of files, unless their event time is the clock, another source can hold them back, or they run a
+    They are sources of files, unless their event time is the clock, another source can make them wait, or they run a
     user's function.
     """
     if any(source.watermark.max_drift is not None for source in plan.sources.values()):
@@ -93,7 +102,9 @@ def _has_its_own_way(source: SourcePlan) -> bool:
 
 
 def prefetch(threads: Threads, read: Callable[[], T]) -> StartedTask[T] | None:
-    """Starts reading in another thread, which the activity tracker does not show."""
+    """Starts to read in another thread, without an entry in the activity tracker. Returns None if there is no other
+    thread.
+    """
 
     def unseen() -> T:
         with tracked_by(None):

@@ -50,18 +50,18 @@ class LocalRun(Shown):
 
     @property
     def changed_files(self) -> Mapping[str, Mapping[str, str]]:
-        """No files: all are listed once."""
+        """Always empty, since the files of a source are listed only once."""
         return {}
 
     @property
     def run_id(self) -> str:
-        """The name of the run for its sinks."""
+        """The id of the run for its sinks."""
         return self.runner.run_id or self.plan.name
 
     def go(self) -> None:
         """Runs batches until all sources have ended."""
         inputs, threads = dict[str, Inputs](), Threads()
-        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
+        # Sources are opened first: if a source cannot be read, the output of an earlier run must not be lost.
         taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
         _require_writable(self.plan, self.run_id, self.runner.records)
         with hold_sinks(self.plan, self.run_id) as held, threads:
@@ -81,9 +81,10 @@ class LocalRun(Shown):
             raise Interrupted(self)
 
     def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
-        """Runs while no other run of this name writes to the same places."""
+        """Runs all batches. No other run of this name may write to the same sinks meanwhile."""
         try:
             records.followed_by(self.runner.on_batch)
+            records.exported_by(self.runner.telemetry, self.plan, self.run_id, spark=False, endless=False)
             self._write_all(taken, engine, records)
         except KeyboardInterrupt:
             records.close("stopped")
@@ -92,7 +93,7 @@ class LocalRun(Shown):
             records.close("failed")
 
     def _write_all(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
-        """Writes to files beside those of an earlier run, and replaces these at the end."""
+        """Writes staged output next to the files of an earlier run, and replaces those at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
@@ -103,7 +104,7 @@ class LocalRun(Shown):
             sinks.withdraw()
 
     def _publish(self, sinks: RunSinks, records: RunRecords) -> None:
-        """Publishes all output; an interruption is raised afterwards, with the run."""
+        """Publishes all output. If the user interrupts this, `Interrupted` is raised when it is done."""
         try:
             sinks.conclude(records, "stopped" if self._stopped else "ended")
         except KeyboardInterrupt:
@@ -150,7 +151,7 @@ class LocalRun(Shown):
             observers.take(self.batches[-1])
             if self._stopped:
                 return
-            # Looking for more input is part of the next batch.
+            # The time of the search for more input belongs to the next batch.
             tracker.begin(number + 1)
         observers.end()
 

@@ -1,4 +1,4 @@
-"""The local runner: it runs a plan in this process, for tests, notebooks, and data for one machine."""
+"""The local runner. It runs a plan in this process, for tests, notebooks, and data that fit on one machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import attrs
 
-from beamlike.io.files.paths import path_text
+from beamlike.io.files.paths import path_text_if_any
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.live_run import LiveRun
@@ -18,6 +18,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
 from beamlike.runtime.run.side_tables import with_tables_read
 from beamlike.runtime.run.sinks import with_sinks_of_run
+from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
 from beamlike.system.fields import whole_number
 from beamlike.system.signals import signals
 
@@ -46,6 +47,8 @@ class LocalRunner:
         quiet: If True, a terminal shows no progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
+        telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
+            in a thread of its own; if its collector fails, the run continues without.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -67,11 +70,12 @@ class LocalRunner:
     on_batch: Callable[[BatchRecord], None] | None = None
     clock: Callable[[], int] = attrs.field(default=lambda: time.time_ns() // 1000, repr=False)
     run_id: str | None = attrs.field(default=None, validator=is_run_id)
-    checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
+    checkpoint: str | None = attrs.field(default=None, converter=path_text_if_any)
     trigger: Trigger = attrs.field(default=AVAILABLE_NOW, validator=is_trigger)
     drain: bool = False
     quiet: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
+    telemetry: tuple[Telemetry, ...] = attrs.field(default=(), kw_only=True, converter=telemetry_of)
 
     def __attrs_post_init__(self) -> None:
         if self.checkpoint is None:
@@ -130,7 +134,7 @@ class LocalRunner:
             with signals(lambda: live.ask_to_stop("a second signal abandons it")):
                 live.go()
         except KeyboardInterrupt:
-            pass  # the next run repeats the batch
+            pass  # The next run repeats the batch.
         return live
 
     def start(self, plan: Plan | Planned) -> LiveRun:
@@ -152,7 +156,7 @@ class LocalRunner:
         if self.checkpoint is None:
             raise ValueError("LocalRunner: a run that is started needs checkpoint=")
         live = self._begun(plan_of(plan, "LocalRunner.start"))
-        live.go_beside()
+        live.go_in_thread()
         return live
 
     def _begun(self, plan: Plan) -> LiveRun:

@@ -1,4 +1,6 @@
-"""Savepoints of runs in process, like those of a run on Spark with one shard: each runner can restore both."""
+"""Savepoints of runs in process. They have the form of a savepoint of Spark with one shard: each runner can restore
+both.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import put_together, take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.system.durable import make_folder, sync_tree
+from beamlike.system.durable import make_folder, rename, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
 from stages.state.store import DictStore
@@ -70,7 +72,7 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
             places = {file: from_facts(FileProgress, place) for file, place in position.items()}
             ordered = sorted(places, key=lambda file: places[file].number)
             read = [file for file in ordered if places[file].pieces is None]
-            Path(saved.files_of(name)).write_text(json.dumps(read))
+            Path(saved.files_of(name)).write_text(json.dumps(read), encoding="utf-8")
             saved.offsets[name] = []
             cut = {file: places[file] for file in ordered if file not in read}
             saved.cut[name] = {file: (place.pieces or 0, place.rows or 0) for file, place in cut.items()}
@@ -80,14 +82,14 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
     sync_tree(target)
     saved = saved.listing(source.files)
     facts_file = saved.at(FACTS)
-    Path(f"{facts_file}.tmp").write_text(saved.to_json())
-    os.replace(f"{facts_file}.tmp", facts_file)
+    Path(f"{facts_file}.tmp").write_text(saved.to_json(), encoding="utf-8")
+    rename(f"{facts_file}.tmp", facts_file)
     sync_tree(target)
     return saved
 
 
 def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
-    """Makes a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
+    """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
     saved = load(absolute(savepoint), target.files)
@@ -103,18 +105,18 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
         target.save({**manifest, "restoring": True})
         journal = target.journal(manifest)
         held.callback(journal.close)
-        state = _state(saved, plan, target.files)
+        state = state_of(saved, plan, target.files)
         positions = {name: _position(name, source, saved) for name, source in plan.sources.items()}
         now = max((load_inputs(name, state).now for name in plan.producers), default=0)
         copy_tables(plan.tables, saved, target, target.files)
         journal.fill(LoggedBatch(0, now, now, {}), state, positions, saved.tally)
-        # The first run starts its sinks, under a new name, so it replaces nothing of the saved run.
+        # The first run starts its sinks under a new run id, so it replaces no output of the saved run.
         target.save(manifest)
     return [*saved.left_out(described)]
 
 
-def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
-    """Merges the state of all old shards into one."""
+def state_of(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
+    """Returns the state of all shards of a savepoint, merged into that of one shard. The plan fits the savepoint."""
     store, now = DictStore(), Topology.of(plan, (_SHARD,))
     before = Topology(tuple(range(saved.manifest["shards"])), now.inputs)
     kept = [*_values(saved, plan, files)]
@@ -135,7 +137,7 @@ def _state(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
 
 
 def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[int, str, dict[str, bytes]]]:
-    """The stored values of each old shard, by shard and by source or stage."""
+    """Yields the stored values of the savepoint, as (shard, source or stage, values by key)."""
     for file in saved.state_files(files):
         try:
             rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
@@ -150,7 +152,7 @@ def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[i
 
 
 def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
-    """The inputs of a source that was read on Spark, where they are stored with a stage that reads it."""
+    """Returns the inputs of a source that was read on Spark, where a stage that reads the source stores them."""
     for name, stage in plan.stages.items():
         known = load_inputs(name, store)
         if source in stage.inputs and source in known.sources:
@@ -160,7 +162,7 @@ def _seen_by_stages(source: str, plan: Plan, store: DictStore) -> Inputs | None:
 
 
 def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, Any]:
-    """The position at which the source is read on; empty for a new source."""
+    """Returns the position from which the source continues; empty for a new source."""
     if name in saved.positions:
         return saved.positions[name]
     if name not in saved.offsets:

@@ -1,4 +1,4 @@
-"""Declarations: sources, windows, groupings, joins and other steps of a pipeline, and the checks of each.
+"""Declarations: sources, windows, groupings, joins and other steps of a pipeline, with their checks.
 
 May import `steps`, `records` and all below them.
 """

@@ -1,4 +1,4 @@
-"""The aggregates of a grouping, checked against the columns that they aggregate."""
+"""Checks of a grouping's aggregates against the columns that they read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from windowing.columns import EVENT_TIME, SYSTEM_COLUMNS
 def fitted(
     schema: pl.Schema, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
 ) -> dict[str, Aggregate]:
-    """Checks the aggregates of a grouping against these columns, and returns them by name."""
+    """Returns the aggregates of a grouping by name, after a check against the columns `schema`. Raises `PlanError`
+    for `unnamed` ones.
+    """
     if unnamed:
         raise PlanError("give every aggregate a name: aggregate(plays=bl.count())", step=step)
     if not aggregates:
@@ -35,7 +37,7 @@ def fitted(
             raise DuplicateName(f"the aggregate {name!r} has the name of a key", step=step)
         result[name] = _fitted(schema, name, aggregate, step)
         if name in SHOWN:
-            # It would replace the engine's column at sinks, whose readers know that name.
+            # At sinks, a column of this name would replace the engine's own column of each pane.
             raise ReservedName(
                 f"an aggregate must not be named {name!r}, as sinks get a column of that name with every pane; "
                 f"choose another, such as {f'{aggregate.kind}_{name}'!r}",
@@ -60,7 +62,9 @@ def _fitted(schema: pl.Schema, name: str, aggregate: Any, step: str) -> Aggregat
 
 
 def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: str) -> Aggregate:
-    """Checks that the `where=` condition of the aggregate uses existing columns, row by row."""
+    """Checks that the aggregate's `where=` condition uses only existing columns and is evaluated row by row. Returns
+    the aggregate with the checked condition.
+    """
     given = aggregate.where
     if given is None:
         return aggregate
@@ -82,7 +86,7 @@ def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: st
 
 
 def _shown(given: Any) -> str:
-    """Writes a value that is no aggregate, with the aggregate that may have been meant."""
+    """Describes a value that is no aggregate, and names the aggregate that the user may have meant."""
     if isinstance(given, str):
         hint = nearest(given, aggregates.__all__).replace("'", "")
         return f"{given!r}{hint}; a step is named with .named({given!r})"

@@ -1,4 +1,4 @@
-"""Operators of a user's own: their checks at `apply`, and the node of the rows that they emit."""
+"""Users' own operators: the checks at `apply`, and the node of the rows that an operator emits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, WrongType, listed, nearest, unknown_column
+from beamlike.logical.applied_tables import require_tables
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.keyed import given_columns
@@ -17,10 +18,7 @@ from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import schema_text, type_name
 from beamlike.steps.infer import Shape
 from stages.custom import REQUIRED, CustomOperator
-from stages.operator import HOLD, MAIN, PENDING, Input
-from stages.stage import Stage
-from stages.state.store import DictStore
-from stages.state_tables import KINDS, StateTable, Table
+from stages.operator import MAIN, Input
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import MIN_TIME
@@ -31,11 +29,11 @@ from windowing.windows import GlobalWindows
 T = TypeVar("T")
 
 _GROUPING = "windows"
-"""The fact by which the records of a run tell a grouping from other stages."""
+"""The key in `facts` by which records of a run distinguish groupings from other stages."""
 
 
 def applied(before: Node, operator: object, others: Mapping[str, Node], step: str) -> Node:
-    """Returns the rows that an operator emits; `others` are the nodes of its inputs beside the main one, by role."""
+    """Declares a user's operator. `others` are the nodes of its inputs other than the main one, by role."""
     given = require_operator(operator, step)
     require_event_time(before, step)
     fitted = _asked(given, "fitted", lambda: given.fitted(before.schema), step)
@@ -43,7 +41,8 @@ def applied(before: Node, operator: object, others: Mapping[str, Node], step: st
         raise WrongType(f"{_name(given)}.fitted(rows) must return the operator, not {fitted!r}", step=step)
     nodes = {MAIN: before, **others}
     _require_inputs(fitted, nodes, step)
-    _require_tables(fitted, step)
+    tables = _asked(fitted, "tables", lambda: [*fitted.tables], step)
+    require_tables(_name(fitted), tables, step)
     _require_facts(fitted, step)
     shape = _shape(fitted, before, step)
     _require_output(fitted, shape, step)
@@ -57,11 +56,12 @@ def applied(before: Node, operator: object, others: Mapping[str, Node], step: st
         merged=before.merged,
         bounded=all(node.bounded for node in nodes.values()),
         repeats=before.repeats,
+        retracting=_asked(fitted, "gives_changes", lambda: fitted.gives_changes, step),
     )
 
 
 def require_operator(operator: object, step: str) -> CustomOperator:
-    """Returns the operator. Raises `PlanError` or `WrongType` if it is none, or lacks a member."""
+    """Returns the operator. Raises `PlanError` or `WrongType` if it is no operator, or lacks a member."""
     if isinstance(operator, type) and issubclass(operator, CustomOperator):
         kind = operator.__name__
         raise WrongType(f"{kind} is a class; make an object of it: apply({kind}(...))", step=step)
@@ -91,12 +91,14 @@ def _name(operator: object) -> str:
 
 
 def _asked(operator: CustomOperator, member: str, ask: Callable[[], T], step: str) -> T:
-    """Returns what a member of the operator returns. Raises `PlanError` if it fails."""
+    """Calls `ask`, which evaluates a member of the operator, and returns its result. Raises `PlanError` if
+    that fails.
+    """
     try:
         return ask()
     except PlanError:
         raise
-    except Exception as error:  # code of the user's may raise anything
+    except Exception as error:  # The user's code may raise any exception.
         reason = f"{type(error).__name__}: {error}"
         raise PlanError(f"{_name(operator)}.{member} fails with {reason}", step=step) from error
 
@@ -117,16 +119,19 @@ def _require_inputs(operator: CustomOperator, nodes: Mapping[str, Node], step: s
     for role, node in nodes.items():
         require_event_time(node, step)
         _require_columns(inputs[role], node, f"{name}.inputs[{role!r}]", step)
-    if nodes[MAIN].retracting and PANE_RETRACTED not in inputs[MAIN].schema:
-        raise PlanError(
-            f"its rows may retract earlier ones (accumulation retracting), and {name}.inputs[{MAIN!r}] does not have "
-            f"the column {PANE_RETRACTED!r}, which says which; give another accumulation before",
-            step=step,
-        )
+    for role, node in nodes.items():
+        if node.retracting and not operator.accepts_changes(role):
+            raise PlanError(
+                f"its rows may retract earlier ones (accumulation retracting), and {name}.inputs[{role!r}] does not "
+                f"have the column {PANE_RETRACTED!r}, which says which; give another accumulation before",
+                step=step,
+            )
 
 
 def _require_columns(given: Input, node: Node, what: str, step: str) -> None:
-    """Raises an error unless the collection has the columns of an input, with these types."""
+    """Raises `UnknownColumn` or `WrongType` unless the node has the columns that the input `given` declares, with the
+    declared types. `what` names the input in errors.
+    """
     known = node.shape.everything()
     for column, dtype in given.schema.items():
         if column not in known:
@@ -139,39 +144,6 @@ def _require_columns(given: Input, node: Node, what: str, step: str) -> None:
             )
     if given.keys:
         require_keys(given.schema, given.keys, step)
-
-
-def _require_tables(operator: CustomOperator, step: str) -> None:
-    name = _name(operator)
-    tables = _asked(operator, "tables", lambda: [*operator.tables], step)
-    if not tables:
-        raise PlanError(
-            f"{name}.tables is empty; without state, map_batches(...) does the same and needs no stage",
-            step=step,
-        )
-    for kept in tables:
-        _require_table(operator, kept, step)
-    if len({kept.table.name for kept in tables}) < len(tables):
-        raise PlanError(f"two tables of {name} have the same name; give each another one", step=step)
-
-
-def _require_table(operator: CustomOperator, kept: StateTable[Table], step: str) -> None:
-    name = _name(operator)
-    if StateTable not in type(kept).__mro__:
-        raise WrongType(
-            f"{name}.tables must have objects of classes that extend StateTable, not {kept!r}", step=step
-        )
-    table = _asked(operator, f"{type(kept).__name__}.table", lambda: kept.table, step)
-    if not isinstance(table, KINDS):
-        kinds = ", ".join(kind.__name__ for kind in KINDS)
-        raise WrongType(f"{type(kept).__name__}.table must be one of {kinds}, not {table!r}", step=step)
-    lacking = [column for column in (PENDING, HOLD) if column not in table.schema]
-    if lacking:
-        raise PlanError(
-            f"the rows of {name}'s table {table.name or table.row!r} have no column {listed(map(repr, lacking))}, from "
-            "which the output watermark is computed",
-            step=step,
-        )
 
 
 def _require_facts(operator: CustomOperator, step: str) -> None:
@@ -197,12 +169,18 @@ def _shape(operator: CustomOperator, before: Node, step: str) -> Shape:
             "is in: call window_into(...) before, or leave them out",
             step=step,
         )
-    user = {name: dtype for name, dtype in output.items() if name not in (EVENT_TIME, *windows)}
-    return Shape(given_columns(user, step), (EVENT_TIME, *windows))
+    user = {
+        name: dtype for name, dtype in output.items() if name not in (EVENT_TIME, *windows, PANE_RETRACTED)
+    }
+    changes = (PANE_RETRACTED,) if operator.gives_changes else ()
+    return Shape(given_columns(user, step), (EVENT_TIME, *windows, *changes))
 
 
 def _require_output(operator: CustomOperator, shape: Shape, step: str) -> None:
-    """Raises `PlanError` unless a step without arrivals emits no rows, with the columns that were declared."""
+    """Raises `PlanError` unless a step without arrivals returns the declared columns, and no rows."""
+    from stages.stage import Stage
+    from stages.state.store import DictStore
+
     arrivals = {role: one.no_arrivals() for role, one in operator.inputs.items()}
     stage, now = Stage(step, operator), Times.of(MIN_TIME)
     result = _asked(operator, "step", lambda: stage.step(DictStore(), arrivals, now), step)
@@ -222,11 +200,10 @@ def _differing(expected: pl.Schema, got: pl.Schema) -> Iterator[str]:
 
 
 def _windowing(before: Node, shape: Shape) -> Windowing:
-    """Returns the windowing of the emitted rows: that of the input, if they stay in windows."""
+    """Returns the windowing of the emitted rows. If they stay in windows, it is the windowing of the input."""
     windows = before.windowing.windows if {*WINDOW_COLUMNS} <= {*shape.system} else GlobalWindows()
     windowing = attrs.evolve(before.windowing, windows=windows)
-    if (
-        windowing.timestamp_combiner.columns
-    ):  # It chooses from the input rows, which the operator has replaced.
+    if windowing.timestamp_combiner.columns:
+        # The combiner chooses among input rows, which the output does not contain.
         windowing = attrs.evolve(windowing, timestamp_combiner=TimestampCombiner.EARLIEST)
     return windowing

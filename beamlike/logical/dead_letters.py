@@ -1,4 +1,4 @@
-"""Dead letters of a source or a step, as a collection."""
+"""The declaration of dead letters of a source or step as a collection."""
 
 from __future__ import annotations
 
@@ -14,22 +14,33 @@ from stages.aggregates.combine_fn import Combine
 
 
 def dead_letters(before: Node, name: str, base: str) -> Node:
-    """Returns the dead letters of a source or step."""
+    """Declares a collection of the dead letters of a source or step."""
     _require_dead_letters(before, name)
     shape = Shape(DEAD_LETTERS, ())
     after: Node = attrs.evolve(
-        before, name=name, base=base, origin=DeadLetters(), inputs=(before,), shape=shape
+        before,
+        name=name,
+        base=base,
+        origin=DeadLetters(),
+        inputs=(before,),
+        shape=shape,
+        # Each of them counts for itself: a row and its retraction are one dead letter.
+        repeats=False,
+        retracting=False,
     )
     return after
 
 
 def has_dead_letters(node: Node) -> bool:
-    """True if the node is a collection of dead letters, or reads one."""
+    """True if the node is a collection of dead letters, or is computed from one."""
     return any(isinstance(one.origin, DeadLetters) for one in inputs_first(node))
 
 
 def _require_dead_letters(node: Node, step: str) -> None:
-    """Raises `PlanError` for nodes without dead letters: all but sources and steps, and steps of dead letters."""
+    """Raises `PlanError` for a node that has no dead letters.
+
+    Only sources and row-wise steps have some, and those that themselves read dead letters have none.
+    """
     if not _looks_at_rows(node.origin):
         raise PlanError(
             "only a source and a step that computes something of each row have dead letters, such as map or filter, a "
@@ -45,7 +56,7 @@ def _require_dead_letters(node: Node, step: str) -> None:
 
 
 def _looks_at_rows(origin: Origin) -> bool:
-    """True if there may be rows that it cannot use."""
+    """True if a node of this kind may have rows that it cannot use."""
     match origin:
         case WindowInto():
             return origin.python

@@ -1,4 +1,4 @@
-"""The event time of rows: the column that contains it, and the checks of steps that need it."""
+"""The column with the event time of rows, and the checks of steps that need an event time."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from beamlike.logical.dead_letters import has_dead_letters
 from beamlike.logical.node import Node
 from beamlike.logical.origins import EventTime
 from beamlike.rows.event_time import check_event_time_type
-from beamlike.steps.infer import Shape
 from stages.strategies.base import WatermarkStrategy
-from windowing.columns import EVENT_TIME, WINDOW_START
+from windowing.columns import EVENT_TIME
 
 
 def event_time(
     schema: pl.Schema, column: Any, unit: str | None, strategy: WatermarkStrategy, step: str
 ) -> EventTime | None:
-    """Returns the column with the event time; None if the strategy assigns it. Raises `PlanError` for other columns."""
+    """Returns the column with the event time; None if the strategy itself assigns event times. Raises `PlanError` for a
+    column that is missing or cannot be an event time.
+    """
     if strategy.assigns_event_time:
         if column is not None:
             kind = type(strategy).__name__
@@ -32,14 +33,14 @@ def event_time(
         return None
     if column is None:
         raise PlanError(
-            f"give timestamp=, the column with the event time that {type(strategy).__name__} goes by",
+            f"give timestamp=, the column with the event time that {type(strategy).__name__} reads",
             step=step,
         )
     return event_time_column(schema, column, unit, step)
 
 
 def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: str) -> EventTime:
-    """Returns the event time in a column, which must exist and have a type that can be read as a time."""
+    """Returns the event-time column. Raises `PlanError` unless it exists and has a type that can be read as a time."""
     if column not in schema:
         note = "; timestamp= names the column with the event time"
         raise unknown_column(column, schema, step, note=note)
@@ -48,13 +49,13 @@ def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: st
 
 
 def require_no_unit(unit: str | None, step: str) -> None:
-    """Raises `PlanError` for a unit without a column."""
+    """Raises `PlanError` if a unit is given, which needs a timestamp column."""
     if unit is not None:
         raise PlanError(f"timestamp_unit={unit!r} is that of a timestamp=, which is not given", step=step)
 
 
 def require_event_time(node: Node, step: str) -> None:
-    """Raises `PlanError` if rows have no event time, such as dead letters: windows and groupings need one."""
+    """Raises `PlanError` if rows have no event time, which windows and groupings need. Dead letters have none."""
     if EVENT_TIME in node.shape.system:
         return
     if has_dead_letters(node):
@@ -67,11 +68,13 @@ def require_event_time(node: Node, step: str) -> None:
     raise PlanError(reason, step=step)
 
 
-def require_no_windows(shape: Shape, step: str) -> None:
-    """Raises `PlanError` if rows are in windows: windows follow from event times, so times are set first."""
-    if WINDOW_START in shape.system:
+def require_windows_alike(node: Node, step: str) -> None:
+    """Raises `PlanError` if the rows are a union of collections with different windows, because a step that needs
+    windows cannot follow.
+    """
+    if node.unlike:
         raise PlanError(
-            "its rows are in windows already, by the event time that they have; set the time before window_into(...) "
-            "and before any grouping",
+            f"its rows are in unlike windows ({node.unlike}), so they never meet in one; call window_into(...) with "
+            "the windows before",
             step=step,
         )

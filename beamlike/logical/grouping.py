@@ -1,4 +1,4 @@
-"""Groupings: their keys and aggregates, the columns that they emit, and the elements that they drop."""
+"""Declarations of groupings: their keys and aggregates, the columns that they emit, and the elements that they drop."""
 
 from __future__ import annotations
 
@@ -18,13 +18,18 @@ from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
 from beamlike.steps.joins import Matched, Newest, Paired
+from stages.process.settled import Settled
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 
 
 def grouped(
     before: Node, keys: Sequence[str], unnamed: Sequence[Any], aggregates: Mapping[str, Any], step: str
 ) -> Node:
-    """Returns a row per key, window and pane."""
+    """Declares a grouping of the rows of `before`, which emits one row per key, window and pane.
+
+    `keys` and `aggregates` are those of `Grouped.aggregate`. `unnamed` has aggregates without a name, which are
+    refused.
+    """
     fitting = fitted(before.schema, keys, unnamed, aggregates, step)
     require_groupable(before, fitting, step)
     results = {name: aggregate.dtype(before.schema) for name, aggregate in fitting.items()}
@@ -40,19 +45,24 @@ def grouped(
         merged=windowing.windows.merging,
         bounded=before.bounded,
         repeats=windowing.may_repeat(),
+        retracting=windowing.may_retract(),
     )
 
 
 def has_looked_up(node: Node) -> bool:
-    """True for a step of expressions for which a lookup was made."""
+    """True for a step whose expressions look up a side. Its input is then a stage with the lookups."""
     origin = node.inputs[0].origin if isinstance(node.origin, Step) else None
     return isinstance(origin, Apply) and origin.lookup is not None
 
 
 def late(grouping: Node, name: str, base: str) -> Node:
-    """Returns the elements that a grouping dropped, in the windows that dropped them."""
+    """Declares a collection of the elements that the node `grouping` dropped, in the windows that dropped them."""
     if isinstance(grouping.origin, Matched | Newest | Paired) or has_looked_up(grouping):
         (grouping,) = grouping.inputs
+    # Rows of changes are dropped where they wait until they are final.
+    waits = grouping.inputs[0].origin if grouping.inputs else None
+    if isinstance(waits, Apply) and isinstance(waits.operator, Settled):
+        grouping = grouping.inputs[0]
     if not isinstance(grouping.origin, OfStage):
         raise PlanError(
             "only the output of a grouping, a join, or a process has late elements; call it there", step=name
@@ -64,7 +74,7 @@ def late(grouping: Node, name: str, base: str) -> Node:
             step=name,
         )
     before, *_ = grouping.inputs
-    shape = dropped_shape(before.shape, name)
+    shape = dropped_shape(before, name)
     after: Node = attrs.evolve(
         before,
         name=name,
@@ -73,14 +83,17 @@ def late(grouping: Node, name: str, base: str) -> Node:
         inputs=(grouping,),
         shape=shape,
         bounded=grouping.bounded,
+        # A log of what was dropped: its retractions match none of its rows.
+        retracting=False,
     )
     return after
 
 
 def require_keys(schema: pl.Schema, keys: Sequence[Any], step: str) -> None:
-    """Raises an error unless keys are columns whose values are equal exactly if their text or number is.
+    """Raises `PlanError` unless `keys` are distinct columns of types that can be keys.
 
-    Shards are chosen by that text or number.
+    The shard of a row is chosen by the text or number of its key. So a type can be a key if values are equal exactly if
+    their texts or numbers are.
     """
     if not keys:
         raise PlanError(
@@ -108,14 +121,13 @@ def _require_key_type(key: str, dtype: pl.DataType, step: str) -> None:
         )
 
 
-def dropped_shape(before: Shape, step: str) -> Shape:
-    """Returns the columns of the rows that a grouping drops: their own, the reason, event time and window."""
-    if "reason" in before.user:
+def dropped_shape(before: Node, step: str) -> Shape:
+    """Returns the columns of dropped rows: the input's columns, the reason, the event time and the window."""
+    if "reason" in before.schema:
         raise DuplicateName(
             "late() gives a column 'reason', and the input of the grouping has one; rename that before the grouping",
             step=step,
         )
-    carried = tuple(
-        name for name in before.with_windows() if name not in PANE_COLUMNS or name == PANE_RETRACTED
-    )
-    return Shape(pl.Schema({**before.user, "reason": pl.String()}), carried)
+    left_out = {*PANE_COLUMNS} - ({PANE_RETRACTED} if before.retracting else set())
+    carried = tuple(name for name in before.shape.with_windows() if name not in left_out)
+    return Shape(pl.Schema({**before.schema, "reason": pl.String()}), carried)

@@ -1,4 +1,6 @@
-"""Cogroups, and joins in the same windows: a grouping of the rows of several collections, each as a struct."""
+"""Declarations of cogroups, and of joins in equal windows. Both group a union of the sides, with each row as
+a struct.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +10,37 @@ from typing import Any, get_args
 import attrs
 import polars as pl
 
-from beamlike.errors import DuplicateName, PlanError, UnknownName, WrongType, nearest
+from beamlike.errors import DuplicateName, PlanError, UnboundedGrouping, UnknownName, WrongType, nearest
 from beamlike.expressions.aggregates import collect
 from beamlike.expressions.describe import describe
 from beamlike.expressions.functions import col
 from beamlike.logical.event_time import require_event_time
-from beamlike.logical.flatten import flattened, require_same_windowing
+from beamlike.logical.flatten import flattened, require_same_windows
 from beamlike.logical.grouping import grouped, require_keys
 from beamlike.logical.node import Node
-from beamlike.logical.windowing import has_one_pane
+from beamlike.logical.sessions import in_sessions
+from beamlike.logical.windowing import continued
 from beamlike.rows.dtypes import require_column_name, type_name
 from beamlike.steps.infer import Shape, flat
+from beamlike.steps.join_changes import MatchedChanges
 from beamlike.steps.joins import AsSide, How, Matched
 from stages.joins.base import LEFT, RIGHT
-from windowing.panes import Accumulation
+from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.panes import ALWAYS, Accumulation
+from windowing.windowing import Windowing
+from windowing.windows import GlobalWindows
 
 Free = Callable[[str], str]
-"""Returns a free name that is derived from the given one."""
+"""Derives a free name from the given one."""
 
 Keys = Mapping[str, Mapping[str, str]]
-"""The column of each key, by side."""
+"""For each side, the column of that side for each key."""
 
 
 def cogrouped(sides: Mapping[str, Node], keys: Sequence[Any], step: str, free: Free) -> Node:
-    """Returns a row per key, window and pane, with a list of the rows of each side."""
+    """Declares a cogroup of nodes by side name: one row per key, window and pane, with a list of the rows of each
+    side.
+    """
     require_some(keys, step)
     for side, node in sides.items():
         require_column_name(side, step)
@@ -54,7 +63,9 @@ def joined(
     step: str,
     free: Free,
 ) -> Node:
-    """Returns the rows of two collections that have the same keys and are in the same window."""
+    """Declares a join of rows with the same keys in the same window. Arguments are those of `Collection.join`, after
+    the nodes of both sides.
+    """
     _require_how(how, step)
     own, theirs = keys_of(on, left_on, right_on, step)
     require_some(own, step)
@@ -68,48 +79,121 @@ def joined(
     columns = (
         {} if how in ("semi", "anti") else right_columns(left.schema, right.schema, theirs, suffix, step)
     )
-    require_whole(left, step, "a row of one would not meet those of another")
+    # With the larger lateness of both, there may be several panes.
+    union = flattened([left, right], step)
+    windowing = _of_join(union, how, step)
     sides, keys = (
         {LEFT: left, RIGHT: right},
         {LEFT: {key: key for key in own}, RIGHT: dict(zip(own, theirs, strict=True))},
     )
-    both = _grouped(sides, keys, step, free(f"{step}.cogroup"), free)
+    both = _grouped(sides, keys, step, free(f"{step}.cogroup"), free, windowing)
     schemas = {side: node.schema for side, node in sides.items()}
-    matched = Matched(step, own, tuple(left.schema), columns, both.shape.system, how, schemas)  # type: ignore[arg-type]
     user = pl.Schema({**left.schema, **{name: right.schema[of] for name, of in columns.items()}})
+    fields: dict[str, Any] = {
+        "name": step,
+        "keys": own,
+        "left": tuple(left.schema),
+        "right": columns,
+        "how": how,
+        "sides": schemas,
+    }
+    if not both.retracting:
+        matched, kept = Matched(**fields, kept=both.shape.system), both.shape.system
+    else:
+        kept = _kept(both, rows=windowing is not union.windowing and not union.retracting)
+        matched = MatchedChanges(**fields, kept=kept, once=windowing is not union.windowing)
     after: Node = attrs.evolve(
-        both, name=step, base=step, origin=matched, inputs=(both,), shape=Shape(user, both.shape.system)
+        both,
+        name=step,
+        base=step,
+        origin=matched,
+        inputs=(both,),
+        shape=Shape(user, kept),
+        windowing=continued(union.windowing, step),
+        retracting=both.retracting and PANE_RETRACTED in kept,
     )
     return after
 
 
+def _of_join(union: Node, how: str, step: str) -> Windowing:
+    """Returns the windowing of a join's grouping. Discarding panes have each result once, so they differ from those
+    before: that is known to a grouping that retracts.
+    """
+    windowing = union.windowing
+    if windowing.accumulation is not Accumulation.DISCARDING or windowing.has_one_pane():
+        return windowing
+    if windowing.windows.merging and not union.merged:
+        raise PlanError(
+            "a window may have several panes here, and with accumulation discarding a pane of windows that have "
+            f"merged ({describe(windowing.windows)}) would repeat results of each; give "
+            "window_into(accumulation=bl.RETRACTING) before",
+            step=step,
+        )
+    if how not in ("inner", "semi"):
+        require_certain(union, f"that a row matches nothing (how={how!r})", step)
+        windowing = attrs.evolve(windowing, closing=ALWAYS)
+    return attrs.evolve(windowing, accumulation=Accumulation.RETRACTING)
+
+
+def _kept(both: Node, *, rows: bool) -> tuple[str, ...]:
+    """Returns the system columns of differences. A result that may be retracted has no pane of its own."""
+    if rows:
+        return tuple(column for column in both.shape.system if column != PANE_RETRACTED)
+    return (EVENT_TIME, *WINDOW_COLUMNS, PANE_RETRACTED)
+
+
+def require_certain(node: Node, what: str, step: str) -> None:
+    """Raises `UnboundedGrouping` if a discarding pane would wait for the end of the global window of an
+    unbounded input.
+    """
+    if not node.bounded and isinstance(node.windowing.windows, GlobalWindows):
+        raise UnboundedGrouping(
+            f"the input has no end and it is in the global window, so {what} is never certain, and with accumulation "
+            "discarding it would never be emitted; give window_into(accumulation=bl.RETRACTING), or windows, before",
+            step=step,
+        )
+
+
 def join_nodes(node: Node) -> Iterator[Node]:
-    """Returns the nodes that a cogroup or a join has made for itself, with the join."""
+    """Yields the node of a join or cogroup, and all nodes that were created for it."""
     yield node
+    # An `AsSide` step reads a collection of the user's. That is where the nodes of the join begin.
     if not isinstance(node.origin, AsSide):
         for before in node.inputs:
             yield from join_nodes(before)
 
 
-def _grouped(sides: Mapping[str, Node], keys: Keys, step: str, stage: str, free: Free) -> Node:
-    """Returns the grouping with the name `stage`; errors name the `step` that the user has declared."""
+def _grouped(
+    sides: Mapping[str, Node],
+    keys: Keys,
+    step: str,
+    stage: str,
+    free: Free,
+    windowing: Windowing | None = None,
+) -> Node:
+    """Declares the grouping of a join or cogroup. The grouping is named `stage`; errors name `step`, as the user
+    declared it. `windowing` replaces that of the sides.
+    """
     first, *others = sides.values()
-    for side, node in sides.items():
+    for node in sides.values():
         require_event_time(node, step)
-        require_fresh(node, side, step)
     for other in others:
-        require_same_windowing(first, other, step)
+        require_same_windows(first, other, step)
+    for side, node in sides.items():
+        require_fresh(node, side, step)
     require_same_types(sides, keys, step)
     schemas = {side: node.schema for side, node in sides.items()}
+    # In the union, each row is a struct in the column of its side, and the columns of all other sides are
+    # null. So a single grouping collects the rows of every side in a list of its own.
     parts = [tagged(node, side, keys[side], schemas, free(f"{step}.{side}")) for side, node in sides.items()]
     lists = {side: collect(side, where=~col(side).is_null()) for side in sides}
-    return grouped(
-        flattened(parts, free(f"{step}.flatten")), tuple(keys[next(iter(sides))]), (), lists, stage
-    )
+    names, union = tuple(keys[next(iter(sides))]), flattened(parts, free(f"{step}.flatten"))
+    union = attrs.evolve(union, windowing=windowing or union.windowing)
+    return grouped(in_sessions(union, names, step, free), names, (), lists, stage)
 
 
 def tagged(node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, pl.Schema], name: str) -> Node:
-    """Returns the rows of a side as structs, beside their keys."""
+    """Declares the rows of one side of a join: its key columns, and the whole row as a struct."""
     key_types = {key: node.schema[own] for key, own in keys.items()}
     user = pl.Schema({**key_types, **{each: pl.Struct(columns) for each, columns in sides.items()}})
     shape = Shape(user, node.shape.system)
@@ -119,7 +203,9 @@ def tagged(node: Node, side: str, keys: Mapping[str, str], sides: Mapping[str, p
 
 
 def keys_of(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the keys of the left side, and those of the right side."""
+    """Returns the key columns of the left and of the right side. Raises `PlanError` unless they are given once, in
+    pairs.
+    """
     if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
         raise PlanError(
             "give on=, the columns that both sides have, or left_on= and right_on= where their names differ",
@@ -137,7 +223,7 @@ def keys_of(on: Any, left_on: Any, right_on: Any, step: str) -> tuple[tuple[str,
 def right_columns(
     left: pl.Schema, right: pl.Schema, keys: Sequence[str], suffix: Any, step: str
 ) -> dict[str, str]:
-    """Returns the columns of the right side without its keys, by the names that they get."""
+    """Returns the columns of the right side that are not keys, by the names that they have in the result."""
     if not isinstance(suffix, str):
         raise WrongType(f"suffix must be text such as '_right', not {suffix!r}", step=step)
     columns: dict[str, str] = {}
@@ -165,7 +251,7 @@ def _require_how(how: object, step: str) -> None:
 
 
 def require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None:
-    """Raises `WrongType` for keys of different types, which are never equal."""
+    """Raises `WrongType` for keys of different types, as they are never equal."""
     first, *others = sides
     for other in others:
         for key, own in keys[first].items():
@@ -180,19 +266,13 @@ def require_same_types(sides: Mapping[str, Node], keys: Keys, step: str) -> None
                 )
 
 
-def require_fresh(node: Node, side: str, step: str) -> None:
-    """Raises `PlanError` if a row may retract or repeat an earlier one: lists of rows would contain both."""
-    if node.retracting:
+def require_fresh(node: Node, side: str, step: str, *, repeats: bool = False) -> None:
+    """Raises `PlanError` if a row may repeat an earlier one, without `repeats`: lists of rows would contain both."""
+    if node.repeats and not node.windowing.allow_repeats and not repeats:
         raise PlanError(
-            f"rows of {node.name!r} ({side}) may retract earlier ones (accumulation retracting), which are in the "
-            "lists already; give the grouping before them another accumulation",
-            step=step,
-        )
-    if node.repeats and not node.windowing.allow_repeats:
-        raise PlanError(
-            f"rows of {node.name!r} ({side}) are panes that have all that came so far (accumulation accumulating), so "
-            "the same would be in the lists several times; give the grouping before accumulation=bl.DISCARDING, or say "
-            "window_into(allow_repeats=True) where that is meant",
+            f"rows of {node.name!r} ({side}) are panes with all elements so far (accumulation accumulating), so the "
+            "lists would have elements several times; give the grouping before accumulation=bl.DISCARDING, or accept "
+            "it with window_into(allow_repeats=True)",
             step=step,
         )
     if node.windowing.timestamp_combiner.columns:
@@ -203,18 +283,7 @@ def require_fresh(node: Node, side: str, step: str) -> None:
         )
 
 
-def require_whole(node: Node, step: str, what: str) -> None:
-    """Raises `PlanError` for panes that contain only what is new, and so would not meet earlier rows."""
-    if node.windowing.accumulation is Accumulation.DISCARDING and not has_one_pane(node.windowing):
-        raise PlanError(
-            f"a window may have several panes here, early or late ones, and with accumulation discarding {what}; give "
-            "window_into(accumulation=bl.ACCUMULATING) or bl.RETRACTING before, or neither an early trigger nor "
-            "allowed lateness",
-            step=step,
-        )
-
-
 def require_some(keys: Sequence[Any], step: str) -> None:
-    """Raises `PlanError` without a key."""
+    """Raises `PlanError` if no key is given."""
     if not keys:
         raise PlanError("give it at least one column as the key", step=step)

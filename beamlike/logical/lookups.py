@@ -1,4 +1,4 @@
-"""Lookups of side columns in expressions: names of columns that contain the place of the lookup."""
+"""Lookups of side columns in expressions. A column to look up has a special name, which contains its lookup request."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from beamlike.expressions.tree import columns_read, with_names
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
-from beamlike.logical.sides import NodeWithParts, SideFeeds, require_owner
+from beamlike.logical.sides import NodeWithParts, SideFeeds, SideUse, require_owner
 from beamlike.rows.dtypes import type_name
 from beamlike.steps.infer import without_wildcards
 from stages.sides.lookup import LookedUp, Lookup
 
 LOOKUP: Final = ".lookup"
-"""The end of the name of the stage that is made for a step of expressions, after the name of the step."""
+"""The suffix of a lookup stage's name. It follows the name of the step whose expressions need the lookup."""
 
 
 @attrs.frozen(eq=False)
 class LookupRequest:
-    """The place of a lookup: the row of a side whose keys `theirs` equal the columns `own` of a row.
+    """A request for the row of a side in which the columns `theirs` equal the columns `own` of a row.
 
     Attributes:
-        own: The key columns of the rows. Without keys, the place is the only row of the side.
-        default: Values for columns if there is no such row.
-        limit: The bytes of the side that a shard may store.
         owner: The pipeline of the side.
+        own: The key columns of the rows. Without keys, the side must have a single row, which is the result.
+        default: Values by column if the side has no such row.
+        limit: The greatest size of the side that a shard may store, in bytes.
+        growing: True if its rows are read as they arrive.
     """
 
     owner: Registry
@@ -40,10 +41,16 @@ class LookupRequest:
     theirs: tuple[str, ...]
     default: Mapping[str, Any]
     limit: int
+    growing: bool = False
+
+    @property
+    def use(self) -> SideUse:
+        """The side as a step reads it."""
+        return SideUse(self.side, self.limit, self.growing, self.theirs)
 
 
 class LookupColumn(str):
-    """The name of a column that is looked up at a place; without a `column`, of whether a row is found."""
+    """The name of a looked-up column. Without `column`, its value is True if the lookup has found a row."""
 
     request: LookupRequest
     column: str | None
@@ -53,7 +60,7 @@ class LookupColumn(str):
 
     @classmethod
     def at(cls, request: LookupRequest, column: str | None) -> LookupColumn:
-        """Makes the name, which consists of the side and the column."""
+        """Creates the name of a column, such as `ages.age`, from the name of the side."""
         made = cls(f"{request.side.base}.{column or 'found'}")
         made.request, made.column = request, column
         return made
@@ -61,9 +68,9 @@ class LookupColumn(str):
 
 @attrs.frozen
 class WithLookups:
-    """The node whose rows have all columns that are looked up, and the expressions, which read them there.
+    """A node that adds all looked-up columns to rows, and expressions that read these columns.
 
-    `hidden` are the names of these columns.
+    `hidden` has the names of the looked-up columns.
     """
 
     made: NodeWithParts
@@ -74,11 +81,12 @@ class WithLookups:
 def looked_up(
     before: Node, expressions: Sequence[nw.Expr], step: str, pipeline: Registry
 ) -> WithLookups | None:
-    """Adds the lookups of expressions to the rows; None if they look nothing up."""
+    """Adds a stage for the lookups that expressions contain. Returns None if there are no lookups."""
     if not any(isinstance(name, LookupColumn) for one in expressions for name in columns_read(one)):
         return None
     whole = [without_wildcards(before.shape, one, step) for one in expressions]
     wanted = [name for one in whole for name in columns_read(one) if isinstance(name, LookupColumn)]
+    # A request and column that several expressions use is looked up once, into one column.
     names: dict[tuple[LookupRequest, str | None], str] = {}
     for one in wanted:
         names.setdefault((one.request, one.column), _free_name(one, {*before.schema, *names.values()}))
@@ -87,7 +95,7 @@ def looked_up(
         require_owner(request.side, request.owner, pipeline, step)
         _require_request(before, request, step)
     types = {name: _type(request, column) for (request, column), name in names.items()}
-    fed = SideFeeds.of(before, [(request.side, request.limit) for request in requests], step, pipeline.free)
+    fed = SideFeeds.of(before, [request.use for request in requests], step, pipeline.free)
     lookups = tuple(_lookup(request, fed.names[request.side], names) for request in requests)
     use = LookedUp(before.schema, lookups, pl.Schema(types))
     made = fed.looking_up(use, pipeline.free(f"{step}{LOOKUP}"), before.base)
@@ -118,7 +126,7 @@ def _lookup(
 
 
 def _require_request(before: Node, request: LookupRequest, step: str) -> None:
-    """Raises an error unless rows have the keys of the lookup, with the types that the side has."""
+    """Raises `PlanError` unless rows have the key columns of the lookup, with the types of the side's keys."""
     if request.own:
         require_keys(before.schema, request.own, step)
     for own, theirs in zip(request.own, request.theirs, strict=True):
@@ -132,13 +140,15 @@ def _require_request(before: Node, request: LookupRequest, step: str) -> None:
 
 
 def require_column(side: Node, column: str) -> None:
-    """Raises an error if the side does not have the column."""
+    """Raises `UnknownColumn` if the side lacks the column."""
     if column not in side.schema:
         raise unknown_column(column, side.schema, f"lookup in {side.name}")
 
 
 def require_default(side: Node, default: Mapping[str, Any]) -> None:
-    """Raises an error unless the columns of a default are the side's, and its values have their types."""
+    """Raises `UnknownColumn` or `WrongType` unless each column in `default` is a column of the side, with a value of
+    its type.
+    """
     for column, value in default.items():
         require_column(side, column)
         try:

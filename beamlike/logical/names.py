@@ -1,4 +1,4 @@
-"""The names that users choose for pipelines, sources, steps and sinks."""
+"""Checks of the names that users choose for pipelines, sources, steps and sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from beamlike.errors import PlanError, ReservedName, WrongType
 
 
 def require_name(name: object, what: str) -> None:
-    """Raises an error unless the name is one line of text: names appear in plans, metrics and keys of state."""
+    """Raises `PlanError` unless the name of a `what`, such as a sink, is one line of text. Names are in plans, metrics
+    and keys of state.
+    """
     if not isinstance(name, str):
         raise WrongType(f"the name of a {what} must be a string, not {name!r}")
     if not name.strip() or not name.isprintable() or name != name.strip():
@@ -18,6 +20,6 @@ def require_name(name: object, what: str) -> None:
 
 
 def require_named(name: object, given: object, method: str, example: str) -> None:
-    """Raises `WrongType` if the name of a source or sink is missing, or is the second argument."""
+    """Raises `WrongType` if the source or sink is missing, or if it was given in place of the name."""
     if given is None or (isinstance(given, str) and not isinstance(name, str)):
-        raise WrongType(f"{method} takes a name, then what it is the name of: {method}('plays', {example})")
+        raise WrongType(f"{method} takes a name first, then the source or sink: {method}('plays', {example})")

@@ -1,8 +1,9 @@
-"""The nodes of a declared pipeline. Nothing runs."""
+"""Nodes: the immutable declarations of a pipeline. They form its graph."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
 
 import attrs
 import polars as pl
@@ -10,15 +11,23 @@ import polars as pl
 from beamlike.logical.origins import Origin
 from beamlike.steps.base import Step
 from beamlike.steps.infer import Shape
-from windowing.columns import PANE_RETRACTED
 from windowing.windowing import Windowing
+from windowing.windows import GlobalWindows
+
+Kind = Literal["rows", "changes", "repeats"]
+"""The relation of the rows of a collection to earlier ones.
+
+"rows" are independent of each other. "changes" are rows, some of which retract earlier rows. "repeats" may contain
+earlier rows again, without retracting them.
+"""
 
 
 @attrs.frozen(eq=False)
 class Node:
-    """Rows with a schema, an event time and a windowing, from a source or a step.
+    """A node: rows with a schema, an event time and a windowing, from a source or a step.
 
-    `origin` is the declaration that makes them of `inputs`; `base` begins the derived names of later steps.
+    `origin` is the declaration that produces the rows from `inputs`. `base` is the prefix of derived names of later
+    steps.
     """
 
     name: str
@@ -28,14 +37,18 @@ class Node:
     windowing: Windowing
     base: str
     merged: bool = False
-    """True if an earlier grouping has merged its windows."""
+    """True if an earlier grouping has merged the windows."""
     bounded: bool = True
-    """True if its rows have an end."""
+    """True if the sources from which the rows are computed have an end."""
     repeats: bool = False
-    """True if a row may repeat the content of an earlier one, as an accumulating pane does."""
+    """True if a row may repeat the content of an earlier row, as accumulating panes do."""
+    unlike: str = ""
+    """The windows of the united collections, as text, if they differ; otherwise empty."""
+    retracting: bool = False
+    """True if a row may retract an earlier one: the rows have the flag `PANE_RETRACTED`."""
 
     def called(self, name: str) -> Node:
-        """Returns the node with another name."""
+        """Returns a copy of the node with another name."""
         origin = attrs.evolve(self.origin, name=name) if isinstance(self.origin, Step) else self.origin
         renamed: Node = attrs.evolve(self, name=name, origin=origin)
         return renamed
@@ -45,18 +58,28 @@ class Node:
         """The user's columns and their polars types."""
         return self.shape.user
 
+    def outside_windows(self) -> Node:
+        """Returns a copy of the node whose rows are in no window. Its settings for panes stay."""
+        shape = attrs.evolve(self.shape, system=self.shape.without_windows())
+        windowing = attrs.evolve(self.windowing, windows=GlobalWindows())
+        after: Node = attrs.evolve(self, shape=shape, windowing=windowing, merged=False, unlike="")
+        return after
+
     @property
-    def retracting(self) -> bool:
-        """True if a row may retract an earlier one."""
-        return PANE_RETRACTED in self.shape.system
+    def kind(self) -> Kind:
+        """The relation of a row to earlier rows: independent, a change, or a repetition."""
+        if self.retracting:
+            return "changes"
+        return "repeats" if self.repeats else "rows"
 
 
 def inputs_first(
     node: Node, inputs: Callable[[Node], Sequence[Node]] = lambda node: node.inputs
 ) -> Iterator[Node]:
-    """Yields the nodes from which the node is made, then itself: each once, after its `inputs`.
+    """Yields all nodes from which the node is computed, then the node itself. Each is yielded once, after its `inputs`.
 
-    There is no recursion, as a pipeline may have more steps in a row than Python allows nested calls.
+    A loop is used instead of recursion, because a pipeline may have more steps in a row than Python allows nested
+    calls.
     """
     done, ahead = set[Node](), [node]
     while ahead:

@@ -1,4 +1,4 @@
-"""Origins of nodes: a declaration for each kind."""
+"""Origins: what a node declares, with a class for each kind of declaration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen
 class EventTime:
-    """The column with the event time, its type, and its unit if it contains numbers."""
+    """An event-time column: its name, its type, and the unit if it contains numbers."""
 
     column: str
     dtype: pl.DataType
@@ -27,15 +27,15 @@ class EventTime:
 
 @attrs.frozen
 class Read:
-    """The rows of a source.
+    """A source to read.
 
     Attributes:
         raw: The columns of the source itself.
-        time: The column with the event time; None if it is assigned at ingest, or the rows have none.
+        time: The column with the event time; None if it is assigned at ingest, or if rows have no event time.
         watermark: The strategy of the watermark.
-        steps_before_time: Steps before the event time is read.
-        steps_after_time: Steps between the event time and the watermark.
-        max_future: The microseconds that an event time may be after processing time; None for no limit.
+        steps_before_time: The steps that run before the event time is read.
+        steps_after_time: The steps that run after the event time is read, and before the watermark is computed.
+        max_future: The microseconds by which an event time may be ahead of processing time; None for no limit.
     """
 
     source: Source
@@ -54,30 +54,44 @@ class Read:
 
 @attrs.frozen
 class DeadLetters:
-    """The rows that a source or a step cannot use."""
+    """The rows that a source or step could not use."""
 
 
 @attrs.frozen
 class Flatten:
-    """The rows of several collections."""
+    """The union of several collections."""
 
 
 @attrs.frozen
 class Configure:
-    """The rows of a node in the same windows, with other choices for panes."""
+    """The rows of a node in the same windows, with other settings for panes."""
+
+
+@attrs.frozen
+class Promise:
+    """A promise about the on-time panes of a grouping: at least the share `complete` of the rows of a window has been
+    read when the pane is emitted, at most `within` (us) of event time after the end of the window.
+
+    If `hold`, the grouping waits for the share, for at most `within`.
+    """
+
+    complete: float
+    within: int
+    hold: bool = False
 
 
 @attrs.frozen
 class Group:
-    """Aggregates per key and window."""
+    """A grouping: aggregates per key and window."""
 
     keys: tuple[str, ...]
     aggregates: dict[str, Aggregate]
+    promise: Promise | None = None
 
 
 @attrs.frozen(eq=False)
 class SideLookup:
-    """The lookups of a step in its sides, in the order of the node's inputs after the first."""
+    """The side lookups of a step. `sides` are in the order of the node's inputs, after the main input."""
 
     use: LookedUp
     sides: tuple[Side, ...]
@@ -85,9 +99,9 @@ class SideLookup:
 
 @attrs.frozen(eq=False)
 class Apply:
-    """The rows that an operator emits. A node has one input for each role of the operator, in this order.
+    """The rows that an operator emits. A node has one input for each role of the operator, in the same order.
 
-    `lookup`: the lookups that are all that the operator does; None for any other operator.
+    `lookup` is set if the operator does nothing but lookups.
     """
 
     operator: Operator
@@ -96,10 +110,10 @@ class Apply:
 
 @attrs.frozen
 class Late:
-    """The elements that a grouping dropped."""
+    """The elements that a grouping dropped as late."""
 
 
 Origin = Read | DeadLetters | Flatten | Configure | Group | Apply | Late | Step
 
 OfStage = Group | Apply
-"""The origins that make a stage of the plan, as they need earlier rows."""
+"""Origins that become a stage of the plan, because they need state."""

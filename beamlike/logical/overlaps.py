@@ -1,4 +1,4 @@
-"""Checks of paths: no sink writes to the place of another one, nor to one that a source reads."""
+"""Checks that a sink does not write to a place that another sink writes or a source reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from beamlike.errors import PlanError
 from beamlike.expressions.describe import describe
-from beamlike.io.files.paths import absolute, is_hidden, is_pattern, root_of
+from beamlike.io.files.paths import absolute, is_hidden, is_pattern, real, root_of
 from beamlike.io.sinks import ANY, HasLocation, Place
 from beamlike.system.path_names import is_remote
 
@@ -19,11 +19,11 @@ _WILD: Final = re.compile(r"[*?\[]")
 _S3: Final = re.compile(r"^s3[an]://")
 
 Names = tuple[str, ...]
-"""A path as names. A written name may contain `ANY`; a read one may be a pattern."""
+"""A path as its parts. A part of a written path may contain `ANY`; a part of a read path may be a pattern."""
 
 
 def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
-    """Raises `PlanError` if two sinks share a folder or table: names of files are run, batch and task, so they would
+    """Raises `PlanError` if two sinks share a folder or table. File names have run, batch and task, so they would
     collide.
     """
     if isinstance(getattr(sink, "path", None), tuple):
@@ -36,10 +36,10 @@ def require_own_folder(sink: Any, others: Mapping[str, Any], step: str) -> None:
                 step=step,
             )
         for mine, theirs in product(_paths(sink), _paths(other)):
-            _require_beside(mine, theirs, name, step)
+            _require_apart(mine, theirs, name, step)
 
 
-def _require_beside(mine: str, theirs: str, other: str, step: str) -> None:
+def _require_apart(mine: str, theirs: str, other: str, step: str) -> None:
     inside, around = _is_in(mine, theirs), _is_in(theirs, mine)
     if inside and around:
         raise PlanError(f"writes to {mine!r}, and so does {other!r}; give it a folder of its own", step=step)
@@ -52,7 +52,9 @@ def _require_beside(mine: str, theirs: str, other: str, step: str) -> None:
 
 
 def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
-    """Raises `PlanError` if a sink writes where a source reads: its output would be input, and sinks remove files."""
+    """Raises `PlanError` if a sink writes to files that a source reads: output would become input, and sinks remove
+    files.
+    """
     for name, sink in sinks.items() if _paths(source) else ():
         if path := _read_of(source, list(_written(sink))):
             raise PlanError(
@@ -62,7 +64,7 @@ def require_apart(source: Any, sinks: Mapping[str, Any], step: str) -> None:
 
 
 def require_outside(sources: Mapping[str, Any], place: str, files: Iterable[str], what: str) -> None:
-    """Raises `PlanError` if a source reads files that a run stores for itself, by their paths below a place."""
+    """Raises `PlanError` if a source reads files of the run's own. `files` are their paths, relative to `place`."""
     written = [(*folder, *_names(file)) for folder in _spellings(place) for file in files]
     for name, source in sources.items():
         if path := _read_of(source, written):
@@ -70,7 +72,9 @@ def require_outside(sources: Mapping[str, Any], place: str, files: Iterable[str]
 
 
 def _is_in(inner: str, outer: str) -> bool:
-    """True if a folder equals or is inside another one, and readers of that one would not skip it."""
+    """True if a folder is, or is inside, another folder, and a reader of the outer folder would not skip it
+    as hidden.
+    """
     return any(
         one[: len(other)] == other and not any(map(is_hidden, one[len(other) :]))
         for one, other in product(_spellings(inner), _spellings(outer))
@@ -78,7 +82,7 @@ def _is_in(inner: str, outer: str) -> bool:
 
 
 def _read_of(source: Any, written: Iterable[Names]) -> str | None:
-    """Returns the path with which a source would read some of these files."""
+    """Returns the path by which a source would read one of these files; None if it reads none of them."""
     for path in _paths(source):
         if any(_leads(pattern, names) for pattern, names in product(_patterns(path), written)):
             return path
@@ -86,14 +90,14 @@ def _read_of(source: Any, written: Iterable[Names]) -> str | None:
 
 
 def _paths(place: Any) -> tuple[str, ...]:
-    """Returns the paths of a source or sink, which may be of a user's class."""
+    """Returns the paths of a source or sink, which may have a user's class."""
     path = getattr(place, "path", None)
     paths = path if isinstance(path, tuple) else (path,)
     return tuple(os.fspath(path) for path in paths if isinstance(path, str | os.PathLike))
 
 
 def _place(sink: Any) -> Place:
-    """Returns the place to which a sink writes: its own answer, else the directory in its `path`."""
+    """Returns the place to which a sink writes: the result of its `place()`, or else the directory in its `path`."""
     if isinstance(sink, HasLocation):
         return sink.place()
     path = "".join(_paths(sink))
@@ -101,24 +105,24 @@ def _place(sink: Any) -> Place:
 
 
 def _written(sink: Any) -> Iterator[Names]:
-    """Yields the names of the files of a sink."""
+    """Yields the files that a sink writes, each as the parts of its path."""
     place = _place(sink)
     if place.path:
         yield from ((*folder, *place.names) for folder in _spellings(place.path))
 
 
 def _patterns(path: str) -> Iterator[Names]:
-    """Yields the names of a path that is read."""
+    """Yields the parts of a path that is read: a literal root, followed by a pattern."""
     root = root_of(path) if is_pattern(path) else path
     for folder in _spellings(root):
         yield (*map(_literal, folder), *_names(path[len(root) :]))
 
 
 def _spellings(path: str) -> list[Names]:
-    """Returns the names of a path as it is written, and with links resolved."""
+    """Returns the parts of a path, as it is written and with links resolved."""
     if is_remote(path):
         return [_names(_S3.sub("s3://", path))]
-    return [*{_names(absolute(path)), _names(os.path.realpath(path))}]
+    return [*{_names(absolute(path)), _names(real(path))}]
 
 
 def _names(path: str) -> Names:
@@ -130,9 +134,10 @@ def _literal(name: str) -> str:
 
 
 def _leads(pattern: Names, written: Names, found: str = "") -> bool:
-    """True if a pattern matches these names, or a folder above them with no hidden name between.
+    """True if a pattern matches the path `written`, or a folder above it that a reader would search. Readers skip
+    hidden files and folders below such a folder.
 
-    `found` is the match of its last wildcard.
+    `found` is the part of the path that the pattern's last wildcard has matched.
     """
     if not pattern:
         return not any(map(is_hidden, (found, *written)))
@@ -150,9 +155,11 @@ def _leads(pattern: Names, written: Names, found: str = "") -> bool:
 
 
 def _may_be_alike(read: str, written: str) -> bool:
-    """True if a pattern matches a name; of a name with `ANY`, if its beginning and end allow it."""
+    """True if a pattern may match a part of a path. In a part with `ANY`, only the text before and after it is
+    compared.
+    """
     if written.startswith(".") and not read.startswith((".", "[.]")):
-        return False  # wildcards find no such names
+        return False  # wildcards do not match hidden names
     if ANY not in written:
         return fnmatch.fnmatchcase(written, read)
     first, _, last = written.partition(ANY)

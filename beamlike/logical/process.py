@@ -1,4 +1,4 @@
-"""Declaration of keyed state and timers: the checks of a user's `Process`, and its operator."""
+"""The declaration of a user's `Process`, with keyed state and timers, and its checks."""
 
 from __future__ import annotations
 
@@ -13,15 +13,24 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError, WrongType, nearest
-from beamlike.logical.keyed import given_columns, keyed, require_bound, require_placed
+from beamlike.logical.keyed import corrects, given_columns, keyed, require_bound, require_placed
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import SchemaLike, as_dtype
+from beamlike.rows.objects import class_of_results
+from beamlike.rows.row_classes import is_row_class
+from beamlike.rows.state_values import conversions
+from beamlike.rows.taken import Taking
+from beamlike.steps.class_checks import require_defaults, require_made, require_same
+from beamlike.steps.declared import given, taken
 from beamlike.steps.python_results import as_columns
-from stages.process.declarations import NO_TYPE, Combining, Field, Process, Timer, Value, fields_of, timers_of
+from stages.process.declarations import Process, fields_of, timers_of
 from stages.process.fields import FieldColumn, field_column
 from stages.process.keyed import Order
 from stages.process.layout import CellLayout
 from stages.process.operator import KeyedProcess
+from stages.process.replayed import ProcessOfChanges
+from stages.process.state_fields import NO_TYPE, Combining, Field, Value
+from stages.process.timer_fields import Timer
 
 _FIRING = "on_"
 
@@ -44,21 +53,26 @@ _OPTIONS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "watermark": (object, "read(..., watermark=...)"),
     "at_end": (object, "the timer: bl.EventTimer(at_end=...)"),
 }
-"""Options that have no effect as attributes of a class: the types that reveal one, and the right place."""
+"""Options that have no effect as attributes of a Process class: the types that reveal the mistake, and where the option
+belongs.
+"""
 
 
 def processed(
     before: Node,
     keys: Sequence[str],
     process: Process,
-    schema: SchemaLike,
+    schema: SchemaLike | None,
     step: str,
     *,
     order: Order,
     retractions: bool,
     keep_forever: bool,
 ) -> Node:
-    """Returns the rows that a process makes of the rows of each key and window."""
+    """Declares `process`: a user's object whose methods are called for the rows and timers of each key and window.
+
+    Arguments are those of `Grouped.process`, after the node and keys of the input.
+    """
     require_placed(before, order, step, retractions=retractions)
     _require_process(process, step)
     own = type(process)
@@ -78,23 +92,72 @@ def processed(
         require_bound(
             before, own.__name__, "a timer that clears it, a ttl=, windows before, or keep_forever=True", step
         )
-    user = given_columns(schema, step)
-    operator = KeyedProcess(
+    kind = _given(process, timers_of(process), schema, step)
+    user = given_columns(kind if schema is None else schema, step)  # type: ignore[arg-type]
+    if kind is not None and schema is not None:
+        require_same(kind, user, step)
+    gives = class_of_results(kind)
+    replays = corrects(before, retractions=retractions)
+    if replays:
+        _require_replayable(layout, own.__name__, step)
+    operator = (ProcessOfChanges if replays else KeyedProcess)(
         tuple(keys),
         before.schema,
         before.windowing,
         layout,
         process,
-        partial(as_columns, schema=user),
+        partial(as_columns, schema=user, kind=gives),
+        objects=taken(process.element, before.schema, step),
+        taking=Taking(user, gives),
         order=order,
         title=own.__name__,
-        retracted=before.retracting,
+        retracted=before.retracting and retractions,
+        sums=before.retracting and not retractions,
     )
     return keyed(before, operator, user, step)
 
 
+def _require_replayable(layout: CellLayout, own: str, step: str) -> None:
+    """Raises `PlanError` for a timer or a time to live of processing time."""
+    timers = [name for name, timer in layout.timers.items() if timer.domain == "processing"]
+    fields = [field.name for field in layout.fields if field.ttl is not None and not field.by_event]
+    for names, kind, what, other in (
+        (timers, "a ProcessingTimer", "at which it fired", "an EventTimer"),
+        (fields, "a field with a ttl of processing time", "at which it expired", 'by="event"'),
+    ):
+        if names:
+            raise PlanError(
+                f"its rows may retract earlier ones (accumulation retracting), and with allowed lateness the methods "
+                f"are called again for corrected rows, but {own}.{names[0]} is {kind}, and the moment {what} cannot be "
+                f"repeated; give {other}, process(..., retractions=True), where self.retracted marks retractions, or "
+                "no allowed lateness",
+                step=step,
+            )
+
+
+def _given(
+    process: Process, timers: Mapping[str, Timer], schema: SchemaLike | None, step: str
+) -> type | None:
+    """Returns the class of the rows that the methods emit, by their annotations or by `schema`; None for dicts."""
+    methods = [process.element, process.expire, *(getattr(process, _FIRING + name) for name in timers)]
+    found = {kind for method in methods if (kind := given(method, step, several=True)) is not None}
+    own = type(process).__name__
+    if len(found) > 1:
+        names = " and ".join(sorted(kind.__name__ for kind in found))
+        raise WrongType(f"the methods of {own} emit {names}; the rows of a step are of one class", step=step)
+    if not found and schema is None:
+        raise PlanError(
+            f"give it a schema=, or {own}'s methods an annotation with a class of rows, such as -> Iterator[Alert]",
+            step=step,
+        )
+    declared: Any = schema if is_row_class(schema) else None
+    return next(iter(found), declared)
+
+
 def _require_process(process: object, step: str) -> None:
-    """Raises an error unless it is a `Process` whose timers have methods, and whose methods have timers."""
+    """Raises `PlanError` unless `process` is an object of a subclass of `Process` with a method for rows and for each
+    timer, and without methods for other timers.
+    """
     if isinstance(process, type) and issubclass(process, Process):
         raise WrongType(f"{process.__name__} is a class; make one of it: {process.__name__}()", step=step)
     if not isinstance(process, Process):
@@ -117,7 +180,8 @@ def _require_process(process: object, step: str) -> None:
 
 
 def _require_no_options(kind: type[Process], step: str) -> None:
-    """Raises `PlanError` for a plain class attribute that is meant as an option, or hides a member of Process."""
+    """Raises `PlanError` for a class attribute that is meant as an option, or that hides a member of `Process`."""
+    # Only the classes of the user, which are before `Process` in this order.
     for base in kind.__mro__[: kind.__mro__.index(Process)]:
         for name, value in vars(base).items():
             if isinstance(value, Field | Timer | property) or callable(value):
@@ -137,7 +201,7 @@ def _require_no_options(kind: type[Process], step: str) -> None:
 
 
 def _require_parameters(process: Process, declared: Mapping[str, object], step: str) -> None:
-    """Raises `PlanError` if the constructor sets a state field or a timer."""
+    """Raises `PlanError` if the constructor sets an attribute that is a state field or a timer."""
     own = type(process).__name__
     for name, value in _set_attributes(process):
         if isinstance(value, Field | Timer) and declared.get(name) is not value:
@@ -158,6 +222,7 @@ def _require_parameters(process: Process, declared: Mapping[str, object], step: 
 
 def _set_attributes(process: Process) -> Iterator[tuple[str, object]]:
     yield from vars(process).items()
+    # `vars` of the object does not have the attributes of classes with `__slots__`.
     for base in type(process).__mro__:
         for name, slot in vars(base).items():
             if isinstance(slot, MemberDescriptorType) and hasattr(process, name):
@@ -213,9 +278,12 @@ def _column(name: str, field: Field, process: Process, schema: pl.Schema, step: 
     ):
         example = "bl.Map(str, int)" if field.kind == "Map" else f"bl.{field.kind}(int)"
         raise WrongType(f"{where} has no type; write for example {name} = {example}", step=step)
+    for option in ("type", "key", "value"):
+        require_made(getattr(field, option, None), step)
+        require_defaults(getattr(field, option, None), step)
     try:
-        return field_column(name, field, as_dtype, schema)
-    except Exception as error:  # pickle raises errors of many kinds
+        return field_column(name, field, as_dtype, schema, conversions)
+    except Exception as error:  # pickle raises many kinds of errors
         why = (
             f"{type(error).__name__}: {error}" if isinstance(field, Value) and field.type is object else error
         )

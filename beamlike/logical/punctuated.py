@@ -1,4 +1,4 @@
-"""Markers as users declare them, by expressions of a row as in `filter`."""
+"""Watermark strategies that read markers in the rows, found by expressions as in `filter`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stages.strategies.punctuated import RowExpression
 
 
 def _of_rows(given: Any) -> RowExpression:
-    """Returns the expression of a column name or an expression."""
+    """Returns the row expression for a column name or an expression."""
     if isinstance(given, str):
         given = nw.col(given)
     if isinstance(given, nw.Expr):
@@ -32,10 +32,10 @@ def _of_rows(given: Any) -> RowExpression:
 
 @attrs.frozen
 class Punctuated(stages.strategies.punctuated.Punctuated):
-    """A strategy in which some rows are markers: the watermark is the newest time of a marker.
+    """A watermark strategy for sources in which some rows are markers. The watermark is the newest time of a marker.
 
-    A marker promises that no later row has an event time before its own time. Markers are elements, too; if they must
-    not be counted, filter them out after the source.
+    A marker promises that no later row has an event time before the marker's time. Markers are elements, too; if they
+    must not be counted, filter them out after the source.
 
     Args:
         predicate: The Boolean column or expression that is true for markers.
@@ -66,7 +66,9 @@ class TimeOrderedLogs(stages.progress.logs.TimeOrderedLogs):
 
 
 def checked(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
-    """Returns the strategy with expressions that are checked: existing columns, row by row, of the right types."""
+    """Checks that the strategy's expressions use existing columns, row by row, and have the right types. Returns it
+    with the checked expressions.
+    """
     if isinstance(strategy, TimeOrderedLogs) and strategy.ends is not None:
         return attrs.evolve(strategy, ends=_marker(strategy.ends, shape, step, "ends of TimeOrderedLogs"))
     if not isinstance(strategy, Punctuated):

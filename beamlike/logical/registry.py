@@ -1,4 +1,4 @@
-"""The declarations of a pipeline: names in use, renamed steps, and sinks."""
+"""The registry of a pipeline: names in use, renamed steps, and sinks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from beamlike.errors import DuplicateName, PlanError, UnknownName, WrongType, ne
 from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.capabilities import require_signatures
 from beamlike.io.options import require_options
+from beamlike.logical.calls import Call
 from beamlike.logical.names import require_name
 from beamlike.logical.node import Node, inputs_first
 from beamlike.logical.overlaps import require_own_folder
@@ -23,7 +24,7 @@ _SINKS: Final = {"Kafka": "KafkaSink", "SparkSource": "SparkSink"}
 
 @attrs.frozen
 class Write:
-    """The rows of a sink."""
+    """A sink with its name, and the node whose rows it receives."""
 
     name: str
     sink: Sink
@@ -32,7 +33,7 @@ class Write:
 
 @attrs.define(eq=False)
 class Registry:
-    """The names of a pipeline, its sinks, and its options."""
+    """The names, sinks and options of a pipeline."""
 
     name: str = attrs.field()
     on_error: OnError = attrs.field(default="dead_letters", kw_only=True)
@@ -41,11 +42,13 @@ class Registry:
     _names: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
     _renamed: dict[Node, Node] = attrs.field(factory=dict, init=False, repr=False)
     _given: dict[str, bool] = attrs.field(factory=dict, init=False, repr=False)
-    """Names, with True for those that the user has given."""
+    """For each name, True if the user gave it, False if it was derived."""
     _nodes: dict[str, Node] = attrs.field(factory=dict, init=False, repr=False)
-    """Nodes of steps by name."""
+    """The node of each step, by name."""
+    calls: list[Call] = attrs.field(factory=list, init=False, repr=False)
+    """The calls that declared the pipeline, in order."""
     parts: dict[str, str] = attrs.field(factory=dict, init=False, repr=False)
-    """The end of the name of a part of a step, after that of the step: `.pairs`."""
+    """For each part of a step, the suffix of its name after the name of the step, such as `.pairs`."""
 
     @name.validator
     def _is_a_name(self, attribute: attrs.Attribute[str], value: object) -> None:
@@ -60,10 +63,10 @@ class Registry:
         _require_limit(value, self.on_error, f"pipeline {self.name!r}")
 
     def new_name(self, name: str | None, derived: str) -> str:
-        """Returns a free name: the given one, else the derived one, with a number if it is taken."""
+        """Returns a free name: the given name, or else the derived name, with a number if that is taken."""
         if name is not None:
             require_name(name, "step")
-            # A given name wins over a made one: the state of a checkpoint may be stored under it.
+            # A given name displaces a derived one: the state of a checkpoint may be stored under it.
             if name in self._nodes and not self._given.get(name, True):
                 self._make_way(self._nodes[name])
             if name in self._names:
@@ -80,14 +83,18 @@ class Registry:
         return free
 
     def _make_way(self, node: Node) -> None:
-        """Renames a node without a given name if a step is given its name: users may name steps after a checkpoint."""
+        """Renames a node with a derived name, because a user gave this name to another step. Users may name steps at
+        any time.
+        """
         other = self.new_name(None, node.name)
         self._given.pop(node.name)
         self._replace(node, node.called(other))
         self._given[other] = False
 
     def free(self, derived: str) -> str:
-        """Returns a free name for a part of a step, such as `pairs.left`; it counts as given if the step's does."""
+        """Returns a free name for a part of a step, such as `pairs.left`. It counts as given if the step's name was
+        given.
+        """
         owner = max((name for name in self._given if derived.startswith(f"{name}.")), key=len, default="")
         given = self._given.get(owner, False)
         if given and not self._given.get(derived, True) and derived in self._nodes:
@@ -99,21 +106,25 @@ class Registry:
 
     @property
     def made(self) -> frozenset[str]:
-        """The names that the user has not given. They depend on the order in which steps are declared."""
+        """The derived names. They depend on the order in which steps are declared."""
         return frozenset(name for name, given in self._given.items() if not given)
 
     def keep(self, node: Node) -> None:
-        """Registers the name of a node that a step has made."""
+        """Registers a step's node under its name."""
         self.register(node.name)
         self._nodes[node.name] = node
 
     def register(self, name: str, by: str = "a step") -> None:
-        """Registers a name, with the kind of its owner for errors."""
+        """Registers a name. `by` is the kind of its owner, for errors."""
         self._names[name] = by
 
     def rename(self, before: Node, after: Node) -> None:
-        """Replaces a step by the same step with another name, also where it is already used."""
+        """Renames a step, also for steps and sinks that already use it. Both nodes are the same step."""
         self.new_name(after.name, "")
+        self._replace(self.latest(before), after)
+
+    def change(self, before: Node, after: Node) -> None:
+        """Replaces a node by another declaration of the same step, also for steps and sinks that already use it."""
         self._replace(self.latest(before), after)
 
     def _replace(self, latest: Node, after: Node) -> None:
@@ -123,13 +134,13 @@ class Registry:
         self._renamed[latest] = after
 
     def latest(self, node: Node) -> Node:
-        """Returns the node with its current name."""
+        """Returns the node under its current name, after all renamings."""
         while node in self._renamed:
             node = self._renamed[node]
         return node
 
     def add_sink(self, name: str, sink: Sink, node: Node, columns: Iterable[str] | None = None) -> None:
-        """Adds a sink of this name for the rows of a node, with all their columns or with these."""
+        """Adds a sink with this name for the rows of a node, with all columns or only with `columns`."""
         self.new_name(name, "")
         if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
             raise WrongType(
@@ -147,14 +158,15 @@ class Registry:
         self.writes.append(Write(name, sink, node))
 
     def written(self) -> list[Write]:
-        """Returns the sinks with their rows in the order of their names, made of nodes with their current names."""
+        """Returns the sinks with their nodes, sorted by name. All nodes have their current names."""
         known: dict[Node, Node] = {}
         writes = sorted(self.writes, key=lambda write: write.name)
         return [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
 
     def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
-        """Returns the node, with all that it is made from, under current names. A node on several paths stays one
-        object.
+        """Returns the node, and all nodes from which it is computed, with their current names.
+
+        A node that is reached over several paths stays a single object.
         """
         for one in inputs_first(self.latest(node), self._latest_inputs):
             if one not in known:
@@ -168,7 +180,7 @@ class Registry:
 
 
 def _got(given: object) -> str:
-    """Writes an object that is no sink, with the class that may have been meant."""
+    """Describes an object that is no sink, and names the class that the user may have meant."""
     kind = type(given).__name__
     if kind in _SINKS:
         return f"the source {kind}; did you mean bl.{_SINKS[kind]}(...)?"
@@ -176,14 +188,16 @@ def _got(given: object) -> str:
 
 
 def _require_choice(name: str, given: object, choices: Sequence[str], what: str) -> None:
-    """Raises `UnknownName` unless the value is one of the choices."""
+    """Raises `UnknownName` unless the argument `name` of `what` is one of the choices."""
     if given not in choices:
         known = " or ".join(map(repr, choices))
         raise UnknownName(f"{what}: {name} must be {known}, not {given!r}{nearest(given, choices)}")
 
 
 def _require_limit(given: object, on_error: str, what: str) -> None:
-    """Raises an error unless a limit of dead letters is a count, a share of the rows below 1, or None for no limit."""
+    """Raises `PlanError` unless a limit of dead letters is a count, a share of the rows below 1, or None for no limit.
+    The message begins with `what`.
+    """
     if given is None:
         return
     if isinstance(given, bool) or not isinstance(given, int | float):

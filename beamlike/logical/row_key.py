@@ -1,8 +1,8 @@
-"""The key of rows for a sink that replaces them, followed from the grouping to the sink."""
+"""The key by which a sink replaces rows, traced from the grouping to the sink."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 
@@ -12,12 +12,14 @@ from beamlike.expressions.tree import copied
 from beamlike.io.base import Sink, output_schema
 from beamlike.io.sinks import AcceptsSchema, RowKey, SinkInput
 from beamlike.logical.node import Node
-from beamlike.logical.origins import Configure, DeadLetters, Flatten, Group, Late, Origin
-from beamlike.logical.windowing import has_one_pane
+from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin
 from beamlike.steps.base import Filter, Select, WindowInto, WithColumns
 from beamlike.steps.joins import Matched
 from beamlike.steps.lists import Explode
 from beamlike.steps.python import FlatMap, Map, MapBatches
+from stages.process.dedup import Dedup
+from stages.process.dedup_of_changes import DedupOfChanges
+from stages.process.sessions_of_changes import SessionsOfChanges
 from windowing import Accumulation, GlobalWindows, TimestampCombiner
 from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
 
@@ -25,9 +27,9 @@ _REMEDY = "write it to a sink that appends, such as bl.Table(..., mode='append')
 
 
 def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
-    """Returns the sink of `step` with its columns and, if it replaces rows, with the key of the rows.
+    """Returns the sink with the columns that it receives and, if it replaces rows, with their key.
 
-    If `chosen`, the rows have all columns that the user wants under names of their own; other columns are only keys.
+    If `chosen`, the user chose the columns: the rows have all of them as user columns, and other columns are only keys.
     """
     if not isinstance(sink, AcceptsSchema):
         return sink
@@ -39,7 +41,9 @@ def fitted(sink: Sink, node: Node, step: str, *, chosen: bool = False) -> Sink:
 
 
 def _always_null(node: Node) -> frozenset[str]:
-    """Returns the columns of global windows, which are null in all rows of a table of current values."""
+    """Returns the columns that are always null if windows are global: the bounds of the window and, at its end, the
+    event time.
+    """
     if not isinstance(node.windowing.windows, GlobalWindows):
         return frozenset()
     at_end = node.windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW
@@ -48,25 +52,22 @@ def _always_null(node: Node) -> frozenset[str]:
 
 
 def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
-    """Returns the key of rows of one grouping: its keys and windows. Raises `PlanError` for other rows."""
-    way = list(_since_grouping(node, step))
-    group, *after = reversed(way)
-    (before,), origin = group.inputs, group.origin
-    assert isinstance(origin, Group)
+    """Returns the key of the rows of a grouping, of `distinct`, or of a join in windows: the key columns and the
+    window. Raises `PlanError` for other rows.
+    """
+    base, *after = reversed(list(_since_base(node, step)))
     if not per_pane:
-        _require_replaceable(before, group.name, step)
-    windows = () if isinstance(before.windowing.windows, GlobalWindows) else WINDOW_COLUMNS
-    if not (origin.keys or windows):
+        _require_replaceable(base, step)
+    keys = _keys(base, step)
+    windows = () if isinstance(base.windowing.windows, GlobalWindows) else WINDOW_COLUMNS
+    if not (keys or windows):
         raise PlanError(
-            f"{group.name!r} has neither keys nor windows, so nothing names its row; group by a constant column, or "
+            f"{base.name!r} has neither keys nor windows, so nothing names its row; group by a constant column, or "
             f"{_REMEDY}",
             step=step,
         )
-    names = {key: key for key in origin.keys}
-    for taken in after:
-        names = _followed(names, taken)
-    carriers = {of: name for name, of in reversed(names.items())}
-    groups = tuple(_carrier(column, carriers, node, group, step) for column in (*origin.keys, *windows))
+    carriers = _carriers(keys, after)
+    groups = tuple(_carrier(column, carriers, node, base, keys, step) for column in (*keys, *windows))
     pane = _system_column(PANE_INDEX, carriers, node)
     retracted = _system_column(PANE_RETRACTED, carriers, node)
     if (per_pane and pane is None) or (node.retracting and retracted is None):
@@ -75,9 +76,53 @@ def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
     return RowKey(groups, pane, retracted, per_pane)
 
 
-def _since_grouping(node: Node, step: str) -> Iterator[Node]:
-    """Yields the node and the ones before, back to the grouping. Raises `PlanError` if there is none."""
-    while not isinstance(node.origin, Group):
+def _carriers(keys: Iterable[str], after: Iterable[Node]) -> dict[str, str]:
+    """Returns the columns that have the values of keys and system columns after some steps."""
+    names = {key: key for key in keys}
+    # From the grouping to the sink, each step may rename, copy, drop or overwrite the columns of the key.
+    for taken in after:
+        names = _followed(names, taken)
+    return {of: name for name, of in reversed(names.items())}
+
+
+def _keys(base: Node, step: str) -> tuple[str, ...]:
+    """Returns the columns of a node that, together with the window, tell its rows apart."""
+    match base.origin:
+        case Group(keys=keys):
+            return keys
+        case Matched(how=how, keys=join_keys, right=right):
+            left, other = _sides(base)
+            own = _keys_of_side(left, base, step)
+            if how in ("semi", "anti"):
+                return own
+            names = {of: name for name, of in right.items()}
+            theirs = _keys_of_side(other, base, step)
+            added = (names[key] for key in theirs if key in names)
+            # A row without a match has null in the columns of the other side, but the join's keys in any case.
+            return tuple(dict.fromkeys((*join_keys, *own, *added)))
+    return tuple(base.schema)
+
+
+def _sides(joined: Node) -> tuple[Node, Node]:
+    """Returns the collections that a join in windows joins."""
+    ((before,),) = (one.inputs for one in joined.inputs)
+    both = before if isinstance(before.origin, Flatten) else before.inputs[0]
+    left, right = (tagged.inputs[0] for tagged in both.inputs)
+    return left, right
+
+
+def _keys_of_side(side: Node, joined: Node, step: str) -> tuple[str, ...]:
+    """Returns the columns that tell the rows of one side of a join apart, within their window."""
+    base, *after = reversed(list(_since_base(side, step)))
+    _require_replaceable(base, step)
+    keys = _keys(base, step)
+    carriers = _carriers(keys, after)
+    return tuple(_carrier(key, carriers, side, base, keys, step) for key in keys)
+
+
+def _since_base(node: Node, step: str) -> Iterator[Node]:
+    """Yields the node and those before it, back to a node whose rows have keys. Raises `PlanError` if there is none."""
+    while not _has_keys(node.origin):
         if reason := _refusal(node.origin):
             raise PlanError(
                 f"the sink {step!r} has a row per key and window of a grouping, which a later one replaces, and "
@@ -87,6 +132,15 @@ def _since_grouping(node: Node, step: str) -> Iterator[Node]:
         yield node
         (node,) = node.inputs
     yield node
+
+
+def _has_keys(origin: Origin) -> bool:
+    match origin:
+        case Group() | Matched():
+            return True
+        case Apply(operator=Dedup(within=None) | DedupOfChanges(within=None)):
+            return True
+    return False
 
 
 def _refusal(origin: Origin) -> str | None:
@@ -99,35 +153,45 @@ def _refusal(origin: Origin) -> str | None:
             return "has elements, not the rows of a grouping"
         case FlatMap() | Explode():
             return "makes several rows of one"
-        case Matched():
-            return "has a row for each pair of a join"
         case WindowInto():
-            return "puts the rows into other windows, of which several may share one"
+            return "puts the rows of several windows into one"
     return "is no output of one"
 
 
-def _require_replaceable(before: Node, group: str, step: str) -> None:
-    """Raises `PlanError` if the last pane of a window does not replace the earlier ones."""
+def _require_replaceable(base: Node, step: str) -> None:
+    """Raises `PlanError` unless each pane of a window replaces the pane before it."""
+    if not isinstance(base.origin, Group | Matched):
+        return
+    (before,) = base.inputs
     windowing = before.windowing
-    if has_one_pane(windowing):
+    if windowing.has_one_pane():
+        return
+    if isinstance(base.origin, Matched):
+        if not base.retracting:
+            raise PlanError(
+                f"a later pane of {base.name!r} may lack rows of an earlier one, which would stay in {step!r}; give it "
+                "accumulation=bl.RETRACTING",
+                step=step,
+            )
         return
     if windowing.accumulation is Accumulation.DISCARDING:
         raise PlanError(
-            f"the panes of {group!r} have only what is new (accumulation discarding), and a later one would replace an "
-            f"earlier one in {step!r}; give it accumulation=bl.ACCUMULATING, or the sink per_pane=True",
+            f"the panes of {base.name!r} have only new elements (accumulation discarding), and a later one would "
+            f"replace an earlier one in {step!r}; give it accumulation=bl.ACCUMULATING, or the sink per_pane=True",
             step=step,
         )
-    merging = windowing.windows.merging and not before.merged
+    apart = isinstance(before.origin, Apply) and isinstance(before.origin.operator, SessionsOfChanges)
+    merging = windowing.windows.merging and (apart or not before.merged)
     if merging and windowing.accumulation is not Accumulation.RETRACTING:
         raise PlanError(
-            f"windows of {describe(windowing.windows)} grow from pane to pane, and the row of what a window of "
-            f"{group!r} was before would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
+            f"windows of {describe(windowing.windows)} grow from pane to pane, and rows for the earlier bounds of "
+            f"windows of {base.name!r} would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
             step=step,
         )
 
 
 def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
-    """Returns user columns after a step that have the values of the grouping's keys or of system columns."""
+    """Returns the columns after a step that still have the values of a key or of a system column, by column name."""
     origin = taken.origin
     if isinstance(origin, Select | WithColumns):
         kept = dict(names) if isinstance(origin, WithColumns) else {}
@@ -138,31 +202,31 @@ def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
                 of = source if source.startswith(RESERVED_PREFIX) else names.get(source)
                 kept |= {name: of} if of else {}
         return kept
-    # A function must leave keys alone; a column of another type is another column.
+    # A function must return keys unchanged, but a column with another type is a different column.
     (before,) = taken.inputs
     return {name: of for name, of in names.items() if before.schema[name] == taken.schema.get(name)}
 
 
 def _system_column(column: str, carriers: Mapping[str, str], node: Node) -> str | None:
-    """Returns the name of a system column in `output_frame`, or of the user's copy of it; None if it is missing."""
+    """Returns the name of a system column at sinks, or of the user's copy of it; None if neither exists."""
     plain = column.removeprefix(RESERVED_PREFIX)
     if plain in node.schema:
         return carriers.get(column)
     return plain if column in node.shape.system else None
 
 
-def _carrier(column: str, carriers: Mapping[str, str], node: Node, group: Node, step: str) -> str:
-    """Returns the output column that has a key, or an end of the window."""
+def _carrier(
+    column: str, carriers: Mapping[str, str], node: Node, base: Node, keys: Iterable[str], step: str
+) -> str:
+    """Returns the output column with the value of a key or of a window bound. Raises `PlanError` if there is none."""
     if column in WINDOW_COLUMNS:
         name = _system_column(column, carriers, node)
         if name is None:
             raise PlanError(_hidden(column), step=step)
         return name
     if column not in carriers:
-        origin = group.origin
-        assert isinstance(origin, Group)
         raise PlanError(
-            f"{group.name!r} has a row for each {listed(origin.keys)}, and the key {column!r} is not among the columns "
+            f"{base.name!r} has a row for each {listed(keys)}, and the key {column!r} is not among the columns "
             f"any more, or was computed anew; keep it in select(...), or {_REMEDY}",
             step=step,
         )
@@ -171,4 +235,4 @@ def _carrier(column: str, carriers: Mapping[str, str], node: Node, group: Node, 
 
 def _hidden(column: str) -> str:
     name = column.removeprefix(RESERVED_PREFIX)
-    return f"its column {name!r} is not bl.{name}(), which the sink must have to tell rows apart; rename it"
+    return f"its column {name!r} is not bl.{name}(), which the sink needs to distinguish rows; rename it"

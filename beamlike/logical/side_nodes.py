@@ -1,8 +1,9 @@
-"""The nodes that a step with side inputs adds to the graph, and the collection of the late rows of a side."""
+"""Nodes of a step with side inputs: the helper nodes that are renamed together with it, and the late rows of a side."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 import attrs
 
@@ -14,20 +15,32 @@ from beamlike.logical.origins import Apply
 from beamlike.logical.sides import NodeWithParts
 from beamlike.steps.sides import Dropped, InPanes
 from stages.operator import MAIN, Operator
+from stages.process.sessions_of_changes import SessionsOfChanges
+from stages.process.settled import Settled
 from stages.sides.declarations import side_name
+
+_MADE: Final = (SessionsOfChanges, Settled)
+"""Operators that are only added before another one."""
 
 
 def nodes_named_after(node: Node) -> Iterator[Node]:
-    """Yields the nodes whose names begin with that of a step: its lookup, and the groupings of its sides."""
+    """Yields the helper nodes of a step, whose names begin with the step's name: its lookup, and its sides'
+    groupings.
+    """
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:
         yield stage
     for panes in _panes_of(stage):
         yield from (panes.inputs[0].inputs[0], panes.inputs[0], panes)
+    for before in node.inputs:
+        if isinstance(before.origin, Apply) and isinstance(before.origin.operator, _MADE):
+            yield before
 
 
 def _panes_of(stage: Node) -> Iterator[Node]:
-    """Yields the inputs of a stage that deliver a side's panes. A side that is read as a whole has none."""
+    """Yields the inputs of a stage that deliver panes of sides. A side that is read completely before the run has no
+    panes.
+    """
     if isinstance(stage.origin, Apply):
         yield from (feed for feed in stage.inputs[1:] if isinstance(feed.origin, InPanes))
 
@@ -35,7 +48,7 @@ def _panes_of(stage: Node) -> Iterator[Node]:
 def late_of_side(
     node: Node, side: Node, name: str, base: str, free: Free, latest: Callable[[Node], Node]
 ) -> NodeWithParts:
-    """Returns a node with the rows of a side that the step dropped as late."""
+    """Declares a collection of the rows of a side that arrived too late for the step."""
     stage = node.inputs[0] if has_looked_up(node) else node
     if not isinstance(stage.origin, Apply) or not stage.inputs[1:]:
         raise PlanError(f"{node.name!r} has no side; late() returns the rows that it drops", step=name)
@@ -43,8 +56,8 @@ def late_of_side(
     if latest(side) not in grouped:
         raise PlanError(_why_not(node, stage, stage.origin.operator, side), step=name)
     dropped = late(grouped[latest(side)], free(f"{name}.row"), base)
-    shape = dropped_shape(side.shape, name)
-    origin = Dropped(name, tuple(side.schema), shape.system)
+    shape = dropped_shape(side, name)
+    origin = Dropped(name, tuple(side.schema), shape.kept().system)
     made: Node = attrs.evolve(dropped, name=name, base=base, origin=origin, inputs=(dropped,), shape=shape)
     return NodeWithParts(made, (dropped,))
 
@@ -59,4 +72,4 @@ def _why_not(node: Node, stage: Node, operator: Operator, side: Node) -> str:
     if side.base in whole or side.name in whole:
         return f"no row of side {side.name!r} is late, as it is in the global window and read as a whole"
     names = listed(map(repr, sides))
-    return f"{node.name!r} does not look at {side.name!r}; its sides are {names}"
+    return f"{node.name!r} does not read {side.name!r}; its sides are {names}"

@@ -1,4 +1,4 @@
-"""Declarations of side inputs: the window that rows see, the way in which its content arrives, and the checks."""
+"""Declarations of side inputs: the windows of a side, how its rows reach the step, and the checks."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import polars as pl
 from beamlike.errors import PlanError, UnboundedGrouping, WrongType
 from beamlike.expressions.aggregates import collect
 from beamlike.expressions.describe import describe
-from beamlike.logical.event_time import require_event_time
+from beamlike.logical.event_time import require_event_time, require_windows_alike
 from beamlike.logical.grouping import grouped
 from beamlike.logical.joins import Free
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, SideLookup
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import is_read_again
-from beamlike.logical.windowing import emits_meanwhile, has_one_pane
+from beamlike.logical.windowing import emits_meanwhile
 from beamlike.steps.infer import Shape
 from beamlike.steps.python import PythonStep
 from beamlike.steps.sides import CONTENT, ROW, AsContent, CallWithSides, InPanes, View
@@ -27,41 +27,65 @@ from stages.sides.lookup import LookedUp
 from stages.sides.operator import SideInputs, Use
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_START
 from windowing.custom import CustomWindows
+from windowing.panes import Accumulation
 from windowing.windows import GlobalWindows
 
 
 @attrs.frozen
 class NodeWithParts:
-    """A node, and the nodes that are made for it alone and whose names are reserved."""
+    """A node, and the helper nodes that were created only for it."""
 
     node: Node
     others: tuple[Node, ...]
 
 
 @attrs.frozen
-class SideArgument:
-    """A side of a function: its node, the bytes of it that a shard may store, and its view.
+class SideUse:
+    """A collection that a step reads as a side.
 
-    `view` is called with the name of the side.
+    Attributes:
+        node: The node of the collection.
+        limit: The greatest size that a shard may store, in bytes.
+        growing: True if its rows are read as they arrive.
+        keys: The key columns if only the newest row of each key is read.
     """
 
     node: Node
     limit: int
+    growing: bool = False
+    keys: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class SideArgument:
+    """A side input of a function.
+
+    `view` is called with the name of the side, and returns the form in which the function reads it.
+    """
+
+    use: SideUse
     view: Callable[[str], View]
+
+    @property
+    def node(self) -> Node:
+        """The node of the collection."""
+        return self.use.node
 
 
 def called(
     before: Node, step: PythonStep, sides: Mapping[str, SideArgument], base: str, free: Free
 ) -> NodeWithParts:
-    """Returns the rows that a step makes of rows with a function that is also called with sides, by keyword."""
-    fed = SideFeeds.of(before, [(one.node, one.limit) for one in sides.values()], step.name, free)
+    """Declares a step that calls a function with each row, and with its side inputs as keyword arguments."""
+    fed = SideFeeds.of(before, [one.use for one in sides.values()], step.name, free)
     use = CallWithSides(step, {keyword: one.view(fed.names[one.node]) for keyword, one in sides.items()})
     return fed.made(use, step.schema, step.name, base)
 
 
 @attrs.frozen
 class SideFeeds:
-    """The sides of a step by their nodes, and the nodes that feed them. `others` are made for that."""
+    """The sides of a step, by node, and the nodes that deliver their rows. `others` are helper nodes that were
+    created for the sides.
+    """
 
     before: Node
     sides: Mapping[Node, Side]
@@ -70,63 +94,67 @@ class SideFeeds:
 
     @property
     def names(self) -> dict[Node, str]:
-        """The names of the sides."""
+        """The name of each side, by node."""
         return {node: side.name for node, side in self.sides.items()}
 
     @classmethod
-    def of(cls, before: Node, looked: Iterable[tuple[Node, int]], step: str, free: Free) -> SideFeeds:
-        """Declares the sides of rows, with the bytes of each that may be stored. A node used twice is one side."""
+    def of(cls, before: Node, looked: Iterable[SideUse], step: str, free: Free) -> SideFeeds:
+        """Declares the sides that the rows of `before` read. A node given twice is one side."""
         require_event_time(before, step)
-        if before.retracting:
-            raise PlanError(
-                "its rows may retract earlier ones (accumulation retracting), which may have seen something else; "
-                "look at the side before the grouping, or give that another accumulation",
-                step=step,
-            )
-        limits: dict[Node, int] = {}
-        for node, limit in looked:
-            limits[node] = max(limit, limits.get(node, 0))
-        bases = Counter(node.base for node in limits)
-        names = {node: node.base if bases[node.base] == 1 else node.name for node in limits}
-        fed = {node: _side(before, node, names[node], limit, step, free) for node, limit in limits.items()}
+        uses: dict[Node, SideUse] = {}
+        for one in looked:
+            uses[one.node] = _together(uses.get(one.node, one), one, step)
+        bases = Counter(node.base for node in uses)
+        # A short name must be unique; otherwise the full name of the node is used.
+        names = {node: node.base if bases[node.base] == 1 else node.name for node in uses}
+        fed = {node: _side(before, one, names[node], step, free) for node, one in uses.items()}
         others = tuple(other for _, _, made in fed.values() for other in made)
         sides = {node: side for node, (side, _, _) in fed.items()}
         return cls(before, sides, tuple(feed for _, feed, _ in fed.values()), others)
 
     def looking_up(self, use: LookedUp, name: str, base: str) -> NodeWithParts:
-        """Makes the stage of this name, which does nothing but lookups."""
+        """Declares a stage called `name` that only adds looked-up columns."""
         return self.made(use, use.schema, name, base, SideLookup(use, tuple(self.sides.values())))
 
     def made(
         self, use: Use, user: pl.Schema, name: str, base: str, lookup: SideLookup | None = None
     ) -> NodeWithParts:
-        """Makes the stage of this name, which emits these columns."""
+        """Declares a stage called `name` that computes `use` from rows and sides, and emits the columns `user`."""
         before = self.before
-        operator = SideInputs(
-            before.shape.everything(),
+        operator = _kind(before)(
+            before.shape.kept().everything(),
             tuple(self.sides.values()),
             use,
             before.windowing.allowed_lateness,
             title=before.base,
         )
-        shape = Shape(user, before.shape.system)
+        shape = Shape(user, before.shape.kept().system)
         inputs = (before, *self.nodes)
         origin = Apply(operator, lookup)
         node: Node = attrs.evolve(before, name=name, base=base, origin=origin, inputs=inputs, shape=shape)
         return NodeWithParts(node, self.others)
 
 
+def _kind(before: Node) -> type[SideInputs]:
+    """Returns the class of the operator for these rows."""
+    if not before.retracting:
+        return SideInputs
+    from stages.sides.of_changes import SideInputsOfChanges  # few pipelines need it
+
+    return SideInputsOfChanges
+
+
 def require_owner(side: Node, owner: Registry, pipeline: Registry, step: str) -> None:
-    """Raises `PlanError` for a side of another pipeline."""
+    """Raises `PlanError` if the side belongs to another pipeline."""
     if owner is not pipeline:
         raise PlanError(
-            f"side {side.name!r} is of pipeline {owner.name!r}, and the rows that look at it are of {pipeline.name!r}",
+            f"side {side.name!r} is of pipeline {owner.name!r}, and the rows that read it are of {pipeline.name!r}",
             step=step,
         )
 
 
 def require_limit(limit: object, what: str) -> int:
-    """Returns the number of bytes that may be stored; None stands for the default."""
+    """Returns the limit of a side in bytes; None means the default."""
     if limit is None:
         return LIMIT
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
@@ -134,19 +162,38 @@ def require_limit(limit: object, what: str) -> int:
     return limit
 
 
-def _side(
-    before: Node, node: Node, name: str, limit: int, step: str, free: Free
-) -> tuple[Side, Node, tuple[Node, ...]]:
-    """Returns the side, the node that feeds it, and the nodes that are made for that."""
-    _require_windows(before, node, step)
-    if node.retracting:
+def _together(one: SideUse, other: SideUse, step: str) -> SideUse:
+    """Returns two uses of a collection as one. The greater limit applies."""
+    if one.growing != other.growing:
         raise PlanError(
-            f"rows of side {node.name!r} may retract earlier ones (accumulation retracting); give the grouping "
-            "before it another accumulation",
+            f"side {one.node.name!r} is read with growing=True and without; give it to both or to none",
             step=step,
         )
-    feed, timed = _feed(node, step), EVENT_TIME in node.shape.system
-    side = Side(name, node.schema, node.windowing.windows, feed, timed, limit, name != node.base)
+    keys = one.keys if one.keys == other.keys else ()
+    return SideUse(one.node, max(one.limit, other.limit), one.growing, keys)
+
+
+def _side(
+    before: Node, use: SideUse, name: str, step: str, free: Free
+) -> tuple[Side, Node, tuple[Node, ...]]:
+    """Returns the side, the node that delivers its rows, and the helper nodes created for that."""
+    node = use.node
+    _require_windows(before, node, step)
+    if use.growing:
+        _require_growing(node, step)
+    feed: Feed = "growing" if use.growing else _feed(node, step)
+    several = feed != "whole" and not (feed == "panes" and node.windowing.has_one_pane())
+    side = Side(
+        name,
+        node.schema,
+        node.windowing.windows,
+        feed,
+        EVENT_TIME in node.shape.system,
+        use.limit,
+        name != node.base,
+        several,
+        use.keys if use.growing else (),
+    )
     if feed != "panes":
         return side, node, ()
     made = _in_panes(node, name, step, free)
@@ -154,7 +201,7 @@ def _side(
 
 
 def _require_windows(before: Node, node: Node, step: str) -> None:
-    """Raises `PlanError` unless each window of rows has one window of the side."""
+    """Raises `PlanError` unless each window of the rows corresponds to exactly one window of the side."""
     windows = node.windowing.windows
     if windows.merging or isinstance(windows, CustomWindows):
         kind = "merge, each key having its own" if windows.merging else "are a user's own"
@@ -163,12 +210,36 @@ def _require_windows(before: Node, node: Node, step: str) -> None:
             "give it fixed, sliding, calendar or global windows with window_into(...)",
             step=step,
         )
-    if isinstance(windows, GlobalWindows):
+    # A row in any window corresponds to the only window of such a side.
+    if isinstance(windows, GlobalWindows) and not node.unlike:
         return
+    for one in (before, node):
+        require_windows_alike(one, step)
     if WINDOW_START not in before.shape.system or isinstance(before.windowing.windows, GlobalWindows):
         raise PlanError(
             f"side {node.name!r} is in {describe(windows)}, and rows of {before.name!r} are in the global window, "
-            "whose last instant lies in none of them that is ever over; call window_into(...) on the rows, too",
+            "for which no window of the side is ever complete; call window_into(...) on the rows, too",
+            step=step,
+        )
+
+
+def _require_growing(node: Node, step: str) -> None:
+    """Raises `PlanError` unless rows of a side can only be added to those that are there."""
+    why, remedy = "", ""
+    if not isinstance(node.windowing.windows, GlobalWindows):
+        why, remedy = (
+            f"it is in {describe(node.windowing.windows)}",
+            "each window is read when it is complete",
+        )
+    elif node.retracting:
+        why = "its rows may be retracted"
+        remedy = 'a trigger such as bl.Repeatedly(bl.AfterCount(1)) with accumulation="accumulating" reads what is left'
+    elif is_read_again(node):
+        why, remedy = "it is read again and again", "each reading replaces the one before"
+    if why:
+        raise PlanError(
+            f"growing=True adds rows to side {node.name!r} for as long as it lasts, and {why}; leave growing= out: "
+            f"{remedy}",
             step=step,
         )
 
@@ -176,27 +247,33 @@ def _require_windows(before: Node, node: Node, step: str) -> None:
 def _feed(node: Node, step: str) -> Feed:
     windowing = node.windowing
     everlasting = isinstance(windowing.windows, GlobalWindows)
-    if everlasting and node.bounded and has_one_pane(windowing):
-        return "whole"
-    if everlasting and is_read_again(node):
-        return "readings"
+    if everlasting and not node.retracting:  # what is retracted is left out of panes
+        if node.bounded and windowing.has_one_pane():
+            return "whole"
+        if is_read_again(node):
+            return "readings"
     require_event_time(node, step)
     if everlasting and not node.bounded and not emits_meanwhile(windowing.trigger):
         raise UnboundedGrouping(
             f"side {node.name!r} has no end and is in the global window, so with {describe(windowing.trigger)} rows "
-            "would wait for it for ever; give it windows with window_into(...), or a trigger such as "
-            "bl.Repeatedly(bl.AfterCount(100)), or join it with join_asof(...)",
+            "would wait for it for ever; read its rows as they arrive with growing=True, give it windows with "
+            "window_into(...), or a trigger such as bl.Repeatedly(bl.AfterCount(100)), or join it with join_asof(...)",
             step=step,
         )
     return "panes"
 
 
 def _in_panes(node: Node, side: str, step: str, free: Free) -> tuple[Node, ...]:
-    """Groups the rows into a list for each window and pane, and makes rows of the lists."""
-    columns, system = tuple(node.schema), node.shape.system
+    """Declares a grouping that collects the side's rows in a list per window and pane, and a step that unpacks the
+    lists.
+    """
+    columns, system = tuple(node.schema), node.shape.kept().system
     row = pl.Schema({ROW: pl.Struct({**node.schema, EVENT_TIME: pl.Int64()})})
-    # Repeated rows do no harm: a pane replaces the one before.
+    # Repeated rows do no harm, because each pane replaces the one before.
     windowing = attrs.evolve(node.windowing, allow_repeats=True)
+    if node.retracting:
+        # A pane of a window in which no row is left says so, whichever accumulation is chosen.
+        windowing = attrs.evolve(windowing, accumulation=Accumulation.ACCUMULATING)
     name = free(f"{step}.{side}.row")
     one: Node = attrs.evolve(
         node,
@@ -212,5 +289,8 @@ def _in_panes(node: Node, side: str, step: str, free: Free) -> tuple[Node, ...]:
     user = pl.Schema({**node.schema, IS_ROW: pl.Boolean()})
     shape = Shape(user, (EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX))
     origin = InPanes(name, columns, panes.retracting)
-    flat: Node = attrs.evolve(panes, name=name, base=name, origin=origin, inputs=(panes,), shape=shape)
+    # Each pane replaces the one before, so retractions are left out.
+    flat: Node = attrs.evolve(
+        panes, name=name, base=name, origin=origin, inputs=(panes,), shape=shape, retracting=False
+    )
     return one, panes, flat

@@ -1,4 +1,4 @@
-"""Declarations of sources, with event time and watermark."""
+"""Declarations of sources, with their event time and watermark strategy."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def source_node(
     watermark: object,
     max_future: Duration | None,
 ) -> Node:
-    """Returns the rows of a source, in the global window."""
+    """Declares the rows of a source, in the global window. Arguments are those of `Pipeline.read`."""
     source, schema = require_source(source, name)
     if timestamp is not None and timestamp in schema:
         timed = with_event_time(source, timestamp, unit)
@@ -50,7 +50,7 @@ def source_node(
 
 
 def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None, watermark: object) -> Node:
-    """Returns the rows of a source that is read again and again; its only input is a node of the readings."""
+    """Declares a source that is read repeatedly. Its node of rows follows a node with one row per reading."""
     if (timestamp, unit, watermark) != (None, None, None):
         raise PlanError(
             "the event time of a bl.Refreshed(...) is when it was read; leave out timestamp= and watermark=",
@@ -70,16 +70,14 @@ def readings_node(name: str, source: Refreshed, timestamp: Any, unit: str | None
 
 
 def is_read_again(node: Node) -> bool:
-    """True if its rows are those of readings, each of which replaces the one before."""
+    """True if the rows are from repeated readings of a source, where each reading replaces the one before."""
     while isinstance(node.origin, Step | Configure):
         node = node.inputs[0]
     return isinstance(node.origin, Read) and isinstance(node.origin.source, Refreshed)
 
 
 def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
-    """Returns the source with its columns as a part of its declaration, and the columns. Raises `PlanError` for another
-    object.
-    """
+    """Returns the source with its columns declared, and the columns. Raises `PlanError` if the object is no source."""
     if (
         isinstance(source, type)
         or not callable(getattr(source, "schema", None))
@@ -103,7 +101,7 @@ def require_source(source: Any, step: str) -> tuple[Any, pl.Schema]:
 
 
 def _got(source: object) -> str:
-    """Writes an object that is no source, with the class that may have been meant."""
+    """Describes an object that is no source, and names the class that the user may have meant."""
     if isinstance(source, str | os.PathLike):
         return f"{source!r}; did you mean bl.Parquet(...)?"
     if isinstance(source, list) or hasattr(source, "columns"):
@@ -135,10 +133,13 @@ def read(
     step: str,
     max_future: Duration | None = None,
 ) -> Read:
-    """Returns the node of `pipeline.read`. Without timestamp and watermark, its rows have no event time yet."""
+    """Returns the declaration of a source with the columns `raw`. Arguments are those of `Pipeline.read`.
+
+    Without `timestamp` and `watermark`, its rows have no event time yet.
+    """
     limit = None if max_future is None else not_negative("max_future", max_future, step)
     if isinstance(source, ReadInSteps):
-        limit = None  # its processing time is its own, and need have nothing to do with its event time
+        limit = None  # A test stream sets its own processing time, which may be unrelated to its event times.
     if timestamp is None and watermark is None:
         require_no_unit(unit, step)
         return Read(source, raw, max_future=limit)

@@ -1,4 +1,4 @@
-"""Declarations of joins by time: of an interval, and as of."""
+"""Declarations of joins by time: `join(within=)`, `join(keep_forever=True)` and `join_asof`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import polars as pl
 from beamlike.errors import PlanError, UnknownName, WrongType, nearest
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.expressions.tree import expression_text
-from beamlike.logical.event_time import require_event_time, require_no_windows
-from beamlike.logical.flatten import flattened, require_same_windowing
+from beamlike.logical.event_time import require_event_time
+from beamlike.logical.flatten import flattened
 from beamlike.logical.grouping import require_keys
 from beamlike.logical.joins import (
     Free,
@@ -31,11 +31,14 @@ from beamlike.steps.infer import Shape, expressions, outputs
 from beamlike.steps.joins import Paired
 from stages.joins.asof import AsOfJoin
 from stages.joins.asof import How as HowAsOf
+from stages.joins.asof_of_changes import AsOfJoinOfChanges
 from stages.joins.base import LEFT, RIGHT, TimeJoin
 from stages.joins.interval import How as HowWithin
 from stages.joins.interval import IntervalJoin, TimeOf
+from stages.joins.interval_of_changes import IntervalJoinOfChanges
 from stages.joins.lasting import LastingJoin
-from windowing.columns import EVENT_TIME
+from stages.joins.lasting_of_changes import LastingJoinOfChanges
+from windowing.columns import EVENT_TIME, PANE_RETRACTED
 from windowing.time import Duration, format_duration, microseconds
 
 Within = tuple[Duration, Duration | nw.Expr]
@@ -43,7 +46,7 @@ Within = tuple[Duration, Duration | nw.Expr]
 
 @attrs.frozen
 class Sides:
-    """The two sides of a join, their keys, and the columns of the right side by the names that they get."""
+    """The two sides of a join, their keys, and the columns of the right side by their names in the result."""
 
     left: Node
     right: Node
@@ -53,17 +56,26 @@ class Sides:
 
     @classmethod
     def of(
-        cls, left: Node, right: Node, on: Any, left_on: Any, right_on: Any, suffix: str, step: str
+        cls,
+        left: Node,
+        right: Node,
+        on: Any,
+        left_on: Any,
+        right_on: Any,
+        suffix: str,
+        step: str,
+        versions: bool = False,
     ) -> Sides:
-        """Checks both sides."""
+        """Creates the sides after checking their keys and event times.
+
+        `versions`: of right rows only the newest are joined, so they may repeat each other.
+        """
         own, theirs = keys_of(on, left_on, right_on, step)
         require_some(own, step)
         for side, node, keys in ((LEFT, left, own), (RIGHT, right, theirs)):
             require_keys(node.schema, keys, step)
             require_event_time(node, step)
-            require_no_windows(node.shape, step)
-            require_fresh(node, side, step)
-        require_same_windowing(left, right, step)
+            require_fresh(node, side, step, repeats=versions and side == RIGHT)
         for key in own:
             if key in (LEFT, RIGHT):
                 raise PlanError(
@@ -75,24 +87,38 @@ class Sides:
         return cls(left, right, own, theirs, columns)
 
     def flattened(self, step: str, free: Free) -> Node:
-        """Returns the rows of both sides as structs, in one collection."""
+        """Declares the union of both sides, with each row as a struct."""
         keys = {LEFT: {key: key for key in self.own}, RIGHT: dict(zip(self.own, self.theirs, strict=True))}
         schemas = {LEFT: self.left.schema, RIGHT: self.right.schema}
         nodes = {LEFT: self.left, RIGHT: self.right}
         parts = [
-            tagged(node, side, keys[side], schemas, free(f"{step}.{side}")) for side, node in nodes.items()
+            tagged(node, side, keys[side], schemas, free(f"{step}.{side}")).outside_windows()
+            for side, node in nodes.items()
         ]
         return flattened(parts, free(f"{step}.flatten"))
 
+    @property
+    def corrected(self) -> tuple[str, ...]:
+        """The sides whose rows may retract earlier ones."""
+        return tuple(side for side, node in ((LEFT, self.left), (RIGHT, self.right)) if node.retracting)
+
     def rows(self, before: Node, operator: TimeJoin, stage: str, step: str) -> Node:
-        """Returns the pairs of the operator, as rows."""
-        shape = Shape(
-            pl.Schema({name: operator.given[name] for name in (*self.own, LEFT, RIGHT)}), (EVENT_TIME,)
-        )
+        """Declares the rows of the join, made from the pairs of structs that its operator emits."""
+        system = (EVENT_TIME, PANE_RETRACTED) if operator.gives_changes else (EVENT_TIME,)
+        shape = Shape(pl.Schema({name: operator.given[name] for name in (*self.own, LEFT, RIGHT)}), system)
+        # The operator emits both rows of a pair as structs. The following step, `Paired`, makes columns of
+        # them.
         pairs = Node(
-            stage, Apply(operator), (before,), shape, before.windowing, base=stage, bounded=before.bounded
+            stage,
+            Apply(operator),
+            (before,),
+            shape,
+            before.windowing,
+            base=stage,
+            bounded=before.bounded,
+            retracting=operator.gives_changes,
         )
-        made = Paired(step, self.own, tuple(self.left.schema), self.columns, (EVENT_TIME,))
+        made = Paired(step, self.own, tuple(self.left.schema), self.columns, system)
         user = {**self.left.schema, **{name: self.right.schema[of] for name, of in self.columns.items()}}
         after: Node = attrs.evolve(
             pairs,
@@ -100,13 +126,15 @@ class Sides:
             base=step,
             origin=made,
             inputs=(pairs,),
-            shape=Shape(pl.Schema(user), (EVENT_TIME,)),
+            shape=Shape(pl.Schema(user), system),
         )
         return after
 
 
 def within(sides: Sides, bounds: Within, how: str, time_of: str, step: str, free: Free) -> Node:
-    """Returns pairs of rows whose times are within bounds of each other."""
+    """Declares `join(within=)`: a join of rows whose event times differ by at most `bounds`, the lower and upper
+    bound.
+    """
     low, high = _bounds(bounds, sides.left, step)
     _require_how(how, get_args(HowWithin), "within=", step)
     if time_of not in get_args(TimeOf):
@@ -114,21 +142,20 @@ def within(sides: Sides, bounds: Within, how: str, time_of: str, step: str, free
         hint = nearest(time_of, get_args(TimeOf))
         raise UnknownName(f"event_time must be one of {known}, not {time_of!r}{hint}", step=step)
     before = sides.flattened(step, free)
-    lateness = before.windowing.allowed_lateness
-    operator = IntervalJoin(
-        sides.own,
-        before.schema,
-        low,
-        high,
-        how,  # type: ignore[arg-type]
-        time_of,  # type: ignore[arg-type]
-        allowed_lateness=lateness,
+    lateness, corrected = before.windowing.allowed_lateness, sides.corrected
+    choices: dict[str, Any] = {"how": how, "time_of": time_of, "allowed_lateness": lateness}
+    operator = (
+        IntervalJoinOfChanges(
+            sides.own, before.schema, low, high, **choices, changes=True, corrected=corrected
+        )
+        if corrected
+        else IntervalJoin(sides.own, before.schema, low, high, **choices)
     )
     return sides.rows(before, operator, free(f"{step}.pairs"), step)
 
 
 def lasting(sides: Sides, how: str, step: str, free: Free) -> Node:
-    """Returns pairs of rows with equal keys, at any times."""
+    """Declares `join(keep_forever=True)`: a join of rows with equal keys, at any distance in time."""
     if how != "inner":
         raise PlanError(
             f"how must be 'inner' with keep_forever=True, not {how!r}: that a row matches nothing is never certain, as "
@@ -136,24 +163,31 @@ def lasting(sides: Sides, how: str, step: str, free: Free) -> Node:
             step=step,
         )
     before = sides.flattened(step, free)
-    operator = LastingJoin(sides.own, before.schema)
+    operator = (
+        LastingJoinOfChanges(sides.own, before.schema, changes=True)
+        if sides.corrected
+        else LastingJoin(sides.own, before.schema)
+    )
     return sides.rows(before, operator, free(f"{step}.pairs"), step)
 
 
 def as_of(sides: Sides, tolerance: Duration | None, how: str, step: str, free: Free) -> Node:
-    """Returns left rows with the newest version of their key."""
+    """Declares `join_asof`: each left row with the newest right row of its key that is not after it, and at most
+    `tolerance` old.
+    """
     _require_how(how, get_args(HowAsOf), "join_asof", step)
     us = None if tolerance is None else _duration("tolerance", tolerance, step)
     if us is not None and us < 0:
         raise PlanError(f"tolerance must not be negative: {format_duration(us)}", step=step)
     before = sides.flattened(step, free)
     lateness = before.windowing.allowed_lateness
-    operator = AsOfJoin(
+    operator = (AsOfJoinOfChanges if before.retracting and lateness else AsOfJoin)(
         sides.own,
         before.schema,
         how,  # type: ignore[arg-type]
         us,
         allowed_lateness=lateness,
+        changes=before.retracting,
     )
     return sides.rows(before, operator, free(f"{step}.pairs"), step)
 
@@ -175,7 +209,7 @@ def _bounds(bounds: object, left: Node, step: str) -> tuple[int, int | Expressio
 
 
 def _length(given: nw.Expr, left: Node, step: str) -> ExpressionOfRows:
-    """Returns a duration that is computed of each left row."""
+    """Returns the expression for an upper bound that is computed from each left row."""
     columns = Shape(left.schema, ())
     (expression,) = expressions(columns, [given], {}, step=step)
     (dtype,) = outputs(columns, [expression], step=step)[0].dtypes()

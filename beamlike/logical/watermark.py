@@ -1,4 +1,4 @@
-"""Watermark strategies in declarations, checked against the source and its columns."""
+"""Checks of watermark strategies against their source and its columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from windowing.time import MAX_TIME, is_duration
 
 @attrs.frozen
 class NoEventTime(WatermarkStrategy):
-    """The strategy of rows without event time: nothing waits for them."""
+    """The strategy of rows without event time. It never holds back the watermark."""
 
     assigns_event_time: ClassVar[bool] = False
 
@@ -69,23 +69,27 @@ def by_split(
             f"column {source.split!r} that tells them apart; keep it, or name another one with per_split=",
             step=step,
         )
+    # Splits progress at different speeds. Each needs a watermark of its own, or rows of the slower ones would
+    # be late.
     return attrs.evolve(strategy, per_split=source.split)
 
 
 def own_watermark(source: object) -> WatermarkStrategy | None:
-    """Returns the strategy of the source itself, by which its announcements are read."""
+    """Returns the strategy that the source itself provides, if any."""
     own = getattr(source, "watermark", None)
     return own if isinstance(own, WatermarkStrategy) else None
 
 
 def require_watermark(source: Any, given: object, step: str) -> WatermarkStrategy:
-    """Returns the given strategy; without one, that of the source."""
+    """Returns the given strategy or, without one, that of the source."""
     own = own_watermark(source)
     if own is not None and given is None:
         return own
     if isinstance(given, WatermarkStrategy) and isinstance(given.per_split, SourceFile):
         _require_files(source, given, step)
     if not isinstance(given, WatermarkStrategy):
+        # A source of a user's class may have an attribute `watermark` that is no strategy. The error must
+        # name it.
         brought = getattr(source, "watermark", None) if given is None else None
         what = "watermark=" if brought is None else f"the attribute watermark of {type(source).__name__}"
         wrong = given if brought is None else brought
@@ -122,7 +126,9 @@ def _require_files(source: Any, given: WatermarkStrategy, step: str) -> None:
 
 
 def _require_observable(source: ReadInSteps, given: WatermarkStrategy, step: str) -> None:
-    """Raises `PlanError` if a test stream that announces watermarks has another strategy, or is throttled."""
+    """Raises `PlanError` if a test stream that announces watermarks is given another strategy, or one with
+    `max_drift`.
+    """
     kind = type(source).__name__
     if source.announces:
         raise PlanError(
@@ -137,7 +143,9 @@ def _require_observable(source: ReadInSteps, given: WatermarkStrategy, step: str
 
 
 def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStrategy:
-    """Returns the strategy over these columns, after a check that they exist in types that it can use."""
+    """Returns the strategy with its expressions checked. Raises `PlanError` unless the columns that it reads exist with
+    usable types.
+    """
     strategy = punctuated.checked(strategy, shape, step)
     for column in strategy.columns:
         if column not in shape.user:
@@ -155,7 +163,7 @@ def fitted(strategy: WatermarkStrategy, shape: Shape, step: str) -> WatermarkStr
 
 
 def require_alignable(watermarks: Mapping[str, WatermarkStrategy]) -> None:
-    """Raises `PlanError` if a source has a `max_drift` and the runner, Spark, cannot let sources wait."""
+    """Raises `PlanError` if a strategy has a `max_drift`: on Spark, one source cannot wait for another."""
     for name, watermark in watermarks.items():
         if watermark.max_drift is not None:
             raise PlanError(

@@ -1,4 +1,4 @@
-"""The columns that the user has chosen for a sink with `write(..., columns=)`."""
+"""The columns that the user chose for a sink with `write(..., columns=)`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _MOMENTS: Final = {
 
 
 def with_columns_of(node: Node, columns: Iterable[str], sink: Sink, step: str, name: str) -> Node:
-    """Returns the rows of `node` with these columns only, in this order; `name` is that of the new node.
+    """Declares the rows of `node` with only these columns, in this order. `name` is the name of the new node.
 
-    Columns of the engine that a sink needs to replace rows stay beside them. Raises `PlanError` for a column that does
-    not exist or is named twice, and for a key that a sink with `upserts` would lack.
+    Columns of the engine that a sink needs to replace rows are kept as well. Raises `PlanError` for a column that does
+    not exist or is named twice, and for a missing key column if the sink has `upserts`.
     """
     known = output_schema(node.shape.everything())
     chosen = _names(columns, known, step)
@@ -75,14 +75,16 @@ def _require_key(node: Node, sink: AcceptsSchema, chosen: Sequence[str], step: s
     key = row_key(node, step, per_pane=sink.per_pane)
     if lacking := [name for name in key.columns if name not in chosen]:
         raise PlanError(
-            f"columns= leaves out {listed(lacking)}, by which the sink tells rows apart; add it, or write to a sink "
-            "that appends",
+            f"columns= leaves out {listed(lacking)}, which the sink needs to distinguish rows; add it, or write to a "
+            "sink that appends",
             step=step,
         )
 
 
 def _column(node: Node, name: str) -> nw.Expr:
-    """Returns a column of the user's, or of the engine's as sinks get it: null for a time that no datetime can show."""
+    """Returns a user's column, or an engine's column in the form for sinks: a time that no datetime can represent is
+    null.
+    """
     if name in node.schema:
         return nw.col(name)
     system = RESERVED_PREFIX + name

@@ -1,7 +1,7 @@
-"""The verdict on a run by its lags: healthy, data that waits, or a system that is stuck or slow.
+"""Judges a run by its lags: it is healthy, data wait, or the system is stuck or slow.
 
-Rules of Streaming Systems, figures 3-12 to 3-15: if lags in event time and in processing time grow, operations are
-stuck or slow; if only the lag in event time grows, data waits; a saw-tooth is healthy.
+The rules are from Streaming Systems, figures 3-12 to 3-15. If the lags of event time and processing time both grow,
+operations are stuck or slow. If only the event-time lag grows, data wait. A saw-tooth is healthy.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from beamlike.records.present import Present
 from windowing.time import MAX_TIME
 
 _SECOND = 1_000_000
-_LATELY = 60  # batches that are looked at
-_ENOUGH = 6  # of them, to say that something grows
-_MUCH = 3  # times as long as usual
-_GROWN = 1.25  # times as long as usual, where it grows
-_NEVER_LONG = 10.0  # seconds
-_SILENT = 30.0  # seconds
+_LATELY = 60  # the number of latest batches that are examined
+_ENOUGH = 6  # the number of batches needed to say that a lag grows
+_MUCH = 3  # a batch is stuck after so many times the usual duration
+_GROWN = 1.25  # batches are slow if they grow to so many times the usual duration
+_NEVER_LONG = 10.0  # seconds; a shorter batch is never stuck
+_SILENT = 30.0  # seconds; after a shorter silence, a source does not count as silent
 
 
 @attrs.frozen(eq=False)
@@ -42,7 +42,7 @@ class Health:
     frame: Frame
 
     def verdict(self) -> list[str]:
-        """The verdict in one or two sentences."""
+        """Returns the verdict in one or two sentences."""
         batch = self.present.batch
         in_hand = in_hand_text(self.present)
         if batch is None:
@@ -56,7 +56,7 @@ class Health:
         return [*self._ended(), *(self._waits() or self._healthy())]
 
     def _durations(self) -> Numbers:
-        """The durations of the last batches, in seconds."""
+        """Returns the durations of the latest batches, in seconds."""
         took = [
             (one.finished - one.processing_time) / _SECOND
             for one in self.history.batches[-_LATELY:]
@@ -73,7 +73,7 @@ class Health:
         return f"The longest of the last batches took {longest}; until this one is done, both lags grow"
 
     def _is_slow(self) -> bool:
-        """True if the lag in processing time grows (figures 3-12 and 3-13)."""
+        """True if the processing-time lag grows (figures 3-12 and 3-13)."""
         took = self._durations()
         return _grows(took) and took[-1] > max(1.0, _GROWN * float(np.median(took)))
 
@@ -96,7 +96,7 @@ class Health:
             yield f"Most of that is spent {where} `{slowest}`"
 
     def _lag(self, stage: str) -> Numbers:
-        """The lag of the output watermark after each of the last batches, in seconds."""
+        """Returns the lag of a stage's output watermark after each of the latest batches, in seconds."""
         _, lags = self.frame.lag(self.series.stages[stage].output)
         return lags[::2][-_LATELY:]
 
@@ -111,7 +111,7 @@ class Health:
         return [f"{run_state(self.history)} after batch {batch.batch}, with windows open"]
 
     def _waits(self) -> list[str]:
-        """The sentences for a run whose lag grows in event time only (figure 3-14), for the most downstream stage."""
+        """Returns sentences about the most downstream stage whose lag grows in event time only (figure 3-14)."""
         batch = self.present.batch
         assert batch is not None
         if self.history.closed is not None:
@@ -129,7 +129,7 @@ class Health:
         return []
 
     def _silent(self, chain: BlockingChain, name: str) -> bool:
-        """True if the source that a stage waits for has been silent for longer than between batches."""
+        """True if the source that a stage waits for has been silent for much longer than the time between batches."""
         while name not in chain.plan.sources:
             name = furthest_behind(chain.upstream(name))
         source = chain.source(name)
@@ -138,12 +138,12 @@ class Health:
         return self.present.time - source.since > _SECOND * max(_SILENT, _MUCH * self._interval())
 
     def _interval(self) -> float:
-        """The median time between batches, in seconds."""
+        """Returns the median time between batches, in seconds."""
         times = self.series.times[-_LATELY:]
         return float(np.median(np.diff(times))) / _SECOND if len(times) > 1 else 0.0
 
     def _healthy(self) -> list[str]:
-        """The sentences for a healthy run (figure 3-15), with its drops and dead letters."""
+        """Returns the sentences for a healthy run (figure 3-15), with its dropped elements and dead letters."""
         total = totals(self.history)
         dropped = sum(sum(one.dropped.values()) for one in total.values())
         dead = sum(one.dead_letters for one in total.values())
@@ -164,6 +164,8 @@ class Health:
 
 
 def _grows(lags: Numbers) -> bool:
-    """True if the last third is above all values before it: a saw-tooth falls back, a growing lag does not."""
+    """True if the last third of the values is above all earlier ones. A saw-tooth falls back, but a growing lag does
+    not.
+    """
     third = len(lags) // 3
     return len(lags) >= _ENOUGH and float(lags[-third:].min()) > float(lags[:-third].max())

@@ -1,4 +1,4 @@
-"""A report of a run: a self-contained page with its graph, charts and tables."""
+"""A report about a run: an HTML page with its graph, charts and tables, which needs no other files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from string import Template
 from beamlike.observe.charts.charts import Charts
 from beamlike.observe.charts.figure import Picture
 from beamlike.observe.charts.plot import stage_facts
+from beamlike.observe.completeness.calibration import completeness
 from beamlike.observe.health import Health
 from beamlike.observe.totals import Total, others, totals
 from beamlike.observe.waiting.explain import run_state, why
@@ -53,16 +54,21 @@ _WORK = (
 
 _SPLITS = f"At most {MOST_SPLITS} splits of each source, those furthest behind after that batch."
 
+_CALIBRATION = (
+    "A dot for each window and batch with panes: across, the share of its rows that the panes stated to have arrived; "
+    "up, the share that really had. On the dotted line both are equal; above it, more rows had arrived than stated."
+)
+
 _MOST_SENTENCES = 8
-_LEAST = 0.75  # of its size, to which a picture that is wider than the page is made smaller
+_LEAST = 0.75  # the smallest share of its size to which a picture that is wider than the page may be reduced
 _CODE = re.compile("`([^`]*)`")
 
 
 def write_report(history: History, path: str | os.PathLike[str], now: int | None = None) -> None:
     """Writes the report of a run to a file, and creates its folder.
 
-    Equal histories give equal pages; that of a running run changes with time. Needs matplotlib, from the extra
-    `report`.
+    Equal histories give equal pages; the page of a run in progress also depends on the time. Needs matplotlib, from the
+    extra `report`.
 
     Args:
         history: The history of the run.
@@ -81,7 +87,7 @@ def write_report(history: History, path: str | os.PathLike[str], now: int | None
 
 
 def report(history: History, now: int | None = None) -> str:
-    """The report of a run as HTML."""
+    """Returns the report of a run as HTML."""
     template = Template(files("beamlike.observe").joinpath("report.html").read_text(encoding="utf-8"))
     charts, present = Charts.of(history), history.present(now)
     health = Health(history, present, charts.series, charts.frame)
@@ -125,6 +131,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     yield "<h2>Rows</h2>"
     yield from map(_paragraph, unread)
     yield _work(charts, latest)
+    yield from _completeness(history)
     yield "<h2>Sources</h2>"
     yield _note(_SOURCES)
     yield _figure(charts.sources(), "sources", "Watermarks and elements of all sources")
@@ -141,7 +148,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
 
 
 def _last_before_the_end(history: History) -> BatchRecord | None:
-    """The last batch after which some watermark was finite, or else the last batch."""
+    """Returns the last batch after which a watermark was finite; without any, the last batch."""
     for batch in reversed(history.batches):
         if any(is_a_time(source.watermark) for source in batch.sources.values()) or any(
             is_a_time(stage.output) for stage in batch.stages.values()
@@ -151,22 +158,23 @@ def _last_before_the_end(history: History) -> BatchRecord | None:
 
 
 def _sentences(texts: Sequence[str]) -> str:
-    """The first sentences as paragraphs, the rest folded."""
+    """Returns sentences as paragraphs. All but the first ones are folded."""
     paragraphs = [_paragraph(text) for text in texts]
     first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
     return f"{first}<details><summary>All stages</summary>{others}</details>" if others else first
 
 
 def _paragraph(text: str) -> str:
-    """A sentence as a paragraph; names in backticks become code."""
+    """Returns a sentence as a paragraph. Names in backticks become code."""
     sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
     return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
 
 
 def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
-    """A picture as wide as the page, or at its own size, slightly reduced.
+    """Returns a picture as HTML: as wide as the page or, with `fit=False`, in its own size, slightly reduced if
+    necessary.
 
-    `says` is its description for screen readers.
+    `says` describes the picture for screen readers.
     """
     least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
     svg = picture.svg(salt).replace(
@@ -177,7 +185,7 @@ def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: b
 
 
 def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
-    """The table of all watermarks, their lags and holders."""
+    """Returns the table of all watermarks, with their lags and what holds them."""
     text = charts.frame.event.clock
     lines = []
     for name in charts.history.plan.sources:
@@ -200,7 +208,7 @@ def _watermarks(charts: Charts, present: Present, batch: BatchRecord) -> str:
 
 
 def _splits(charts: Charts, present: Present) -> str:
-    """The table of the splits furthest behind, after the last batch before the end."""
+    """Returns the table of the splits that are furthest behind, after the last batch before the end of input."""
     text, batch = charts.frame.event.clock, present.batch
     sources = batch.sources.items() if batch is not None else ()
     splits = [(one, name, split) for name, source in sources for split, one in source.splits.items()]
@@ -217,7 +225,7 @@ def _ago(present: Present, time: int | None) -> str:
 
 
 def _lag(charts: Charts, present: Present, watermark: int) -> str:
-    """The lag behind processing time, or behind the newest source, as in the charts."""
+    """Returns the lag behind processing time, or behind the newest source, as in the charts."""
     if not is_a_time(watermark):
         return ""
     sources = present.batch.sources.values() if present.batch is not None else ()
@@ -227,7 +235,7 @@ def _lag(charts: Charts, present: Present, watermark: int) -> str:
 
 
 def _work(charts: Charts, batch: BatchRecord) -> str:
-    """The table of rows: read, emitted, removed by reason, and in state."""
+    """Returns the table of rows: read, emitted, removed by reason, and in state."""
     total, plan = totals(charts.history), charts.history.plan
     lines = [_source_line(name, total[name]) for name in plan.sources]
     lines += [_stage_line(name, total[name], batch.stages.get(name)) for name in plan.stages]
@@ -253,12 +261,26 @@ def _stage_line(name: str, total: Total, stage: StageRecord | None) -> list[str]
     return [name, *went, f"{total.pending:,}", *(state or ["", "", ""])]
 
 
+def _completeness(history: History) -> Iterable[str]:
+    """Returns the section about the completeness that panes stated, if they did."""
+    if not any(stage.observes for stage in history.plan.stages.values()):
+        return
+    found = completeness(history)
+    yield "<h2>Completeness</h2>"
+    yield from map(_paragraph, str(found).splitlines()[: len(found.promises)])
+    if any(one.really is not None and one.stated is not None for one in found.windows):
+        yield _figure(
+            found.plot(), "completeness", "Stated and real completeness of windows", _CALIBRATION, fit=False
+        )
+    yield from map(_paragraph, found.notes())
+
+
 def _note(text: str) -> str:
     return f"<p class='note'>{escape(text)}</p>"
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
-    """An HTML table; the first column has names, and the columns in `numbers` have numbers."""
+    """Returns an HTML table. The first column has names, and the columns in `numbers` have numbers."""
 
     def row(tag: str, cells: Sequence[str]) -> str:
         kinds = (

@@ -1,4 +1,4 @@
-"""The status of a run in a few lines and an exit code, for repeated probes."""
+"""The status of a run for monitoring: a few lines and an exit code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from beamlike.observe.completeness.promises import promise_lines
 from beamlike.observe.waiting.explain import run_state
 from beamlike.observe.words import in_hand_text, length
 from beamlike.records.history import History
@@ -15,7 +16,7 @@ from beamlike.records.present import Present
 
 @attrs.frozen
 class Status:
-    """A run at a time; `lags` has the lag (us) of each source and stage with a finite watermark."""
+    """The status of a run. `lags` has the lag (us) of each source and stage that has a finite watermark."""
 
     history: History
     present: Present
@@ -23,18 +24,20 @@ class Status:
 
     @classmethod
     def of(cls, history: History, now: int | None = None) -> Status:
-        """The status at `now` (us), by default this machine's time; of a finished run, after its last batch."""
+        """Returns the status at time `now` (us), by default this machine's. A finished run has its status after the
+        last batch.
+        """
         present = history.present(time.time_ns() // 1000 if now is None else now)
         return cls(history, present, dict(_lags(present)))
 
     @property
     def age(self) -> int | None:
-        """The time (us) since the last batch began; None before the first."""
+        """The time (us) since the last batch began; None before the first batch."""
         batch = self.present.batch
         return None if batch is None else max(0, self.present.time - batch.processing_time)
 
     def lines(self) -> Iterator[str]:
-        """The state of the run, then its lags, the greatest first."""
+        """Yields the state of the run as text, then its lags, greatest first, and how its promises were kept."""
         if self.present.batch is None or self.age is None:
             done = "a batch" if self.present.in_hand is None else "a complete batch"
             yield f"{run_state(self.history)}, without {done}"
@@ -46,15 +49,16 @@ class Status:
         yield from self._in_hand()
         for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
             yield f"{name}: {length(lag)} behind"
+        yield from promise_lines(self.history)
 
     def _in_hand(self) -> Iterator[str]:
         if self.history.closed is None and (text := in_hand_text(self.present)) is not None:
             yield text
 
     def troubles(self, max_lag: int | None = None) -> Iterator[str]:
-        """The problems: the run failed or was killed, or a lag exceeds `max_lag` (us). A run that ended well has none.
+        """Yields the problems: the run failed or was killed, or a lag exceeds `max_lag` (us).
 
-        Without `max_lag`, lags are not checked.
+        A run that ended normally has none. Without `max_lag`, lags are not checked.
         """
         if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
             yield run_state(self.history)

@@ -1,4 +1,4 @@
-"""Totals of a run: what each source, step, stage and sink read, emitted and lost over all batches."""
+"""Totals of a run: what each source, step, stage and sink has read, emitted and lost over all batches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from beamlike.records.history import History
 
 @attrs.define
 class Total:
-    """Counts since the run's beginning.
+    """Counts since the start of the run.
 
     - Source: `read` = `elements` + `dead_letters` + `filtered`.
-    - Stage, whose elements count once for each of their windows: `placed` = `emitted` + `dropped` + `pending`;
-    `dead_letters` are no elements.
+    - Stage, where an element counts in each of its windows: `placed` = `emitted` + `dropped` + `pending`;
+    `dead_letters` are not elements.
     - Other step: `dead_letters`. Sink: `written` rows.
     """
 
@@ -34,12 +34,12 @@ class Total:
 
     @property
     def lost(self) -> dict[str, int]:
-        """The removed rows by reason."""
+        """The number of removed rows, by reason."""
         return {"dead letters": self.dead_letters, "left out by steps": self.filtered, **self.dropped}
 
 
 def totals(history: History) -> defaultdict[str, Total]:
-    """The totals by name. Old records without row counts have no `read` and `placed`."""
+    """Returns the totals by name. Old records without row counts have no `read` and `placed`."""
     found: defaultdict[str, Total] = defaultdict(Total)
     for batch in history.batches:
         for name, source in batch.sources.items():
@@ -65,6 +65,6 @@ def totals(history: History) -> defaultdict[str, Total]:
 
 
 def others(history: History, total: Mapping[str, Total]) -> list[str]:
-    """The steps with dead letters that are neither source, stage nor sink, sorted."""
+    """Returns the names of steps with dead letters that are neither source, stage nor sink, sorted."""
     known = {*history.plan.sources, *history.plan.stages, *history.plan.sinks}
     return sorted(name for name in total if name not in known)

@@ -1,4 +1,4 @@
-"""A live view of a run in the terminal: watermarks, lags, counts, and holders."""
+"""Shows a run live in the terminal: watermarks, lags, counts, and what holds the watermarks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def watch(
     wait: Callable[[float], object] = time.sleep,
     now: Callable[[], int] | None = None,
 ) -> None:
-    """Shows a run until it ends or Ctrl-C is pressed. Without a terminal, only its end is printed.
+    """Shows a run until it ends or Ctrl-C is pressed. If there is no terminal, only its end is printed.
 
     `now` returns the time (us), by default this machine's.
     """
@@ -45,14 +45,14 @@ def watch(
     with live, suppress(KeyboardInterrupt):
         while history.closed is None and history.alive is not False:
             wait(REFRESH_SECONDS)
-            if history.refresh() or history.alive:  # lags grow also while nothing comes
+            if history.refresh() or history.alive:  # lags also grow while nothing arrives
                 live.update(shown(), refresh=True)
     if not console.is_terminal:
-        console.line()  # a terminal gets it already
+        console.line()  # a terminal has this line already
 
 
 def frame(history: History, now: int | None = None) -> RenderableType:
-    """The view at `now` (us), by default this machine's time. Fits into eighty columns."""
+    """Returns the view at time `now` (us), by default this machine's. It fits into eighty columns."""
     present = history.present(now)
     batch, name = present.batch, history.plan.pipeline
     text = in_hand_text(present)
@@ -69,7 +69,7 @@ def frame(history: History, now: int | None = None) -> RenderableType:
 
 
 def _table(*headings: str, title: str) -> Table:
-    """A table. The first column has names, which are folded; the others have numbers, which are not."""
+    """Creates a table. Names in the first column are folded if they are long; numbers in the others are not."""
     table = Table(
         title=title, title_justify="left", title_style="italic", box=box.SIMPLE_HEAD, show_edge=False,
         pad_edge=False, padding=(0, 1, 0, 0),
@@ -81,7 +81,7 @@ def _table(*headings: str, title: str) -> Table:
 
 
 def _watermarks(history: History, present: Present) -> Table:
-    """The table of watermarks, with the lag of the data (event time) and of the system (processing time)."""
+    """Returns the table of watermarks, with the lags of the data (event time) and of the system (processing time)."""
     assert present.batch is not None
     batch = present.batch
     days = {parts[0] for mark in _marks(history, batch) if (parts := day_and_clock(mark)) is not None}
@@ -122,7 +122,7 @@ def _stages(history: History, batch: BatchRecord) -> Iterator[tuple[str, StageRe
 
 
 def _work(history: History, batch: BatchRecord) -> Table:
-    """The table of counts since the run's beginning, and of the state now."""
+    """Returns the table of counts since the start of the run, and of the current state."""
     table = _table("in", "panes out", "dropped", "windows", "keys", "state", title="Work")
     done = totals(history)
     for name, _ in _sources(history, batch):
@@ -142,7 +142,7 @@ def _work(history: History, batch: BatchRecord) -> Table:
 
 
 def _count(count: int) -> str:
-    """The count, exact up to a million."""
+    """Formats a count. It is exact up to a million."""
     return f"{count:,}" if count < 1_000_000 else f"{count / 1_000_000:,.1f}M"
 
 
@@ -151,7 +151,7 @@ def _lost(rows: int) -> str:
 
 
 def _lines(numbers: Mapping[str, int]) -> str:
-    """The non-zero counts, each on its line, to save width."""
+    """Returns the non-zero counts as text. Each has its own line, to save width."""
     lines = [f"{_count(count)} {name.replace('_', ' ')}" for name, count in numbers.items() if count]
     return "\n".join(lines) or "0"
 
@@ -165,7 +165,7 @@ def _bytes(size: int) -> str:
 
 
 def _holders(history: History, present: Present) -> Table:
-    """The table of what each output watermark waits for."""
+    """Returns the table of what each output watermark waits for."""
     assert present.batch is not None
     batch, at = present.batch, present.time
     table = _table(title="Held by")
@@ -195,16 +195,16 @@ def _stage_holder(at: int, stage: StageRecord) -> str:
 
 
 def _time(us: int, short: bool) -> str:
-    """An event time to the second; `short` omits the date, which all times share."""
+    """Formats an event time to the second. `short` omits the date, which all times share."""
     parts = day_and_clock(us)
     if parts is None:
         return format_time(us)
-    # The title has the year; with it the table would be wider than a terminal.
+    # The title has the year. With it, the table would be wider than a terminal.
     return parts[1] if short else f"{parts[0][-5:]} {parts[1]}"
 
 
 def _second(us: int) -> str:
-    """An event time to the second, with its date."""
+    """Formats an event time to the second, with its date."""
     parts = day_and_clock(us)
     return format_time(us) if parts is None else " ".join(parts)
 

@@ -1,8 +1,8 @@
-"""Times, durations and counts as text for people."""
+"""Formats times, durations and counts for people."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from beamlike.records.present import Present
 from stages.state.index import HoldOwner
@@ -17,7 +17,7 @@ _STEPS = (
 
 
 def length(us: int) -> str:
-    """A duration to the second; long ones to the minute or hour, short ones to the millisecond."""
+    """Formats a duration to the second; long ones to the minute or hour, short ones to the millisecond."""
     for least, step in _STEPS:
         if abs(us) >= least:
             return format_duration(round(us / step) * step)
@@ -25,24 +25,24 @@ def length(us: int) -> str:
 
 
 def moment(us: int) -> str:
-    """A time in full; infinite times in words."""
+    """Formats a time in full. Infinite times are described in words."""
     if us <= MIN_TIME:
         return "the beginning of time"
     return "the end of input" if us >= GLOBAL_WINDOW_END - 1 else format_time(us)
 
 
 def clock(us: int) -> str:
-    """A processing time, to the second."""
+    """Formats a processing time to the second."""
     return format_time(us // 1_000_000 * 1_000_000)
 
 
 def window_text(start: int, end: int, text: Callable[[int], str] = format_time) -> str:
-    """A window as `[start, end)`, each formatted by `text`."""
+    """Formats a window as `[start, end)`. `text` formats each bound."""
     return f"[{text(start)}, {text(end)})"
 
 
 def holder_text(holder: HoldOwner, text: Callable[[int], str] = format_time) -> str:
-    """The holder of a watermark: its key, if any, and window, with times formatted by `text`; or its timer."""
+    """Describes what holds a watermark: a window and its key, if any; or a timer. `text` formats times."""
     if holder.timer is not None or holder.table or holder.said:
         return holder.text(text)
     window = window_text(holder.start, holder.end, text)
@@ -50,12 +50,12 @@ def holder_text(holder: HoldOwner, text: Callable[[int], str] = format_time) -> 
 
 
 def holding_text(holder: HoldOwner) -> str:
-    """The reason why a window holds the watermark."""
+    """Describes why a window holds the watermark."""
     return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
 
 
 def in_hand_text(present: Present) -> str | None:
-    """The current batch, its activity and duration; None between batches."""
+    """Describes the current batch, its activities and its duration; None between batches."""
     in_hand, lasts = present.in_hand, present.in_hand_for
     if in_hand is None:
         return None
@@ -68,7 +68,7 @@ def in_hand_text(present: Present) -> str | None:
 
 
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
-    """Counts by name: `3 early, 1 on time`."""
+    """Formats counts by name, such as `3 early, 1 on time`."""
     return (
         ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in numbers.items() if count)
         or nothing
@@ -76,5 +76,16 @@ def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:
 
 
 def rows(count: int, what: str = "element") -> str:
-    """A count with its noun: `1 element`, `2 elements`."""
+    """Formats a count with its noun: `1 element`, `2 elements`."""
     return f"{count:,} {what}" + ("" if count == 1 else "s")
+
+
+def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> Iterator[str]:
+    """Yields the rows of a table as lines. The first `left` columns are aligned on the left, others on the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = zip(row, widths, strict=True)
+        parts = [
+            cell.ljust(width) if at < left else cell.rjust(width) for at, (cell, width) in enumerate(cells)
+        ]
+        yield "  ".join(parts).rstrip()

@@ -1,4 +1,4 @@
-"""The plan: a pipeline cut into sources, stages and sinks, its text, and its manifest.
+"""The compiled plan of a pipeline: sources, stages and sinks; its description as text, and its manifest.
 
 May import `logical` and all below it.
 """

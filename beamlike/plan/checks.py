@@ -1,4 +1,4 @@
-"""The checks of a compiled plan."""
+"""Checks of a compiled plan that need all of its parts."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from windowing.columns import EVENT_TIME
 
 
 def require_sinks_apart(plan: Plan) -> None:
-    """Raises `PlanError` if a sink writes where a source reads."""
+    """Raises `PlanError` if a sink writes to a place that a source reads."""
     sinks = {name: sink.sink for name, sink in plan.sinks.items()}
     for name, source in plan.sources.items():
         require_apart(source.source, sinks, name)
 
 
 def require_one_clock(plan: Plan) -> None:
-    """Raises `PlanError` for a test stream, which moves the clocks of the run itself, beside other sources."""
+    """Raises `PlanError` for test streams together with other sources, because a test stream sets the clocks
+    of the run.
+    """
     own = [name for name, source in plan.sources.items() if isinstance(source.source, ReadInSteps)]
     others = [name for name in plan.sources if name not in own]
     if own and others:
@@ -34,7 +36,9 @@ def require_one_clock(plan: Plan) -> None:
 
 
 def require_read_once(plan: Plan) -> None:
-    """Raises `PlanError` for a source that accepts commits and is read twice: each reader would get a part."""
+    """Raises `PlanError` if a source that acknowledges its input is read twice: each reader would get only a
+    part of it.
+    """
     seen: list[tuple[str, Source]] = []
     for name, source in plan.sources.items():
         if not isinstance(source.source, AcceptsCommits):
@@ -49,7 +53,7 @@ def require_read_once(plan: Plan) -> None:
 
 
 def require_percentiles(plan: Plan) -> None:
-    """Raises `PlanError` if a trigger waits for a percentile watermark that a source before it does not have."""
+    """Raises `PlanError` if a trigger waits for a percentile watermark that one of its sources does not compute."""
     for name, stage in plan.stages.items():
         upstream = plan.graph.upstream(name)
         sources = {source: plan.sources[source] for source in upstream if source in plan.sources}
@@ -69,10 +73,12 @@ def _require_percentiles(stage: StagePlan, sources: Mapping[str, SourcePlan]) ->
 
 
 def require_known_ends(plan: Plan) -> None:
-    """Raises `PlanError` for a side without event time that is not read to its end before other input."""
+    """Raises `PlanError` for a side without event time that must be complete, if its source is not read before other
+    input.
+    """
     for name, stage in plan.stages.items():
         inputs = stage.stage.operator.inputs
-        for role in (role for role, one in inputs.items() if one.side and EVENT_TIME not in one.schema):
+        for role in (role for role, one in inputs.items() if one.read_fully and EVENT_TIME not in one.schema):
             elsewhere = [one for one in stage.reads(role) if not plan.sources[one].whole]
             if elsewhere:
                 side, source = side_name(role), elsewhere[0]
@@ -91,4 +97,4 @@ CHECKS: Final[tuple[Callable[[Plan], None], ...]] = (
     require_read_once,
     require_percentiles,
 )
-"""The checks in their order. Each raises `PlanError` with the step at fault."""
+"""All checks, in their order. Each raises `PlanError`, which names the step."""

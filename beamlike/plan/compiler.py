@@ -1,8 +1,9 @@
-"""The compiler: cuts a pipeline at its groupings into sources, stages and sinks."""
+"""The compiler: cuts the graph of a pipeline at its groupings and other stages. The result is a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
+from functools import cached_property
 from typing import Self
 
 import attrs
@@ -13,6 +14,7 @@ from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Read, SideLookup
 from beamlike.logical.registry import Registry, Write
 from beamlike.plan.checks import CHECKS
+from beamlike.plan.completeness import Observed, observed_sources, promise_of, with_asked_columns
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.passes import (
     Paths,
@@ -35,12 +37,13 @@ from stages.stage import Stage
 
 
 def compile_plan(pipeline: Registry) -> Plan:
-    """Returns the plan of everything that leads to a sink. Raises `PlanError` if the pipeline has no sink."""
+    """Compiles the declarations of a pipeline that lead to a sink. Raises `PlanError` if the pipeline has no sink."""
     if not pipeline.writes:
         raise PlanError(f"pipeline {pipeline.name!r} writes to no sink; call collection.write('name', sink)")
     compiled = Compiled.of(pipeline, tuple(pipeline.written()))
     if lookups := compiled.lookups():
-        # Steps need no stage, and the sides are read before the run: the graph is another one.
+        # Some lookups need no stage, as their sides are read before the run. They become steps, so the graph
+        # is compiled again.
         compiled = Compiled.of(pipeline, _with_steps(compiled.writes, lookups), compiled.tables_of(lookups))
     plan = compiled.plan()
     for check in CHECKS:
@@ -49,17 +52,17 @@ def compile_plan(pipeline: Registry) -> Plan:
 
 
 def _with_steps(writes: Iterable[Write], lookups: Container[str]) -> tuple[Write, ...]:
-    """Returns the writes of the same rows, in which the lookups of these names are steps."""
+    """Returns the sinks with graphs in which the lookups of these names are steps instead of stages."""
     known: dict[Node, Node] = {}
     return tuple(attrs.evolve(write, node=as_step(write.node, known, lookups)) for write in writes)
 
 
 @attrs.frozen(kw_only=True)
 class Compiled:
-    """The results of all passes over a pipeline.
+    """The results of all compiler passes.
 
-    `nodes` are the sources and groupings that lead to a sink. `routes` are what each producer sends, and `tables` the
-    sides that are read before a run.
+    `nodes` are the sources and stages that lead to a sink. `routes` has the routes from each producer. `tables` has the
+    sides that are read before the run.
     """
 
     pipeline: Registry
@@ -73,11 +76,12 @@ class Compiled:
 
     @classmethod
     def of(cls, pipeline: Registry, writes: tuple[Write, ...], tables: Tables | None = None) -> Self:
-        """Runs the passes, one after another."""
+        """Runs the passes one after another."""
         tables = tables or {}
         nodes = find_reachable(writes, tables)
         paths = build_paths(nodes, writes)
         operators = build_operators(nodes, paths)
+        routes = prune_columns(nodes, paths, operators, writes, tables)
         return cls(
             pipeline=pipeline,
             writes=writes,
@@ -85,14 +89,14 @@ class Compiled:
             nodes=nodes,
             paths=paths,
             graph=build_graph(nodes, paths),
-            operators=operators,
-            routes=prune_columns(nodes, paths, operators, writes, tables),
+            operators=with_asked_columns(nodes, operators, routes),
+            routes=routes,
         )
 
     def lookups(self) -> dict[str, SideLookup]:
-        """Returns the stages that only look rows up in sides that are the same for all rows, and so can be steps.
+        """Returns the lookups that need no stage, by name: their sides are the same for all rows of a run.
 
-        A stage stays a stage if some path reads the rows that it drops.
+        A lookup stays a stage if some path reads the rows that the stage drops.
         """
         late, found = late_wanted(self.paths), dict[str, SideLookup]()
         for name in self.operators:
@@ -104,7 +108,9 @@ class Compiled:
         return found
 
     def tables_of(self, lookups: Mapping[str, SideLookup]) -> dict[str, tuple[Node, Side]]:
-        """Returns the sides of lookups by name. A side that several lookups share has the greatest of their limits."""
+        """Returns the sides of lookups, by name. If several lookups share a side, the greatest of their
+        limits applies.
+        """
         tables: dict[str, tuple[Node, Side]] = {}
         for name, lookup in lookups.items():
             for node, side in zip(self.nodes[name].inputs[1:], lookup.sides, strict=True):
@@ -113,7 +119,7 @@ class Compiled:
         return tables
 
     def plan(self) -> Plan:
-        """Returns the plan."""
+        """Builds the plan from the results of the passes."""
         sources = {
             name: self._source(node) for name, node in self.nodes.items() if name not in self.operators
         }
@@ -128,8 +134,15 @@ class Compiled:
             tables={name: self._table(name, side) for name, (_, side) in self.tables.items()},
         )
 
+    @cached_property
+    def observed(self) -> dict[str, Observed]:
+        """The sources whose lateness a stage needs, by the name of the stage."""
+        return observed_sources(self.nodes, self.operators, self.routes, self.graph, self.paths)
+
     def _table(self, name: str, side: Side) -> TablePlan:
-        routes = {one: [way for way in found if way.consumer == name] for one, found in self.routes.items()}
+        routes = {
+            one: [route for route in found if route.consumer == name] for one, found in self.routes.items()
+        }
         sources = [self._source(self.nodes[one]).only(own) for one, own in routes.items() if own]
         return TablePlan(name, side, tuple(sources), named=name not in self.pipeline.made)
 
@@ -150,17 +163,18 @@ class Compiled:
             on_error=self.pipeline.on_error,
             whole=self.is_read_fully(node),
             named=node.name not in self.pipeline.made,
+            observers=tuple(name for name, sources in self.observed.items() if node.name in sources),
         )
 
     def is_read_fully(self, node: Node) -> bool:
-        """True if a source has an end, and all its rows lead to sides that must be complete."""
+        """True if the source is bounded, and all its rows lead to sides that must be complete."""
         read = node.origin
         assert isinstance(read, Read)
         return node.bounded and not isinstance(read.source, ReadInSteps) and self._feeds_sides(node.name)
 
     def _feeds_sides(self, name: str) -> bool:
-        ways = [route for route in self.routes[name] if not route.carries_dead_letters]
-        return bool(ways) and all(map(self._ends_in_side, ways))
+        routes = [route for route in self.routes[name] if not route.carries_dead_letters]
+        return bool(routes) and all(map(self._ends_in_side, routes))
 
     def _ends_in_side(self, route: Route) -> bool:
         if route.consumer not in self.operators:
@@ -188,14 +202,17 @@ class Compiled:
             roles=self._roles(name),
             named=name not in self.pipeline.made,
             part=self.pipeline.parts.get(name, ""),
+            kind=self.nodes[name].kind,
+            observes=self.observed.get(name, {}),
+            promise=promise_of(self.nodes[name]),
         )
 
     def _roles(self, name: str) -> dict[str, tuple[str, ...]]:
-        """Returns the names of what a stage with several inputs reads at each of them."""
+        """Returns, for a stage with several inputs, the names of the sources and stages that each input reads."""
         several = len(self.operators[name].inputs) > 1
         paths = by_role(self.paths.to_stages[name]) if several else {}
         return {role: producers(own) for role, own in paths.items()}
 
     def _sink(self, write: Write) -> SinkPlan:
         inputs = producers(self.paths.to_sinks[write.name])
-        return SinkPlan(write.name, write.sink, inputs, write.node.shape.shown())
+        return SinkPlan(write.name, write.sink, inputs, write.node.shape.shown(), write.node.kind)

@@ -1,4 +1,4 @@
-"""A plan described once: `explain`, the manifest of a run and the graph in its records are made of this description."""
+"""Descriptions of a plan's parts. `explain`, the manifest of a run and the graph in its records are made from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from windowing.time import Microseconds, format_duration
 
 @attrs.frozen(kw_only=True)
 class SourceFacts:
-    """A source. `kind` is the name of its class; `ways` are the steps before and after its event time, as data."""
+    """Facts of a source. `kind` is its class name. `ways` has the steps before and after its event time, as data."""
 
     plan: SourcePlan
     kind: str
@@ -37,12 +37,12 @@ class SourceFacts:
 
 @attrs.frozen(kw_only=True)
 class StageFacts:
-    """A stage. `facts` are for people, and `declared` is what a checkpoint compares.
+    """Facts of a stage: `facts` for people, and `declared` for the comparison with a checkpoint.
 
-    `choices` are those of the windowing if the operator emits panes, else the facts. `table` has the rows that are
-    counted as live, and `others` are the other tables. If the stage has sides, `main` are the names of what it
-    reads at its main input, and `sides` of what it reads at each side. `looked_up` are the sources of the tables in
-    which rows are looked up before they arrive.
+    `choices` has the settings of the windowing if the operator emits panes, otherwise the facts. `table` is the state
+    table whose rows are counted as live, and `others` are the other tables. If the stage has sides, `main` names what
+    its main input reads, and `sides` what each side reads. `looked_up` names the sources of the lookup tables that its
+    arrivals have passed.
     """
 
     plan: StagePlan
@@ -61,13 +61,13 @@ class StageFacts:
 
     @property
     def keys(self) -> dict[str, str]:
-        """The columns by which the rows of the table are placed, with their types."""
+        """The key columns of the state table, with their types as text."""
         return {key: str(self.table.schema[key]) for key in self.table.keys}
 
 
 @attrs.frozen(kw_only=True)
 class TableFacts:
-    """A side that is read before the first batch."""
+    """Facts of a lookup table: a side that is read before the first batch."""
 
     plan: TablePlan
     columns: str
@@ -77,7 +77,7 @@ class TableFacts:
 
 @attrs.frozen(kw_only=True)
 class SinkFacts:
-    """A sink. `kind` is the name of its class; `columns` leaves out those of the engine."""
+    """Facts of a sink. `kind` is its class name. `columns` has only the user's columns."""
 
     plan: SinkPlan
     kind: str
@@ -88,7 +88,7 @@ class SinkFacts:
 
 @attrs.frozen(kw_only=True)
 class PlanDescription:
-    """A plan; its parts are by name, in the order of the plan."""
+    """The description of a plan. The facts of its parts are by name, in the order of the plan."""
 
     plan: Plan
     sources: Mapping[str, SourceFacts]
@@ -98,7 +98,7 @@ class PlanDescription:
 
 
 def describe_plan(plan: Plan) -> PlanDescription:
-    """Returns the description of a plan."""
+    """Describes a plan."""
     return PlanDescription(
         plan=plan,
         sources={name: _source(source) for name, source in plan.sources.items()},
@@ -130,7 +130,7 @@ def _event_time(time: EventTime | None) -> str:
 def _stage(plan: Plan, stage: StagePlan) -> StageFacts:
     operator = stage.stage.operator
     table, *others = (kept.table for kept in operator.tables)
-    # An operator is asked here alone: all that people, checkpoints and records have of it follows from this.
+    # An operator describes itself only here. Texts, manifests and records are all made from this.
     facts, declared, panes = operator.facts(text_of), operator.declared, operator.panes
     sides = [role for role, one in operator.inputs.items() if one.side]
     return StageFacts(
@@ -172,14 +172,14 @@ def _sink(plan: Plan, sink: SinkPlan) -> SinkFacts:
 
 
 def _looked_up(plan: Plan, consumer: str) -> tuple[str, ...]:
-    """Returns the sources of the tables in which rows are looked up on their way to a stage or sink."""
+    """Returns the sources of the lookup tables that rows pass on their way to a stage or sink."""
     routes = [route for producer in plan.producers.values() for route in producer.routes]
     tables = {table for route in routes if route.consumer == consumer for table in tables_on(route)}
     return tuple(sorted({source.name for table in tables for source in plan.tables[table].sources}))
 
 
 def fact_text(fact: object) -> str:
-    """Writes a fact of a declaration for people, as a user would declare it."""
+    """Formats a fact for people, in the way a user would declare it."""
     if isinstance(fact, Said):
         return fact.text
     if isinstance(fact, Microseconds):

@@ -1,4 +1,4 @@
-"""The differences between the manifest of a run and that of a plan that continues it, and their remedies."""
+"""Differences between a plan and the run that it continues, found by comparing manifests, with a remedy for each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowing.identity import as_text
 
 
 class Remedy(StrEnum):
-    """The actions that make a plan fit a run; the strongest is last."""
+    """Remedies that make a plan fit a run. The strongest is last."""
 
     NAME = "give the step that name, which keeps its state whatever leads to it now, or another one to begin without"
     TABLE = "give the side another name, as with .named(...), and it is read anew, or continue with the former plan"
@@ -24,7 +24,7 @@ class Remedy(StrEnum):
 
 @attrs.frozen
 class Difference:
-    """A fact in which a plan does not fit the run that it continues, and the remedy."""
+    """A difference between a plan and the run that it continues, and the remedy."""
 
     what: str
     remedy: Remedy
@@ -34,7 +34,7 @@ class Difference:
 
 
 TICKS: Final = "batches without input"
-"""Fact: the run makes batches without input, as processing time must pass."""
+"""The fact that a run has batches without input, because something waits for processing time."""
 
 _OF_RUN: Final = ("runner", "encoding", "shards", "levels", TICKS)
 _OF_SOURCE: Final = {
@@ -52,20 +52,22 @@ _OF_STAGE: Final = {
 """Facts of a source or stage that must not change, each with the remedy for a change."""
 
 _SINCE: Final = {"files listed by": "Spark"}
-"""Facts that older manifests lack, with the values that they had then."""
+"""Facts that older manifests lack, with the values that runs had then."""
 
 PARTS: Final = {"aggregates": "aggregate", "fields": "state field or timer"}
-"""The parts of a stage to which a plan may add, and the word for one part."""
+"""The kinds of parts that a plan may add to a stage, each with its word in messages."""
 
 
 def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Difference]:
-    """Compares a plan with the run of a checkpoint or savepoint; an empty list if it may continue that run.
+    """Compares a plan with the run of a checkpoint or savepoint. Returns an empty list if the plan can continue the
+    run.
 
-    Both manifests use the same names for the same things (`matching`). Everything else may change: watermark delays,
-    new stages on a level that exists, new aggregates, and all that has no state, such as steps and sinks.
+    Both manifests must use equal names for equal parts (see `matching`). Facts that are not compared may change:
+    watermark delays, new stages on an existing level, new aggregates, and all that has no state, such as steps and
+    sinks.
     """
     if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
-        # A manifest of another encoding may have other facts, so nothing else can be compared.
+        # A manifest of an unknown encoding may have other facts, so nothing else can be compared.
         return [_of_run("encoding", saved, now, Remedy.VERSION)]
     found = [_of_run(fact, saved, now, Remedy.RESTORE) for fact in _OF_RUN if saved[fact] != now[fact]]
     found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
@@ -87,7 +89,7 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
 
 
 def in_order(found: Iterable[Difference]) -> list[Difference]:
-    """Sorts differences by remedy, then by text, without repetitions."""
+    """Removes repeated differences, and sorts them by remedy, then by text."""
     return sorted({*found}, key=lambda difference: (list(Remedy).index(difference.remedy), difference.what))
 
 
@@ -112,8 +114,8 @@ def _of_all(
 
 
 def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yields changes of tables: a table that was read before the first batch must not change, and is not read again for
-    a stage.
+    """Yields changes of lookup tables. A table that was read before the first batch must not change, and cannot be read
+    again for a new stage.
     """
     tables = now["tables"]
     for name, before in saved.get("tables", {}).items():
@@ -130,7 +132,7 @@ def _of_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Dif
 
 
 def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Difference]:
-    """Yields changes of the state of a stage. Aggregates may be added: in open windows, they have the value of no
+    """Yields changes of a stage's state. Aggregates may be added: in windows that are already open, they start without
     elements.
     """
     before, after = saved["choices"], now["choices"]
@@ -142,7 +144,7 @@ def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> I
             if saved[part][name] != now[part].get(name):
                 yield _changed(where, f"{called} {name}", part, name, saved, now)
     for column, dtype in saved["accumulators"].items():
-        # A removed accumulator belongs to a removed aggregate, which is reported already.
+        # The accumulator of a removed aggregate is not compared, because the aggregate is already reported.
         if now["accumulators"].get(column, dtype) != dtype:
             told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
             yield Difference(told, Remedy.ANEW)
@@ -155,7 +157,7 @@ def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> I
 def _changed(
     where: str, what: str, part: str, name: str, saved: Mapping[str, Any], now: Mapping[str, Any]
 ) -> Difference:
-    """Returns a difference with both texts, or with the data if the texts are equal."""
+    """Returns a difference with both values as text, or as data if their texts are equal."""
     before = saved["text"][part].get(name, "not there")
     after = now["text"][part].get(name, "gone")
     if before == after:
@@ -168,7 +170,7 @@ def _text(facts: Mapping[str, Any], fact: str) -> str:
 
 
 def ways_changed(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Describes the ways to a stage or side that differ, before and after."""
+    """Describes the routes to a stage or side that differ, before and now."""
     before, after = saved["text"]["ways"], now["text"]["ways"]
     if before == after:
         before, after = ([as_text(one["ways"])] for one in (saved, now))
@@ -178,7 +180,7 @@ def ways_changed(saved: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def shown(fact: Any) -> str:
-    """Writes a fact for people."""
+    """Formats a fact for people."""
     if isinstance(fact, list):
         return ", ".join(map(shown, fact))
     if isinstance(fact, Mapping):
@@ -187,7 +189,9 @@ def shown(fact: Any) -> str:
 
 
 def refusal(found: Iterable[Difference], what: str, remedies: Mapping[Remedy, str]) -> str:
-    """Returns an error text: the differences from `what`, grouped by remedy. `remedies` replaces texts of remedies."""
+    """Returns the text of an error: the differences, grouped by remedy. `remedies` may replace the texts of
+    remedies.
+    """
     lines = [f"this plan does not fit {what}:"]
     by_remedy: dict[Remedy, list[str]] = {}
     for difference in found:

@@ -1,4 +1,6 @@
-"""The plan as text: names in place of ids, in the order of the plan, so equal pipelines have equal texts."""
+"""The text of `explain`. It contains names instead of ids, in the order of the plan, so equal pipelines have equal
+texts.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sinks import written_by_tasks
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles, ReadInSteps
+from beamlike.logical.origins import Promise
 from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, TableFacts, describe_plan
 from beamlike.plan.model import Plan, SourcePlan, StagePlan, TablePlan
 from beamlike.plan.route import Route
@@ -14,16 +17,17 @@ from beamlike.steps.base import Step
 from stages.operator import MAIN
 from stages.sides.declarations import side_name
 from windowing.columns import RESERVED_PREFIX
+from windowing.time import format_duration
 
 Tree = Mapping[str, "Tree | None"]
-"""Lines by their text, each with the lines below it."""
+"""A tree of lines: each text, with the lines below it."""
 
 _WIDTH = 12
-"""The column at which facts begin: `keys user`."""
+"""The width of the first column, which has the names of facts."""
 
 
 def explain(plan: Plan) -> str:
-    """Returns sources, stages by level with their windowing, sinks, and the PySpark operators of all that."""
+    """Describes a plan as text: sources, stages by level with their windowings, sinks, and the PySpark operators."""
     described = describe_plan(plan)
     tree: dict[str, Tree | None] = {
         "sources": {_title(source): _source(source) for source in described.sources.values()}
@@ -39,12 +43,12 @@ def explain(plan: Plan) -> str:
 
 
 def _marked(part: SourcePlan | StagePlan | TablePlan) -> str:
-    """Returns the name, with a mark if it is made: a made name depends on the order in which steps are declared."""
+    """Returns the name, with a mark if it is derived, because a derived name depends on the order of declarations."""
     return part.name if part.named else f"{part.name} (made name)"
 
 
 def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
-    """Yields the lines of the tree with its branches."""
+    """Yields the lines of a tree, drawn with branches."""
     for index, (text, below) in enumerate(tree.items(), start=1):
         last = index == len(tree)
         yield f"{indent}{'└─ ' if last else '├─ '}{text}"
@@ -52,7 +56,7 @@ def _lines(tree: Tree, indent: str = "") -> Iterable[str]:
 
 
 def _facts(facts: Mapping[str, str], rest: Tree | None = None) -> Tree:
-    """Returns aligned facts, with the rest below them."""
+    """Returns facts in aligned columns, followed by `rest`."""
     return {f"{name:{_WIDTH}}{text}": None for name, text in facts.items()} | dict(rest or {})
 
 
@@ -81,25 +85,33 @@ def _title_of(table: TablePlan) -> str:
 
 
 def _table(table: TableFacts) -> Tree:
-    """Returns a side that is looked up without a stage, and the steps that lead to it."""
+    """Returns a lookup table, and the steps that lead to it."""
     read = f"before the first batch, at most {table.plan.side.limit >> 20} MB in each process"
     steps = [step for source in table.plan.sources for route in source.routes for step in route.steps]
     return _facts({"columns": table.columns, "read": read}, dict.fromkeys(map(_step, steps)))
 
 
 def _stage(stage: StageFacts) -> Tree:
-    return _facts({**stage.facts, "gives": stage.columns}, _routes(stage.plan.routes))
+    promise = stage.plan.promise
+    facts = {**stage.facts, **({} if promise is None else {"promise": _promise(promise)})}
+    return _facts({**facts, "gives": f"{stage.plan.kind}: {stage.columns}"}, _routes(stage.plan.routes))
+
+
+def _promise(promise: Promise) -> str:
+    held = ", held" if promise.hold else ""
+    return f"complete to {promise.complete:g} within {format_duration(promise.within)}{held}"
 
 
 def _sink(sink: SinkFacts) -> Tree:
-    return _facts({"writes": sink.writes, "columns": sink.columns})
+    columns = sink.columns if sink.plan.kind == "rows" else f"{sink.plan.kind}: {sink.columns}"
+    return _facts({"writes": sink.writes, "columns": columns})
 
 
 def _routes(routes: Iterable[Route]) -> Tree:
-    """Returns the routes with their steps. Routes with the same text are told apart by a number."""
+    """Returns routes with their steps. A number distinguishes routes that have the same text."""
     tree: dict[str, Tree | None] = {}
     for route in routes:
-        # Lines are keys of the tree, so a line that is there already would hide the steps of the first one.
+        # Lines are keys of the tree, so a second line with the same text would replace the first.
         text = _route_title(route)
         number = 1
         while text in tree:
@@ -110,7 +122,7 @@ def _routes(routes: Iterable[Route]) -> Tree:
 
 
 def _step(step: Step) -> str:
-    """Returns the name, kind and detail of a step. A derived name contains the kind already."""
+    """Returns name, kind and detail of a step. The kind is left out if the name ends with it."""
     derived = step.name.rpartition(".")[2].rstrip("_0123456789") == step.kind
     return f"{step.name}  {step.detail()}" if derived else f"{step.name}  {step.kind} {step.detail()}"
 
@@ -133,7 +145,7 @@ def _as_input(role: str) -> str:
 
 
 def _carried(columns: Iterable[str]) -> list[str]:
-    """Returns words for the system columns; the columns of a window, or of a pane, are one word."""
+    """Describes the system columns. All columns of a window are called "window", and those of a pane "pane"."""
     words = {"event_time": "event time", "window_start": "window", "window_end": "window"}
     words["pane_retracted"] = "retracted"
     plain = (column.removeprefix(RESERVED_PREFIX) for column in columns if column.startswith(RESERVED_PREFIX))
@@ -141,7 +153,7 @@ def _carried(columns: Iterable[str]) -> list[str]:
 
 
 def _operators(plan: Plan) -> Iterable[str]:
-    """Yields a line for each PySpark operator, in the order of the query."""
+    """Yields one line per PySpark operator, in the order of the query."""
     read = {
         name: source for name, source in plan.sources.items() if not isinstance(source.source, ReadInSteps)
     }

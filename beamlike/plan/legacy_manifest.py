@@ -1,8 +1,9 @@
-"""Manifests of version 1, in which facts are text: `repr` of windows and triggers, and words for the rest.
+"""Converts manifests of version 1. Their facts are text: `repr` of windows and triggers, and words for the rest.
 
-Nothing is parsed. A plan is described in the same words (`_stage`). A fact of the manifest that equals its words
-becomes the fact of today; any other fact stays text, which differs from all facts of today. These functions must not
-change, as nothing else knows the words: a `repr` that has got a new attribute since is corrected here.
+Nothing is parsed. Instead, the current plan is described in the words of version 1 (`_stage`). A fact in the manifest
+that equals these words is replaced by the current form of the fact. Any other fact stays text, which differs from all
+current facts. These functions must not change, as nothing else knows the words. They also undo later changes of a
+`repr`.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ _CHOICES: Final = (
 )
 _MEAN: Final = "'sum': Float64, 'count': Int64"
 _GROWN: Final = (f"{{{_MEAN}, 'whole': Int128}}", f"{{{_MEAN}, 'whole': Int128, 'high': Int128}}")
-"""Fields of the mean of integers in a `Combining`. Rows without `whole` and `high` can be read."""
+"""The fields of the mean of integers in a `Combining`, with those that newer versions added. Rows without `whole` and
+`high` can still be read.
+"""
 
 
 def upgraded(saved: Mapping[str, Any], plan: Plan, now: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a manifest of version 1 as one of today; `now` is the manifest of the plan with which it is compared."""
+    """Converts a manifest of version 1 to the current version. `now` is the manifest of the plan that is compared with
+    it.
+    """
     stages = {
         name: _upgraded(facts, _stage(plan.stages[name]), now["stages"][name])
         if name in plan.stages
@@ -65,8 +70,8 @@ def _source(saved: Mapping[str, Any], then: Mapping[str, str], now: Mapping[str,
 
 
 def _upgraded(saved: Mapping[str, Any], then: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Upgrades the facts of a stage; `then` and `now` are those of the plan, in the words of version 1 and as data of
-    today.
+    """Converts the facts of a stage. `then` and `now` describe the stage in the plan: in the words of version 1, and as
+    current data.
     """
     same_kind = _kind(saved) == _kind(then)
     accumulators = {
@@ -107,7 +112,7 @@ def _shown(words: str) -> str:
 
 
 def _table(plan: Plan, name: str, facts: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    """Upgrades the facts of a table. Version 1 does not contain the ways to it."""
+    """Converts the facts of a lookup table. Version 1 does not contain the routes to it."""
     found: dict[str, Any] = {"sources": facts["sources"].split(", ")}
     if name in plan.tables:
         own = plan.tables[name].side.schema

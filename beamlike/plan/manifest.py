@@ -1,6 +1,7 @@
-"""The manifest of a run: plain data with the facts on which its state depends, with which a plan is compared.
+"""The manifest of a run: the facts on which its state depends, as plain data. A plan that continues the run is compared
+with it.
 
-Spark binds state to the position of an operator and would accept a plan whose stages were swapped.
+Spark binds state to the position of an operator, and would accept a plan whose stages were swapped.
 """
 
 from __future__ import annotations
@@ -28,20 +29,20 @@ from windowing.identity import identity_of, kind_of
 from windowing.windowing import Windowing
 
 VERSION: Final = 2
-"""The version of the format of manifests. Version 1, which has no such number, has text in place of data
-(`legacy_manifest`).
+"""The version of the manifest's format. Version 1 has text instead of data, and no version number (see
+`legacy_manifest`).
 """
 
 
 class Runner(StrEnum):
-    """The runner of a checkpoint, by the name that the command line uses."""
+    """The runner of a checkpoint, with the name that the command line uses."""
 
     LOCAL = "local"
     SPARK = "spark"
 
 
 _RUN_SINCE: Final = {"runner": Runner.SPARK, "version": 1}
-"""Facts of a run that older manifests lack, with the values that they had then."""
+"""Facts of a run that older manifests lack, with the values that runs had then."""
 
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
@@ -54,11 +55,11 @@ _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
 _PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
 
 _USUAL: Final = {**choices_of(Windowing()), "windows": None}
-"""Choices at their default, which are left out, as are choices that are false, zero or empty."""
+"""Settings at their default. They are left out of a manifest, as are settings that are false, zero or empty."""
 
 
 def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str, Any]:
-    """Returns the manifest of a plan on this number of shards."""
+    """Returns the manifest of a plan that runs on this number of shards."""
     described = describe_plan(plan)
     return {
         "version": VERSION,
@@ -77,15 +78,17 @@ def describe(plan: Plan, shards: int, runner: Runner = Runner.SPARK) -> dict[str
 def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the manifest of a new run.
 
-    Its states are `begun` (the sinks are prepared), `whole` (the run was stopped between two batches), `restoring` (the
-    state is still being restored), `draining` and `drained` (the sources were ended, and all windows closed). A
+    Its flags are `begun` (the sinks are prepared), `whole` (the run stopped between two batches), `restoring` (state is
+    being restored), `draining` and `drained` (the sources were ended, and all windows closed). The manifest of a
     restored savepoint also has `restored`.
     """
     return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
 
 
 def parse(text: str, what: str) -> dict[str, Any]:
-    """Parses a manifest; `what` names it in errors. Raises `CheckpointError` for other text or an unknown encoding."""
+    """Parses a manifest; `what` names it in errors. Raises `CheckpointError` if it is damaged or has an unknown
+    encoding.
+    """
     try:
         found = unsealed(json.loads(text))
     except NotAsWritten as error:
@@ -96,7 +99,7 @@ def parse(text: str, what: str) -> dict[str, Any]:
 
 
 def checked(read: Any, what: str) -> dict[str, Any]:
-    """Checks a manifest that was read as JSON. Raises `CheckpointError` as `parse` does."""
+    """Checks a manifest that was parsed as JSON. Raises `CheckpointError` like `parse`."""
     found: dict[str, Any] = read if isinstance(read, dict) else {}
     if not isinstance(encoding := found.get("encoding"), int):
         raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
@@ -108,7 +111,7 @@ def checked(read: Any, what: str) -> dict[str, Any]:
         told = f"{what} has a manifest of version {version}, and this version of beamlike knows those up to {VERSION}"
         raise CheckpointError(f"{told}: {Remedy.VERSION}")
     found = {**_RUN_SINCE, **found}
-    # Version 1 says in words whether there are batches without input.
+    # In version 1, the fact about batches without input is text.
     if found["version"] == 1 and isinstance(words := found.get(TICKS), str):
         found[TICKS] = words != "none"
     wrong = [fact for fact, kind in _SHAPE.items() if not isinstance(found.get(fact), kind)]
@@ -129,7 +132,7 @@ def _is_stage(facts: object) -> bool:
 
 
 def needs_processing_time(plan: Plan) -> bool:
-    """True if a stage or a source waits for processing time, which must then pass without input, too."""
+    """True if a stage or source waits for processing time. Batches without input are then needed."""
     waits = any(PROCESSING_TIME in stage.stage.operator.clocks for stage in plan.stages.values())
     waits = waits or any(source.watermark.needs_time for source in plan.sources.values())
     return waits and steps_of(plan) is None
@@ -165,13 +168,13 @@ def _source(facts: SourceFacts) -> dict[str, Any]:
 
 
 def _watermark(strategy: WatermarkStrategy) -> dict[str, Any]:
-    """Returns the kind of strategy and the column of its splits. The state of a source depends on nothing else."""
+    """Returns the kind of the strategy and the column of its splits. The state of a source depends only on these."""
     split = {} if strategy.per_split is None else {"per split": identity_of(strategy.per_split)}
     return {"kind": kind_of(type(strategy)), **split}
 
 
 def texts_of(source: SourcePlan) -> dict[str, str]:
-    """Returns the event time and the watermark of a source for people, which are facts in manifests of version 1."""
+    """Returns the event time and the watermark of a source as text, as manifests of version 1 have them."""
     time, strategy = source.time, source.watermark
     kind = type(strategy).__name__
     return {
@@ -183,7 +186,7 @@ def texts_of(source: SourcePlan) -> dict[str, str]:
 def _stage(facts: StageFacts) -> dict[str, Any]:
     stage, declared = facts.plan, facts.declared
     step = stage.name.removesuffix(stage.part)
-    # Accumulators are compared apart from other columns, as aggregates may be added to a run.
+    # Accumulators are compared separately from other columns, because aggregates may be added to a run.
     accumulators = types_of(declared.accumulators)
     state = {name: dtype for name, dtype in types_of(facts.table.schema).items() if name not in accumulators}
     state |= {f"{one.name}/{name}": str(dtype) for one in facts.others for name, dtype in one.schema.items()}
@@ -223,7 +226,7 @@ def _value(fact: object) -> object:
 
 
 def stem(name: str) -> str:
-    """Returns a name without the number that a made name has if earlier steps have the same one."""
+    """Returns a name without the number that was appended because an earlier step has the same derived name."""
     rest, _, number = name.rpartition("_")
     return rest if rest and number.isdecimal() else name
 

@@ -1,8 +1,7 @@
-"""The match of a plan with a run: the names of the run for the sources, stages and tables of the plan.
+"""Finds the names that a run has for the parts of a plan: its sources, stages and lookup tables.
 
-A name that the user has not given depends on the order in which steps are declared. A part without a given name is
-recognized by its declaration and by the ways to it. It then has the name that the run has for it, under which its state
-is stored.
+A derived name depends on the order in which steps are declared. So a part without a given name is recognized by its
+declaration and by the routes to it. It then gets the name that it has in the run, under which its state is stored.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from beamlike.plan.ways import renamed
 from windowing.identity import as_text
 
 _KINDS: Final = ("sources", "tables", "stages")
-"""The kinds of parts in the order of matching: ways to one kind begin at the kinds before it."""
+"""The kinds of parts in the order of matching. Routes to one kind begin at an earlier kind."""
 
 _OF_SOURCE: Final = ("stem", "kind", "event time", "ways")
 _OF_TABLE: Final = ("columns", "ways")
@@ -32,7 +31,7 @@ _OF_STAGE: Final = ("kind", "keys", "choices", "does", "ways")
 
 @attrs.frozen
 class Fit:
-    """A plan with the names of a run for its stages, its manifest, and its differences from that run."""
+    """A plan with the names that the run uses, its manifest, and its differences from the run."""
 
     plan: Plan
     described: dict[str, Any]
@@ -40,12 +39,12 @@ class Fit:
 
 
 def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Runner = Runner.SPARK) -> Fit:
-    """Fits the plan to the run of this manifest, which it continues. Without a manifest, the plan stays as it is."""
+    """Adapts a plan to the run with this manifest, which it continues. Without a manifest, the plan stays unchanged."""
     described = describe(plan, shards, runner)
     if saved is None:
         return Fit(plan, described)
     if saved["version"] == 1:
-        # Version 1 knows stages by their names alone.
+        # Version 1 identifies stages only by name.
         before = legacy_manifest.upgraded(saved, plan, described)
         return Fit(plan, described, tuple(differences(before, described)))
     match = _Match.of(saved, described, plan.sinks)
@@ -57,19 +56,19 @@ def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Run
 
 @attrs.define
 class _Match:
-    """Names of the run by names of the plan: `names` of parts that are alike, `changed` of parts that have changed."""
+    """The names in the run for names in the plan: `names` for equal parts, `changed` for changed parts."""
 
     saved: Mapping[str, Any]
     now: Mapping[str, Any]
-    beside: frozenset[str]
+    reserved: frozenset[str]
     names: dict[str, str] = attrs.field(factory=dict)
     changed: dict[str, str] = attrs.field(factory=dict)
     unsure: set[str] = attrs.field(factory=set)
 
     @classmethod
-    def of(cls, saved: Mapping[str, Any], now: Mapping[str, Any], beside: Iterable[str]) -> _Match:
-        """Matches two manifests; `beside` are names of the plan that parts without state have."""
-        match = cls(saved, now, frozenset(beside))
+    def of(cls, saved: Mapping[str, Any], now: Mapping[str, Any], reserved: Iterable[str]) -> _Match:
+        """Matches two manifests. `reserved` has names that are used already, of parts without state."""
+        match = cls(saved, now, frozenset(reserved))
         given = {name for kind in _KINDS for name, facts in now[kind].items() if facts["named"]}
         match.names = {name: name for name in given}
         match._find("sources", now["sources"], _OF_SOURCE)
@@ -78,7 +77,7 @@ class _Match:
         levels = sorted({facts["level"] for facts in now["stages"].values()})
         for level in levels:
             stages = {name: facts for name, facts in now["stages"].items() if facts["level"] == level}
-            # The name of an earlier step tells apart stages that are equal otherwise.
+            # First with the name of an earlier step, which distinguishes stages that are otherwise equal.
             match._find("stages", stages, ("stem", *_OF_STAGE, *PARTS))
             match._find("stages", stages, (*_OF_STAGE, *PARTS))
             match._find("stages", stages, _OF_STAGE, _only_added)
@@ -86,8 +85,8 @@ class _Match:
         return match
 
     def _free(self, kind: str) -> dict[str, Any]:
-        """Returns the parts of the run without a given name that are not matched yet."""
-        taken = {*self.names.values(), *self.changed.values(), *self.beside}
+        """Returns the parts of the run that have a derived name and are not matched yet."""
+        taken = {*self.names.values(), *self.changed.values(), *self.reserved}
         return {
             name: facts
             for name, facts in self.saved.get(kind, {}).items()
@@ -101,7 +100,7 @@ class _Match:
         facts: Iterable[str],
         fits: Callable[[Any, Any], bool] = lambda before, after: True,
     ) -> None:
-        """Matches parts that have the same facts, if exactly one part of the plan is like exactly one of the run."""
+        """Matches parts of the plan and the run that have equal `facts`. A part that equals several is not matched."""
         facts = tuple(facts)
         before = [(name, each, _key(each, facts)) for name, each in self._free(kind).items()]
         alike: dict[str, list[str]] = {}
@@ -117,13 +116,15 @@ class _Match:
                 self.unsure.add(old)
 
     def _translated(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns facts with the names of the run. A new part has no such name, so ways from it equal no others."""
+        """Returns a part's facts with the names that its producers have in the run. A producer that is new in the
+        plan gets a name that equals none.
+        """
         known = {**self.names, **self.changed}
         return {**facts, "ways": renamed(facts["ways"], lambda name: known.get(name, f"@new {name}"))}
 
     def _pair(self, kind: str) -> None:
-        """Pairs each part of the plan that is left with the part of the run that is most like it, as changed."""
-        for name, facts in self.now[kind].items():  # those before others first
+        """Pairs each unmatched part of the plan with the most similar part of the run, as changed."""
+        for name, facts in self.now[kind].items():  # in the order of the plan
             if name in self.names or not (free := self._free(kind)):
                 continue
             own = self._translated(facts)
@@ -133,7 +134,7 @@ class _Match:
                 self.changed[name] = best
 
     def told(self) -> Iterator[Difference]:
-        """Yields changes of parts without a given name, and given names that hide a part of the run."""
+        """Yields differences: changed parts with a derived name, and given names that replace a part of the run."""
         for name, old in self.changed.items():
             kind = "stages" if name in self.now["stages"] else "sources"
             before, after = self.saved[kind][old], self._translated(self.now[kind][name])
@@ -143,7 +144,7 @@ class _Match:
                 what = f"has changed: {as_text(before['does'])}, now {as_text(after['does'])}"
                 yield self._told(kind, old, what)
         for old in sorted(self.unsure & {*self._free("stages"), *self.changed.values()}):
-            yield self._told("stages", old, "is like several of this plan, of which it may be any")
+            yield self._told("stages", old, "is like several stages of this plan, and may be any of them")
         for old, new in self._hinted().items():
             yield self._told("stages", old, f"is called {new!r} now")
 
@@ -153,7 +154,7 @@ class _Match:
         return Difference(f"{called} {what} (name={step!r} keeps its state)", Remedy.NAME)
 
     def _hinted(self) -> dict[str, str]:
-        """Returns stages of the run by the new given name of an equal stage."""
+        """Returns new names, by old names, of stages that the user has named since the run began."""
         new = {name: facts for name, facts in self.now["stages"].items() if name not in self.saved["stages"]}
         named = {
             name: _key(self._translated(facts), _OF_STAGE) for name, facts in new.items() if facts["named"]
@@ -163,7 +164,9 @@ class _Match:
         return {old: names[0] for old, names in found.items() if len(names) == 1}
 
     def without_hinted(self, saved: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the manifest without the stages of which `told` reports more than that they are gone."""
+        """Returns the manifest without the stages for which `told` yields a difference, so that they are not also
+        reported as missing.
+        """
         hinted = self._hinted()
         return {
             **saved,
@@ -174,7 +177,7 @@ class _Match:
         """Returns names for all parts of the plan. A new part gets a name that no part of the run has."""
         names = {**self.names, **self.changed}
         of_run = (name for kind in _KINDS for name in self.saved.get(kind, ()))
-        taken = {*names.values(), *of_run, *self.beside}
+        taken = {*names.values(), *of_run, *self.reserved}
         for kind, name in ((each, name) for each in _KINDS for name in self.now[each]):
             if name not in names:
                 names[name] = _unused(self.now[kind][name].get("step", name), name, taken)
@@ -187,12 +190,12 @@ def _key(facts: Mapping[str, Any], which: Iterable[str]) -> str:
 
 
 def _only_added(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """True if aggregates and fields have not changed, other than by additions."""
+    """True if aggregates and fields of the old stage are unchanged; the new stage may have more."""
     return all(before[part].items() <= after[part].items() for part in PARTS)
 
 
 def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bool) -> int:
-    """Returns how like two parts of one kind are; 0 if they have too little in common to be the same part."""
+    """Returns how similar two parts of one kind are; 0 if they cannot be the same part."""
     if before["kind"] != after["kind"] or before.get("keys") != after.get("keys"):
         return 0
     facts = ("ways", "aggregates", "fields", "choices", "does")
@@ -200,7 +203,7 @@ def _likeness(before: Mapping[str, Any], after: Mapping[str, Any], same_name: bo
 
 
 def _unused(step: str, name: str, taken: Container[str]) -> str:
-    """Returns the name of a part of a step, with a number after that of the step if the name is taken."""
+    """Returns a free name for a part of a step. If the name is taken, a number is added to the step's name."""
     part, base, last = name.removeprefix(step), stem(step), 1
     while name in taken:
         last += 1
@@ -209,9 +212,9 @@ def _unused(step: str, name: str, taken: Container[str]) -> str:
 
 
 def require_told_apart(plan: Plan) -> None:
-    """Raises `PlanError`, with names to give, if two parts without a given name are alike.
+    """Raises `PlanError`, which suggests names, if two parts that the user has not named are equal.
 
-    A later run could not tell which state belongs to which.
+    A later run could not find out which state belongs to which of them.
     """
     described = describe(plan, 1)
     for kind, facts in (("sources", _OF_SOURCE), ("stages", ("stem", *_OF_STAGE, *PARTS))):
@@ -235,17 +238,20 @@ def require_told_apart(plan: Plan) -> None:
         if len(numbered := stage.stage.operator.numbered) > 1:
             raise PlanError(
                 f"its sides {listed(map(repr, numbered))} have no names of yours, and a checkpoint must know which "
-                "rows are whose; give each one a name with .named(...)",
+                "rows belong to which; give each a name with .named(...)",
                 step=name,
             )
 
 
 def _require_own_state(plan: Plan, stage: StagePlan) -> None:
-    """Raises `PlanError` if states would overlap: their keys are the stage's name, a / and a table's name."""
+    """Raises `PlanError` if the keys of two stages' states could collide. A key is the stage's name, a / and a table's
+    name.
+    """
     tables = (kept.table.name for kept in stage.stage.operator.tables)
     for table in (f"{stage.name}/{table}" for table in tables if table):
         for other in plan.stages:
             if f"{other}/".startswith(f"{table}/"):
                 raise PlanError(
-                    f"its state would be taken for that of {stage.name!r}; give it another name", step=other
+                    f"its state would be confused with that of {stage.name!r}; give it another name",
+                    step=other,
                 )

@@ -1,4 +1,4 @@
-"""The plan that both runners run: sources, stages and sinks, with routes between them."""
+"""The plan that both runners execute: sources, stages and sinks, with the routes between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from beamlike.io.base import Sink, Source
 from beamlike.io.in_process import InProcess
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import ReadBySpark
-from beamlike.logical.origins import EventTime
+from beamlike.logical.node import Kind
+from beamlike.logical.origins import EventTime, Promise
 from beamlike.logical.watermark import NoEventTime
 from beamlike.plan.route import Route
 from beamlike.rows.dead_letters import OnError
@@ -30,17 +31,17 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen(kw_only=True)
 class SourcePlan:
-    """A source, the event time of its rows, and the routes on which they are sent.
+    """A source, the event time of its rows, and the routes over which they are sent.
 
     Attributes:
-        time: The column with the event time; None if it is assigned at ingest or the rows have none.
+        time: The column with the event time; None if it is assigned at ingest, or if rows have no event time.
         raw: The columns of the source itself.
         schema: The user's columns after all steps.
-        steps_before_time: Steps before the event time is read.
-        steps_after_time: Steps between the event time and the watermark.
-        max_future: The microseconds that an event time may be after processing time; None for no limit.
+        steps_before_time: The steps that run before the event time is read.
+        steps_after_time: The steps that run after the event time is read, and before the watermark is computed.
+        max_future: The microseconds by which an event time may be ahead of processing time; None for no limit.
         on_error: The treatment of rows that cannot be used.
-        whole: True if only side inputs read it, and need all of it. It is then read to its end in the first batch.
+        whole: True if only side inputs read the source, and need all of it. The first batch then reads it to its end.
     """
 
     name: str
@@ -56,7 +57,9 @@ class SourcePlan:
     on_error: OnError = "dead_letters"
     whole: bool = False
     named: bool = True
-    """True if the user has given the name."""
+    """True if the user gave the name, False if it was derived."""
+    observers: tuple[str, ...] = ()
+    """The stages that need the lateness of the source, to compute the completeness of their windows."""
 
     @property
     def timed(self) -> bool:
@@ -70,28 +73,29 @@ class SourcePlan:
 
     @property
     def python(self) -> bool:
-        """True if functions of the user's are called with the rows before a stage or sink receives them."""
+        """True if rows pass a user's Python function before they reach a stage or sink."""
         steps = chain(self.steps_before_time, self.steps_after_time, *(route.path for route in self.routes))
         return any(step.python for step in steps)
 
     def only(self, routes: Iterable[Route]) -> SourcePlan:
-        """Returns the source with these routes alone, which carry all their rows."""
-        # In the run itself, the first batch delivers only the dead letters of these routes: the table has the rows.
+        """Returns the source with only these routes. They deliver all their rows."""
+        # In the plan of the run itself, these routes deliver only dead letters, because a lookup table
+        # already has the rows.
         carrying = tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
         return attrs.evolve(self, routes=carrying)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """The event time, then the user's columns that the routes or the watermark need."""
+        """The event time, and the user's columns that the routes or the watermark need."""
         wanted = frozenset(self.watermark.columns).union(*(route.needed for route in self.routes))
         return (*self.system, *(column for column in self.schema if column in wanted))
 
 
 @attrs.frozen
 class TablePlan:
-    """A side that is the same for all rows of a run, and is read once, before the first batch.
+    """A lookup table: a side that is the same for all rows of a run, and is read once, before the first batch.
 
-    `sources` are the sources of its rows, with the routes to the table. The first batch reads them, too, and counts
+    `sources` are the sources of its rows, with the routes to the table. The first batch reads them again, to count
     their rows. A lookup in a table needs no state.
     """
 
@@ -99,7 +103,7 @@ class TablePlan:
     side: Side
     sources: tuple[SourcePlan, ...]
     named: bool = True
-    """True if the user has given the name."""
+    """True if the user gave the name, False if it was derived."""
 
     @property
     def schema(self) -> pl.Schema:
@@ -109,15 +113,15 @@ class TablePlan:
 
 @attrs.frozen(kw_only=True)
 class StagePlan:
-    """A stage, the names of the parts that it reads from, and the routes of its panes.
+    """A stage, the names of its inputs, and the routes of the rows that it emits.
 
     Attributes:
-        level: The length of the longest path from a source.
-        keyed: True if shards can share the work.
-        schema: The user's columns of the panes.
-        skews: The microseconds by which event times may be set back on the way from an input, if any.
-        on_error: The treatment of rows that the stage cannot use, and of panes that a step after it cannot use.
-        roles: The names of the parts that it reads at each input, if it has several.
+        level: The length of the longest path from a source to the stage.
+        keyed: True if several shards can share the work.
+        schema: The user's columns of the emitted rows.
+        skews: By input, the microseconds by which steps on the way from it may move event times back.
+        on_error: The treatment of rows that the stage, or a step after it, cannot use.
+        roles: The names of the sources and stages that each input reads, if there are several inputs.
     """
 
     name: str
@@ -131,41 +135,57 @@ class StagePlan:
     on_error: OnError = "dead_letters"
     roles: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict)
     named: bool = True
-    """True if the user has given the name."""
+    """True if the user gave the name, False if it was derived."""
     part: str = ""
-    """The end of the name after that of the step, such as `.pairs`, if the step makes several parts."""
+    """The suffix of the name after the step's name, such as `.pairs`, if the step consists of several parts."""
+    kind: Kind = "rows"
+    """The relation of the rows that it emits to earlier ones."""
+    observes: Mapping[str, int] = attrs.field(factory=dict)
+    """The sources whose lateness decides the completeness of its windows, directly before it or further upstream.
+
+    Each has the microseconds by which steps on the way may move event times back.
+    """
+    promise: Promise | None = None
 
     @property
     def python(self) -> bool:
-        """True if the stage, or a step after it, calls functions of the user's."""
+        """True if the stage, or a step after it, calls a user's Python function."""
         steps = chain.from_iterable(route.path for route in self.routes)
         return self.stage.operator.python or any(step.python for step in steps)
 
+    @property
+    def hears(self) -> tuple[str, ...]:
+        """The names of the sources and stages that report to it: its inputs, and sources whose lateness it needs."""
+        return tuple(dict.fromkeys((*self.inputs, *self.observes)))
+
     def reads(self, role: str) -> tuple[str, ...]:
-        """Returns the names of the parts that the stage reads at this input."""
+        """Returns the names of the sources and stages that this input reads."""
         return self.roles.get(role, self.inputs if role == MAIN else ())
 
 
 @attrs.frozen
 class SinkPlan:
-    """A sink and the names of the parts that feed it. `schema` has the user's columns, then the system's."""
+    """A sink, and the names of the sources and stages that feed it. `schema` has the user's columns, then the
+    system's. `kind` is the relation of the rows to earlier ones.
+    """
 
     name: str
     sink: Sink
     inputs: tuple[str, ...]
     schema: pl.Schema
+    kind: Kind = "rows"
 
 
 @attrs.frozen(kw_only=True)
 class Plan:
-    """The plan of a pipeline, which both runners run.
+    """The plan of a pipeline, which both runners execute.
 
     Attributes:
-        stages: The stages in order: each is after all parts that it reads from.
-        graph: Sources and stages.
-        levels: The names of the stages by level, from level 1.
+        stages: The stages in topological order.
+        graph: The graph of sources and stages.
+        levels: The names of the stages of each level, from level 1.
         max_dead_letters: The number of dead letters, or their share of all rows, above which the run fails.
-        tables: The sides in which steps look rows up.
+        tables: The lookup tables.
     """
 
     name: str
@@ -178,33 +198,37 @@ class Plan:
     tables: Mapping[str, TablePlan] = attrs.field(factory=dict)
 
     def drains(self, *, asked: bool) -> bool:
-        """True if a run may end before its input does: a drain was `asked` for, or a source has no end."""
+        """True if a run may end before its input does: a drain was `asked` for, or a source is unbounded."""
         return asked or not all(
             one.source.bounded or isinstance(one.source, Refreshed) for one in self.sources.values()
         )
 
     @property
     def ends(self) -> bool:
-        """True if a run without a checkpoint can reach the end of all sources: Spark reads no endless source itself."""
+        """True if a run without a checkpoint can reach the end of all sources, as none is unbounded and read by Spark
+        itself.
+        """
         sources = [plan.source for plan in self.sources.values()]
         own = [one for one in sources if isinstance(one, ReadBySpark) and not isinstance(one, InProcess)]
         return all(one.bounded for one in own)
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:
-        """The sources, then the stages in order, by name."""
+        """The sources, then the stages in topological order, by name."""
         return {**self.sources, **self.stages}
 
 
 class Planned(Protocol):
-    """An object that has a plan, such as a pipeline."""
+    """An object that can be compiled to a plan, such as a pipeline."""
 
     def plan(self) -> Plan:
-        """Returns the plan."""
+        """Returns the compiled plan."""
 
 
 def plan_of(given: Plan | Planned, taker: str) -> Plan:
-    """Returns the plan, or that of a pipeline. Raises `WrongType`, with the name of the `taker`, for anything else."""
+    """Returns the given plan, or the plan of a given pipeline. Raises `WrongType`, with the name `taker`, for anything
+    else.
+    """
     if isinstance(given, Plan):
         return given
     made = given.plan() if callable(getattr(given, "plan", None)) else None

@@ -1,4 +1,4 @@
-"""The passes of the compiler: each is a function of what the passes before it have found."""
+"""The passes of the compiler. Each is a function of the results of earlier passes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from itertools import chain
 import attrs
 import polars as pl
 
+from beamlike.errors import PlanError
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, Group, OfStage, Read
 from beamlike.logical.registry import Write
@@ -22,19 +23,19 @@ from windowing.columns import EVENT_TIME, PANE_RETRACTED, PREVIOUS_END, WINDOW_C
 from windowing.custom import CustomWindows
 
 Tables = Mapping[str, tuple[Node, Side]]
-"""Sides that are read before a run, by name."""
+"""Sides that are read before the run, by name."""
 
 
 @attrs.frozen(kw_only=True)
 class Paths:
-    """The paths to each stage and to each sink, by its name."""
+    """The paths to each stage and to each sink, by the name of the stage or sink."""
 
     to_stages: Mapping[str, tuple[Path, ...]]
     to_sinks: Mapping[str, tuple[Path, ...]]
 
 
 def find_reachable(writes: Iterable[Write], tables: Tables) -> dict[str, Node]:
-    """Returns the sources and stages that lead to a sink or a table, in the order of their names."""
+    """Returns the sources and stages that lead to a sink or a lookup table, sorted by name."""
     seen: dict[str, Node] = {}
     waiting = [write.node for write in writes] + [node for node, _ in tables.values()]
     while waiting:
@@ -42,7 +43,7 @@ def find_reachable(writes: Iterable[Write], tables: Tables) -> dict[str, Node]:
         if node.name not in seen:
             seen[node.name] = node
             waiting += node.inputs
-    # By name, so that a plan does not depend on the order of declarations.
+    # Sorted, so that a plan does not depend on the order of declarations.
     return {name: seen[name] for name in sorted(seen) if isinstance(seen[name].origin, Read | OfStage)}
 
 
@@ -56,12 +57,12 @@ def build_paths(nodes: Mapping[str, Node], writes: Iterable[Write]) -> Paths:
 
 
 def build_graph(nodes: Iterable[str], paths: Paths) -> StageGraph:
-    """Returns the graph of sources and stages, each with what it reads from."""
+    """Returns the graph of sources and stages."""
     return StageGraph.from_inputs({name: producers(paths.to_stages.get(name, ())) for name in nodes})
 
 
 def build_operators(nodes: Mapping[str, Node], paths: Paths) -> dict[str, Operator]:
-    """Returns the operator of each stage. It emits the rows that it drops or refuses only if some path reads them."""
+    """Returns the operator of each stage. It emits dropped rows and dead letters only if some path reads them."""
     written = [*chain(*paths.to_sinks.values())]
     late = late_wanted(paths)
     letters = {path.producer for path in written if path.output == "dead_letters" and not path.before}
@@ -69,7 +70,7 @@ def build_operators(nodes: Mapping[str, Node], paths: Paths) -> dict[str, Operat
 
 
 def late_wanted(paths: Paths) -> set[str]:
-    """Returns the names of stages of which some path reads the rows that they drop."""
+    """Returns the names of stages whose dropped rows some path reads."""
     every = chain(*paths.to_stages.values(), *paths.to_sinks.values())
     return {path.producer for path in every if "late" in (path.output, path.of)}
 
@@ -81,7 +82,7 @@ def prune_columns(
     writes: Iterable[Write],
     tables: Tables,
 ) -> dict[str, tuple[Route, ...]]:
-    """Returns the routes of each producer, which carry only the columns that their consumers need."""
+    """Returns the routes from each producer. They have only the columns that their consumers need."""
     routes: dict[str, list[Route]] = {name: [] for name in nodes}
     for name, to_stage in paths.to_stages.items():
         for role, own in by_role(to_stage).items():
@@ -92,7 +93,8 @@ def prune_columns(
         for path in paths.to_sinks[write.name]:
             routes[path.producer].append(path.route(write.name, columns))
     for name, (node, side) in tables.items():
-        # The table has these rows when the run begins; its first batch delivers their dead letters.
+        # A lookup table is read before the run. The first batch reads the same rows again, for their dead
+        # letters only.
         columns = (*side.schema, *((EVENT_TIME,) if side.timed else ()))
         for path in paths_to(node):
             routes[path.producer].append(attrs.evolve(path.route(name, columns), dead_letters_only=True))
@@ -100,7 +102,7 @@ def prune_columns(
 
 
 def by_role(paths: Iterable[Path]) -> dict[str, list[Path]]:
-    """Returns the paths to each input of a stage."""
+    """Groups the paths to a stage by input."""
     found: dict[str, list[Path]] = {}
     for path in paths:
         found.setdefault(path.role, []).append(path)
@@ -113,7 +115,7 @@ def producers(paths: Iterable[Path]) -> tuple[str, ...]:
 
 
 def _paths_to_stage(node: Node) -> Iterator[Path]:
-    """Yields the paths to a stage, each with the input at which it ends."""
+    """Yields the paths to a stage, each with the role of the input that it leads to."""
     roles = node.origin.operator.inputs if isinstance(node.origin, Apply) else (MAIN,)
     for role, before in zip(roles, node.inputs, strict=True):
         for path in paths_to(before):
@@ -128,7 +130,7 @@ def _operator(node: Node, late: bool, letters: bool) -> Operator:
 
 
 def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
-    """Returns the grouping. Late rows and dead letters have every column, so it then reads every column."""
+    """Returns the operator of a grouping. To emit late rows or dead letters, it must receive all columns."""
     origin, (before,) = node.origin, node.inputs
     assert isinstance(origin, Group)
     everything = before.shape.everything()
@@ -151,17 +153,24 @@ def _grouping(node: Node, late: bool, letters_wanted: bool) -> Grouping:
 def _to_stage(
     node: Node, operator: Operator, role: str, paths: Iterable[Path]
 ) -> Iterator[tuple[str, Route]]:
-    """Yields the routes to a stage, which carry only what it needs.
+    """Yields the routes to a stage, with only the columns that the stage needs.
 
-    If every path ends with the assignment of windows, the operator may do that instead, and an element in several
-    windows is shipped once. Of a user's own windows, an element is shipped with the list of all its windows.
+    If every path ends with the assignment of windows, the operator may assign them itself. An element in several
+    windows is then sent once. Custom windows are assigned before, and an element is sent with the list of all its
+    windows.
     """
     read, paths = operator.inputs[role].schema, list(paths)
-    if not operator.assigns_windows:
+    before = node.inputs[[*operator.inputs].index(role)]
+    if before.retracting and not operator.accepts_changes(role):
+        raise PlanError(
+            f"rows of {before.name!r} may retract earlier ones, which {type(operator).__name__} does not accept; give "
+            "the grouping before them another accumulation",
+            step=node.name,
+        )
+    if not operator.assigns_windows or operator.inputs[role].side:
         for path in paths:
             yield path.producer, path.route(node.name, tuple(read))
         return
-    before = node.inputs[[*operator.inputs].index(role)]
     columns = (*(name for name in read if name not in (EVENT_TIME, *WINDOW_COLUMNS)), EVENT_TIME)
     if before.retracting and PANE_RETRACTED not in columns:
         columns = (*columns, PANE_RETRACTED)

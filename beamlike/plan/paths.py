@@ -1,4 +1,4 @@
-"""Paths: the ways of rows from a source or a grouping, over stateless steps, to a node."""
+"""Paths: how rows get from a source or stage to a node, over stateless steps."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from beamlike.steps.base import NotRetracted, Step
 from beamlike.steps.lookup import LookUp
 from beamlike.steps.windows import parts
 from stages.operator import MAIN
+from windowing.columns import PANE_RETRACTED
 
 
 @attrs.frozen
 class Path:
-    """The steps from a producer to a node.
+    """The steps from a source or stage to a node.
 
-    For the dead letters of a step, `before` has the steps up to that step, and `steps` those after it.
-    `role` is the input of the stage at which it ends.
+    For dead letters of a step, `before` has the steps up to that step, and `steps` the steps of its dead letters.
+    `role` is the input of the stage to which the path leads.
     """
 
     producer: str
@@ -33,12 +34,12 @@ class Path:
     role: str = MAIN
 
     def route(self, consumer: str, columns: tuple[str, ...]) -> Route:
-        """Returns the path, continued to a consumer."""
+        """Returns the route along this path to a consumer."""
         return Route(consumer, self.steps, columns, self.output, self.before, self.of, self.shown, self.role)
 
 
 def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
-    """Yields every path from a source or grouping to the node, in the order of declaration."""
+    """Yields every path from a source or stage to the node, in the order of declaration."""
     ahead = [(node, after)]
     while ahead:
         node, after = ahead.pop()
@@ -54,7 +55,7 @@ def paths_to(node: Node, after: tuple[Step, ...] = ()) -> Iterator[Path]:
 
 
 def _paths_to_dead_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path]:
-    """Yields every path to the dead letters of a source, a grouping or a step."""
+    """Yields every path to the dead letters of a source, a stage or a step."""
     if isinstance(node.origin, Read | OfStage):
         yield Path(node.name, after, "dead_letters")
         return
@@ -63,12 +64,14 @@ def _paths_to_dead_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path
         yield Path(before.name, after, "dead_letters")
     if isinstance(before.origin, LookUp):
         yield from _paths_to_dead_letters(before, after)
+    # The flag of retracted rows marks those that are dead letters already.
+    shown = (*before.schema, *((PANE_RETRACTED,) if before.retracting else ()))
     for path in paths_to(before, _steps(node, before)[:1]):
-        yield Path(path.producer, after, "dead_letters", path.steps, path.output, tuple(before.schema))
+        yield Path(path.producer, after, "dead_letters", path.steps, path.output, shown)
 
 
 def _steps(node: Node, before: Node) -> tuple[Step, ...]:
-    """Returns the steps that rows of `before` pass on their way to the node."""
+    """Returns the steps between `before` and the node."""
     origin = node.origin
     if isinstance(origin, Step):
         return parts(origin)

@@ -1,4 +1,4 @@
-"""The renaming of a plan's sources, stages and tables."""
+"""Renaming of a plan's sources, stages and lookup tables."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 
 
 def with_names(plan: Plan, names: Mapping[str, str]) -> Plan:
-    """Returns the plan with new names, by old ones. A missing name stays. All parts are in the order of their new
-    names.
+    """Returns the plan with renamed parts. `names` has new names by old names; parts that it omits keep their names.
+    All parts are sorted by their new names.
     """
     if all(before == after for before, after in names.items()):
         return plan
@@ -45,7 +45,7 @@ def _by_name(parts: Iterable[T]) -> dict[str, T]:
 
 @attrs.frozen
 class _Change:
-    """New names by old ones."""
+    """A mapping from old names to new names, applied to all parts of a plan."""
 
     names: Mapping[str, str]
 

@@ -1,4 +1,4 @@
-"""The graph of a plan as the records of a run have it, so that it can be drawn without the pipeline."""
+"""The graph of a plan for the records of a run, so that it can be drawn without the pipeline."""
 
 from __future__ import annotations
 
@@ -6,28 +6,33 @@ from typing import Any
 
 import attrs
 
+from beamlike.logical.origins import Promise
 from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, describe_plan
 from beamlike.plan.model import Plan
+from beamlike.records.emission import emission_facts
 from beamlike.records.graph import (
+    PromiseDescription,
     RunDescription,
     SinkDescription,
     SourceDescription,
     Spacing,
     StageDescription,
 )
+from beamlike.steps.base import Select, WindowInto, WithColumns
+from stages.operator import MAIN
 from windowing.calendars import CalendarWindows
 from windowing.clocks import WATERMARK
 from windowing.windowing import Windowing
-from windowing.windows import FixedWindows, GlobalWindows, SlidingWindows, WindowFn
+from windowing.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows, WindowFn
 
 
 def describe_run(plan: Plan) -> RunDescription:
-    """Returns the graph of a plan."""
+    """Returns the description of a plan for the records."""
     described = describe_plan(plan)
     return RunDescription(
         plan.name,
         {name: _source(source) for name, source in described.sources.items()},
-        {name: _stage(stage) for name, stage in described.stages.items()},
+        {name: _stage(stage, plan) for name, stage in described.stages.items()},
         {name: _sink(sink) for name, sink in described.sinks.items()},
     )
 
@@ -44,7 +49,7 @@ def _source(facts: SourceFacts) -> SourceDescription:
     )
 
 
-def _stage(facts: StageFacts) -> StageDescription:
+def _stage(facts: StageFacts, plan: Plan) -> StageDescription:
     operator, keys = facts.plan.stage.operator, facts.keys
     described = StageDescription(
         inputs=facts.plan.inputs,
@@ -60,8 +65,25 @@ def _stage(facts: StageFacts) -> StageDescription:
         sides=facts.sides,
         main=facts.main,
         tables=facts.looked_up,
+        observes=tuple(facts.plan.observes),
+        promise=_promise(facts.plan.promise),
+        plain=tuple(name for name in facts.plan.reads(MAIN) if _is_plain(plan, name, facts)),
     )
     return described if operator.panes is None else _windowed(described, operator.panes)
+
+
+def _promise(promise: Promise | None) -> PromiseDescription | None:
+    return None if promise is None else PromiseDescription(promise.complete, promise.within, promise.hold)
+
+
+def _is_plain(plan: Plan, producer: str, facts: StageFacts) -> bool:
+    """True if all elements of the source or stage reach the stage, once each and with their event times."""
+    routes = [route for route in plan.producers[producer].routes if route.consumer == facts.plan.name]
+    return (
+        len(routes) == 1
+        and all(isinstance(step, Select | WithColumns | WindowInto) for step in routes[0].steps)
+        and routes[0].output == "main"
+    )
 
 
 def _windowed(described: StageDescription, windowing: Windowing) -> StageDescription:
@@ -69,7 +91,9 @@ def _windowed(described: StageDescription, windowing: Windowing) -> StageDescrip
         described,
         spacing=_spaced(windowing.windows),
         allowed_lateness=windowing.allowed_lateness,
+        session_gap=windowing.windows.gap if isinstance(windowing.windows, Sessions) else None,
         calendar=_calendar(windowing.windows),
+        emission=emission_facts(windowing),
         global_window=isinstance(windowing.windows, GlobalWindows),
         fires_at_end=WATERMARK in windowing.trigger.clocks(),
         fires_before_end=not windowing.trigger.waits_for_end,

@@ -1,4 +1,4 @@
-"""Lookups without a stage, in sides that are the same for all rows and are read before the first batch."""
+"""Lookup tables: lookups that need no stage, because their sides are the same for all rows and read before the run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from beamlike.plan.paths import paths_to
 from beamlike.plan.route import Route
 from beamlike.steps.base import Step
 from beamlike.steps.lookup import LookUp
-from stages.sides.contents import Seen
+from stages.sides.contents import SideContent
 from windowing.columns import WINDOW_COLUMNS
 from windowing.windows import GlobalWindows
 
@@ -24,8 +24,8 @@ P = TypeVar("P", SourcePlan, StagePlan)
 
 
 def sides_of(node: Node) -> Iterator[Node]:
-    """Yields the sides of a lookup if they are read to their ends, and its rows are never late; nothing for other
-    nodes.
+    """Yields the sides of a lookup that could be lookup tables. Their rows must be read to the end, and the rows that
+    look up must never be late. Yields nothing for other nodes.
     """
     lookup = node.origin.lookup if isinstance(node.origin, Apply) else None
     if lookup is None:
@@ -39,7 +39,7 @@ def sides_of(node: Node) -> Iterator[Node]:
 
 
 def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node], bool]) -> bool:
-    """True if all rows of a side are from sources that feed sides alone, over stateless steps."""
+    """True if all rows of a side are from sources that only feed sides, over stateless steps."""
     for path in paths_to(side):
         source = sources[path.producer]
         if path.output != "main" or not isinstance(source.origin, Read) or not is_whole(source):
@@ -51,7 +51,9 @@ def is_table(side: Node, sources: Mapping[str, Node], is_whole: Callable[[Node],
 
 
 def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Node:
-    """Returns the node, in which the lookups of these names are steps. A node on several paths stays one object."""
+    """Returns the node with the lookups of these names as steps. A node that is reached over several paths stays one
+    object.
+    """
     for one in inputs_first(node):
         if one not in known:
             known[one] = _as_step(one, tuple(known[before] for before in one.inputs), lookups)
@@ -59,7 +61,7 @@ def as_step(node: Node, known: dict[Node, Node], lookups: Container[str]) -> Nod
 
 
 def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> Node:
-    """Returns the node with these inputs, as a step if it is one of the lookups."""
+    """Returns the node with these inputs. A node named in `lookups` becomes a stateless step instead of a stage."""
     if node.name not in lookups or not isinstance(node.origin, Apply) or node.origin.lookup is None:
         same = all(one is other for one, other in zip(inputs, node.inputs, strict=True))
         return node if same else attrs.evolve(node, inputs=inputs)
@@ -70,8 +72,8 @@ def _as_step(node: Node, inputs: tuple[Node, ...], lookups: Container[str]) -> N
     return after
 
 
-def with_tables(plan: Plan, tables: Mapping[str, Seen]) -> Plan:
-    """Returns the plan with the contents of its tables, by name."""
+def with_tables(plan: Plan, tables: Mapping[str, SideContent]) -> Plan:
+    """Returns the plan with the contents of its lookup tables, by name."""
     if not plan.tables:
         return plan
     sources = {name: _found(source, tables) for name, source in plan.sources.items()}
@@ -79,7 +81,7 @@ def with_tables(plan: Plan, tables: Mapping[str, Seen]) -> Plan:
     return attrs.evolve(plan, sources=sources, stages=stages)
 
 
-def _found(producer: P, tables: Mapping[str, Seen]) -> P:
+def _found(producer: P, tables: Mapping[str, SideContent]) -> P:
     routes = tuple(
         attrs.evolve(route, steps=_steps(route.steps, tables), before=_steps(route.before, tables))
         for route in producer.routes
@@ -87,12 +89,12 @@ def _found(producer: P, tables: Mapping[str, Seen]) -> P:
     return attrs.evolve(producer, routes=routes)
 
 
-def _steps(steps: Iterable[Step], tables: Mapping[str, Seen]) -> tuple[Step, ...]:
+def _steps(steps: Iterable[Step], tables: Mapping[str, SideContent]) -> tuple[Step, ...]:
     return tuple(step.with_tables(tables) if isinstance(step, LookUp) else step for step in steps)
 
 
 def tables_on(route: Route) -> frozenset[str]:
-    """Returns the names of the tables in which rows are looked up on a route."""
+    """Returns the names of the lookup tables on a route."""
     return frozenset(
         table
         for step in (*route.steps, *route.before)

@@ -1,7 +1,6 @@
-"""The ways of rows to a stage or a table, as plain data: their producers and the steps from there.
+"""The routes to a stage or lookup table as plain data, called "ways": their producers and the steps after them.
 
-Steps are reduced to the columns that are needed at their end, so a column that is added for another consumer changes
-nothing here.
+Only the columns that are needed at the end count. So a column that is added for another consumer changes nothing here.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from beamlike.steps.lookup import TABLE
 from windowing.identity import as_text
 
 FROM: Final = "@from"
-"""The key in a way for the name of its producer; the key for a table is `TABLE`."""
+"""The key for the name of the producer in a way. The key for a lookup table is `TABLE`."""
 
 Way = dict[str, Any]
 Name = Callable[[str], str]
 
 
 def ways_to(plan: Plan, consumer: str, needed: Callable[[str], frozenset[str]]) -> dict[str, list[Way]]:
-    """Returns the ways to each input of a consumer, by role; `needed` returns the columns on which an input depends."""
+    """Returns the ways to each input of a consumer, by role. `needed` returns the columns on which an input depends."""
     found: dict[str, list[Way]] = {}
     for producer, route in _routes(plan, consumer):
         found.setdefault(route.role, []).append(_way(producer, route, needed(route.role)))
@@ -31,17 +30,17 @@ def ways_to(plan: Plan, consumer: str, needed: Callable[[str], frozenset[str]]) 
 
 
 def texts_to(plan: Plan, consumer: str) -> list[str]:
-    """Returns the ways to a consumer in words."""
+    """Describes the ways to a consumer as text."""
     return sorted(_text(producer, route) for producer, route in _routes(plan, consumer))
 
 
 def ways_into(source: SourcePlan) -> list[Any]:
-    """Returns the steps of a source before and after its event time."""
+    """Returns the steps of a source before and after its event time, as data."""
     return [_identities(source.steps_before_time), _identities(source.steps_after_time)]
 
 
 def renamed(identity: Any, name: Name) -> Any:
-    """Returns ways with other names of producers and tables."""
+    """Returns ways in which producers and lookup tables have other names."""
     if isinstance(identity, list):
         return [renamed(each, name) for each in identity]
     if not isinstance(identity, Mapping):
@@ -86,5 +85,5 @@ def _text(producer: str, route: Route) -> str:
 
 
 def way_text(producer: str, steps: Iterable[Step]) -> str:
-    """Writes the steps after a producer in words."""
+    """Describes the steps after a producer as text."""
     return " -> ".join([producer, *(f"{step.kind} {step.detail()}".rstrip() for step in steps)])

@@ -1,4 +1,4 @@
-"""Reads and cuts records that may be ahead of their checkpoint, if that is an older copy."""
+"""Reads records, and removes records of later batches when the run continues from an older copy of its checkpoint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from beamlike.system.durable import replace
 
 
 def last_batch(path: str) -> int | None:
-    """The number of the last batch in a file of records; None if there is none."""
+    """Returns the number of the last batch in a file of records; None if there is none."""
     return next((number for number, _ in _batches(path, lambda number: True)), None)
 
 
 def rows_given(path: str, batch: int) -> int | None:
-    """The number of rows that all sinks received in a batch; None if the records do not say."""
+    """Returns the number of rows that all sinks together received in a batch; None if the records do not contain the
+    batch.
+    """
     for _, facts in _batches(path, lambda number: number == batch):
         sinks = facts.get("sinks")
         return sum(sinks.values()) if isinstance(sinks, dict) else None
@@ -24,7 +26,7 @@ def rows_given(path: str, batch: int) -> int | None:
 
 
 def cut_after(path: str, batch: int) -> None:
-    """Removes the records of later batches. A reader sees either the file before or the one after."""
+    """Removes the records of batches after `batch`. A reader sees either the old or the new file, never a part."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
@@ -37,7 +39,9 @@ def cut_after(path: str, batch: int) -> None:
 
 
 def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, object]]]:
-    """The records of the `wanted` batches, the last one first. Damaged lines are skipped."""
+    """Yields the batches whose number is `wanted`, each as its number and record; the last one first. Skips damaged
+    lines.
+    """
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
@@ -52,7 +56,7 @@ def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, di
 
 
 def _number(line: bytes) -> int | None:
-    """The number of the batch of a line; None for another line."""
+    """Returns the number of the batch in a line; None for a line of another kind."""
     if not line.startswith(BATCH_LINE):
         return None
     digits = line[len(BATCH_LINE) :].partition(b",")[0]

@@ -1,4 +1,4 @@
-"""Finds the file with the records of a run by a user's name for the run."""
+"""Finds the file with the records of a run, from the path that a user gives for the run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_LISTED = 5
 
 
 def find_run(run: str | os.PathLike[str]) -> str:
-    """Finds the records file of a run: the file itself, one in a folder, or that of a checkpoint.
+    """Finds the records file of a run. `run` is the file itself, a folder that contains it, or a checkpoint.
 
     Raises `FileNotFoundError`, which names the nearest runs, and `ViewError` for a path of another file system.
     """
@@ -59,7 +59,7 @@ def _listed(paths: list[str]) -> str:
 
 
 def _nearest(path: str) -> list[str]:
-    """The runs around the nearest existing folder above, with similar names first."""
+    """Returns the runs in the nearest folder that exists above `path`; those with similar names first."""
     folder = os.path.dirname(os.path.abspath(path))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
@@ -69,7 +69,7 @@ def _nearest(path: str) -> list[str]:
 
 
 def _runs_below(folder: str) -> Iterator[str]:
-    """The records files in a folder and a few levels below it, in order."""
+    """Yields the records files in a folder and up to `_DEPTH` levels below it, sorted by name."""
     depth = folder.rstrip(os.sep).count(os.sep)
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(

@@ -1,4 +1,4 @@
-"""The graph of a run as text and numbers, at the beginning of its records; it can be drawn without the pipeline."""
+"""The graph of a run as text and numbers. It begins the records, so that it can be drawn without the pipeline."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from stages.facts import SPARSE
 class SourceDescription:
     """A source: what it reads, its watermark strategy as text, its splits, and its idleness.
 
-    `idle_after` is in microseconds, None if silence counts; `per_split` names the column. `kind` is the name of its
-    class, empty in older records.
+    `idle_after` is in microseconds; None if a silent source is never idle. `per_split` names the column of the split.
+    `percentiles` are the percentages of its percentile watermarks. `kind` is the name of the source's class, empty in
+    older records.
     """
 
     reads: str
@@ -28,11 +29,20 @@ class SourceDescription:
 
 @attrs.frozen
 class Spacing:
-    """The layout of windows of one length, of which one starts every period; in microseconds."""
+    """The layout of windows of equal length, one of which starts every `period`; all in microseconds."""
 
     length: int
     period: int
     offset: int
+
+
+@attrs.frozen
+class PromiseDescription:
+    """A promise: the least share of rows, the time (us) after the end of a window, and True if panes wait for it."""
+
+    complete: float
+    within: int
+    hold: bool = False
 
 
 @attrs.frozen(kw_only=True)
@@ -44,16 +54,23 @@ class StageDescription:
     `spacing`: the layout of fixed and sliding windows, else None.
     `calendar`: the unit, count, start and timezone of calendar windows, else None.
     `allowed_lateness`: in microseconds.
-    `clocks`: the clocks that its rows of state wait for.
-    `row`: the name of such a row.
-    `waits`: the text for a row that holds the output watermark.
+    `clocks`: the clocks for which rows of its state wait.
+    `row`: the word for a row of its state, such as "window".
+    `waits`: the text that says why a row of its state holds the output watermark.
     `global_window`: its only window is all of time.
-    `fires_at_end`, `fires_before_end`: True if its trigger fires at the ends of windows, and before; older records have
-    the defaults, from which nothing is reported.
+    `fires_at_end`, `fires_before_end`: True if its trigger fires at the ends of windows, and before the ends. Older
+    records have the defaults, with which nothing is reported.
     `timers`: the timers of a process by name, each "event" or "processing".
     `sides`: the inputs of each side input.
-    `main`: the inputs beside them.
-    `tables`: the sources of lookups on the way to the stage.
+    `main`: the inputs that are no side inputs.
+    `tables`: the sources of lookups between the inputs and the stage.
+    `session_gap`: the gap of sessions in microseconds, else None.
+    `observes`: the sources whose lateness decides the completeness of its windows, if the pipeline asks for it.
+    `promise`: the promise about its panes, else None.
+    `plain`: the sources and stages of which all elements reach the stage with their event times. Older records have
+    none, or only sources of stages with side inputs.
+    `emission`: the trigger and the other choices that decide when a window emits, as `records.emission` packs them.
+    Older records have none.
     """
 
     inputs: tuple[str, ...]
@@ -75,10 +92,15 @@ class StageDescription:
     sides: Mapping[str, tuple[str, ...]] = attrs.field(factory=dict, metadata=SPARSE)
     main: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
     tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    session_gap: int | None = attrs.field(default=None, metadata=SPARSE)
+    plain: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    observes: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    promise: PromiseDescription | None = attrs.field(default=None, metadata=SPARSE)
+    emission: Mapping[str, Any] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def what(self) -> str:
-        """The first fact of a stage without windows, which says what it does."""
+        """The first of the `choices`, which says what a stage without windows does."""
         return next(iter(self.choices.values()))
 
     @property
@@ -91,7 +113,7 @@ class StageDescription:
 class SinkDescription:
     """A sink: its inputs, its target, and the name of its class, if it is known.
 
-    `tables`: the sources of lookups on the way to the sink.
+    `tables`: the sources of lookups between the inputs and the sink.
     """
 
     inputs: tuple[str, ...]

@@ -1,4 +1,6 @@
-"""The history of a run: its graph and the records of its batches, read from a file that may still grow."""
+"""The history of a run: its graph and the records of its batches, read from a file to which the run may still
+append.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,8 @@ _LOG = logging.getLogger("beamlike")
 class History:
     """The history of a run: its graph, and the records of its batches, in order, each number once.
 
-    A batch that was replayed, after a failure or by a new run into the same file, replaces its earlier record and those
-    of all later batches.
+    A batch can be replayed after a failure, or have the number of a batch of an earlier run in the same file. Its
+    record replaces the earlier record and those of all later batches.
 
     Args:
         plan: The graph of the run.
@@ -34,8 +36,8 @@ class History:
         closed: "ended", "stopped" or "failed"; None while the run is running, or if it was killed.
         path: The records file, from which `refresh` reads.
         in_hand: The current batch, if there is one.
-        alive: True if the process of the run is alive; None if that is unknown.
-        simulated: True if processing time is that of test streams.
+        alive: True if the process of the run exists, False if not; None if that is unknown.
+        simulated: True if test streams set the processing time.
         bad_lines: The number of lines of the file that could not be read, and were skipped.
 
     Example, with the `plays` of `bl.Collection`:
@@ -56,7 +58,10 @@ class History:
     simulated: bool = False
     bad_lines: int = 0
     changed: dict[str, dict[str, str]] = attrs.field(factory=dict, repr=False)
-    """By source: the files that changed after the last batch of a run, as in `SourceRecord`."""
+    """The files that changed after the last batch of a run, by source, as in `SourceRecord`."""
+    begun: set[int] = attrs.field(factory=set, init=False, repr=False)
+    """The first batches of runs, which began or continued then. Silence before does not make a source idle."""
+    _begins: bool = attrs.field(default=False, init=False, repr=False)
     _offset: int = attrs.field(default=0, init=False, repr=False)
     _lines: int = attrs.field(default=0, init=False, repr=False)
     _begun: bool = attrs.field(default=False, init=False, repr=False)
@@ -64,7 +69,7 @@ class History:
 
     @classmethod
     def open(cls, run: str | os.PathLike[str]) -> History:
-        """Reads a run: a records file, a folder with one, or a checkpoint.
+        """Reads the history of a run. `run` is a records file, a folder that contains one, or a checkpoint.
 
         Raises `FileNotFoundError` if there is none, and `UnreadableRun` if it is something else.
         """
@@ -81,7 +86,7 @@ class History:
         return self.batches[-1] if self.batches else None
 
     def require_stage(self, name: str) -> str:
-        """Returns the name, if the run has such a stage. Raises `UnknownStage`, with the nearest name."""
+        """Returns the name if the run has such a stage. Otherwise raises `UnknownStage`, with the nearest name."""
         if name in self.plan.stages:
             return name
         if name in self.plan.sources:
@@ -90,7 +95,10 @@ class History:
         raise UnknownStage(f"there is no stage {name!r}; the stages are {listed(self.plan.stages)}{hint}")
 
     def present(self, now: int | None = None) -> Present:
-        """The run at `now` (us), by default this machine's time. A run that is over is shown as of its last batch."""
+        """Returns the state of the run at `now` (us), by default the time of this machine.
+
+        A run that is over is shown at the time of its last batch.
+        """
         if self.closed is not None:
             return Present(self.latest, simulated=self.simulated)
         if self.alive is False:
@@ -100,20 +108,25 @@ class History:
         return Present(self.latest, self.in_hand, now, self.simulated)
 
     def refresh(self) -> bool:
-        """Reads the lines appended since the last call; True if there were any. An incomplete last line waits."""
+        """Reads the lines that were appended since the last call. Returns True if there were any.
+
+        An incomplete last line is left to the next call.
+        """
         if self.path is None:
             return False
         appended = self._read(self.path)
-        self._look(self.path)  # last, so that the current batch is not one that the records have already
+        # Read last, so that the current batch is not one that is already among the records.
+        self._look(self.path)
         return appended
 
     def _read(self, path: str) -> bool:
         with open(path, "rb") as file:
             facts = os.fstat(file.fileno())
             if facts.st_ino != self._file or facts.st_size < self._offset:
-                # The file was replaced.
+                # The file was replaced, so it is read from the beginning.
                 self._offset, self._lines, self._file = 0, 0, facts.st_ino
                 self.batches.clear()
+                self.begun.clear()
                 self.changed.clear()
             self.bad_lines = 0
             file.seek(self._offset)
@@ -128,7 +141,7 @@ class History:
         return bool(whole)
 
     def _look(self, path: str) -> None:
-        """Reads the status file beside the records."""
+        """Reads the status file of the run."""
         slip, self.alive = read_status(RunStatus, status_file_of(path)), is_locked(status_file_of(path))
         if slip is not None:
             self.simulated = slip.simulated
@@ -146,10 +159,10 @@ class History:
             )
 
     def take(self, line: Line) -> None:
-        """Adds a line of the file."""
+        """Updates the history with a line of the records file."""
         match line:
             case RunBegun(plan):
-                self.plan, self.closed, self._begun = plan, None, True
+                self.plan, self.closed, self._begun, self._begins = plan, None, True, True
             case RunClosed(ending, changed):
                 self.closed = ending
                 for name, files in changed.items():
@@ -158,7 +171,10 @@ class History:
                 self.add(line)
 
     def add(self, record: BatchRecord) -> None:
-        """Adds the record of a batch, in the place of earlier records of it and of later batches."""
+        """Adds the record of a batch. It replaces earlier records of the same batch and of later ones."""
         while self.batches and self.batches[-1].batch >= record.batch:
-            self.batches.pop()
+            self.begun.discard(self.batches.pop().batch)
+        if self._begins:
+            self.begun.add(record.batch)
+            self._begins = False
         self.batches.append(record)

@@ -14,12 +14,12 @@ from beamlike.system.seals import SUM, sealed, unsealed
 from stages.facts import SPARSE, from_facts, to_facts
 
 Ending = Literal["ended", "stopped", "failed"]
-"""The way in which a run closes its records. A run that was killed does not close them."""
+"""How a run closed its records. A run that was killed does not close them."""
 
 
 @attrs.frozen
 class RunBegun:
-    """The line of a run that begins or continues, with its graph."""
+    """The line that a run appends when it begins or continues: its graph."""
 
     plan: RunDescription
 
@@ -30,7 +30,9 @@ def _readable_changes(changed: Mapping[str, Mapping[str, str]]) -> dict[str, dic
 
 @attrs.frozen
 class RunClosed:
-    """The line of a run that has ended. `changed`: by source, the files that changed after its last batch."""
+    """The line that a run appends when it has ended. `changed`: by source, the files that changed after its
+    last batch.
+    """
 
     closed: str
     changed: Mapping[str, Mapping[str, str]] = attrs.field(
@@ -39,17 +41,17 @@ class RunClosed:
 
 
 class BadLine(ValueError):
-    """Raised for a line that is no record of a run, or is damaged."""
+    """Raised for a line that is damaged, or is no line of a records file."""
 
 
 Line = RunBegun | BatchRecord | RunClosed
-"""The content of a line; for a batch, its record."""
+"""The content of a line."""
 
 PLAN_LINE: Final = b'{"plan":'
-"""The beginning of the line of a graph, and so of a records file."""
+"""The first bytes of a line with a graph, with which each records file begins."""
 
 BATCH_LINE: Final = b'{"batch":'
-"""The beginning of the line of a batch."""
+"""The first bytes of a line with the record of a batch."""
 
 HEAD_BYTES: Final = 1 << 20
 """The number of bytes that are read to recognize a records file."""
@@ -58,17 +60,17 @@ _L = TypeVar("_L")
 
 
 def line_text(line: Line) -> bytes:
-    """The line as it is stored, with a checksum."""
+    """Converts a line to bytes as they are stored, with a checksum."""
     return json.dumps(sealed(to_facts(line)), separators=(",", ":")).encode() + b"\n"
 
 
 def read_line(text: bytes) -> Line:
-    """Reads a line. Raises `BadLine` for a line of another kind, or a damaged one."""
+    """Reads a line. Raises `BadLine` if it is of another kind or damaged."""
     return cast(Line, _read(cast(Any, Line), text))
 
 
 def read_batch(text: bytes) -> BatchRecord:
-    """Reads the record of a batch from its line. Raises `BadLine` as `read_line` does."""
+    """Reads the record of a batch from its line. Raises `BadLine` if it is of another kind or damaged."""
     return _read(BatchRecord, text)
 
 
@@ -80,7 +82,7 @@ def _read(kind: type[_L], text: bytes) -> _L:
 
 
 def are_records(head: bytes) -> bool:
-    """True if this is the beginning of a records file, also if its first line is damaged."""
+    """True if `head` is the beginning of a records file, even if its first line is damaged."""
     first, *others = head.splitlines() or [b""]
     return first.startswith(PLAN_LINE) or any(
         line.startswith((PLAN_LINE, BATCH_LINE)) and f'"{SUM}":'.encode() in line for line in others

@@ -1,4 +1,4 @@
-"""The record of a batch: all watermarks and their holders, and the counts of rows."""
+"""The record of a batch: all watermarks and what holds each of them, and the counts of rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Final
 
 import attrs
 
+from beamlike.records.shares import WindowShare, merged_shares
 from beamlike.rows.uses import StepUsage
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
+from stages.progress.arrivals import merge_records
 from stages.progress.reports import held_percentiles
 from stages.state.index import HoldOwner
 from stages.strategies.histogram import Histogram, merge_histograms
@@ -20,27 +22,26 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 @attrs.frozen
 class SplitRecord:
-    """A split of a source: its watermark (us), and the processing time (us) of its last rows, if there were any."""
+    """A split of a source: its watermark (us), and the processing time (us) of its last rows, if it has had any."""
 
     watermark: int
     spoke: int | None = None
 
 
 def _readable(splits: Mapping[str, SplitRecord]) -> dict[str, SplitRecord]:
-    """The splits with printable names, since names are made of data."""
+    """Makes the names of the splits printable, since names come from data."""
     return {printable(name): one for name, one in splits.items()}
 
 
 MOST_SPLITS: Final = 20
-"""The greatest number of splits of a source in a record: those that are furthest behind."""
-
+"""The greatest number of splits of a source in a record; only those that are furthest behind are recorded."""
 
 MOST_UNREAD: Final = 20
-"""So many changed files, and columns that are left out, are in a record of a source."""
+"""The greatest number of changed files, and of columns that are left out, in the record of a source."""
 
 
 def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The first `MOST_UNREAD` pairs, with printable names and texts, since both are made of data."""
+    """Returns the first `MOST_UNREAD` pairs. Names and texts are made printable, since both come from data."""
     return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
 
 
@@ -48,14 +49,18 @@ def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
 class SourceRecord:
     r"""A source in a batch: its watermark (us) after the batch, and the counts of its rows.
 
-    Of the rows `read` (None: not counted), `elements` reached the watermark, and `dead_letters` could not be used by
-    the reader, the event time or a step before; steps filtered the others.
-    `split`: the split that the watermark waits for; None if splits are not tracked. `awaited`: the splits that must
-    report before there is a watermark. `since`: the processing time (us) since when no rows of it have arrived.
-    `idle`: the source is left out of the minimum downstream. `splits`: those that are furthest behind.
-    `changed`: the files that were changed after they were listed, each with the kind of change. `left_out`: columns of
-    files that the source does not read, without `schema=`, each with such a file. A record has at most `MOST_UNREAD` of
+    Of the rows `read` (None: not counted), `elements` got an event time and were passed on, and `dead_letters` failed
+    in the reader, the event time or a step before it; the other rows were filtered by steps.
+
+    `split`: the split that holds the watermark; None if splits are not tracked. `awaited`: the splits that must report
+    before there is a watermark. `since`: the processing time (us) since when no rows of the source have arrived.
+    `idle`: the source does not hold the watermarks of stages. `splits`: those that are furthest behind.
+
+    `changed`: the files that changed after they were listed, each with the kind of change. `left_out`: columns of files
+    that a source without `schema=` does not read, each with a file that has it. A record has at most `MOST_UNREAD` of
     each.
+
+    `arrivals`: the event times of the elements by split, in the form of `to_record` of `stages.progress.arrivals`.
     """
 
     watermark: int
@@ -76,14 +81,15 @@ class SourceRecord:
     left_out: Mapping[str, str] = attrs.field(
         factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
     )
+    arrivals: dict[str, Any] = attrs.field(factory=dict, metadata=SPARSE, repr=False, kw_only=True)
 
     @property
     def filtered(self) -> int | None:
-        """The rows that its steps filtered, minus those that they added; None if the rows read were not counted."""
+        """The number of rows that steps filtered, minus those that they added; None if rows read were not counted."""
         return None if self.read is None else self.read - self.elements - self.dead_letters
 
     def then(self, later: SourceRecord) -> SourceRecord:
-        """The record of two consecutive batches: the position after the later one, and the counts of both."""
+        """Merges the records of two consecutive batches: the state after the later one, and the sums of the counts."""
         return attrs.evolve(
             later,
             elements=self.elements + later.elements,
@@ -91,10 +97,11 @@ class SourceRecord:
             read=_sum(self.read, later.read),
             changed={**self.changed, **later.changed},
             left_out={**later.left_out, **self.left_out},
+            arrivals=merge_records(self.arrivals, later.arrivals),
         )
 
     def plus(self, other: SourceRecord) -> SourceRecord:
-        """The record of two tasks of one batch: the task with the greater watermark says what the source waits for."""
+        """Merges the records of two tasks of a batch. The one with the greater watermark says what holds it."""
         ahead = max(self, other, key=lambda task: task.watermark)
         return attrs.evolve(
             ahead,
@@ -104,40 +111,50 @@ class SourceRecord:
             read=_sum(self.read, other.read),
             changed={**self.changed, **other.changed},
             left_out={**other.left_out, **self.left_out},
+            arrivals={},
         )
 
 
 @attrs.frozen
 class Upstream:
-    """A source or stage as a stage downstream knows it: its watermark (us), and True if it is idle."""
+    """The last report of a source or stage to a stage that reads it: its watermark (us), and True if it is idle."""
 
     watermark: int
     idle: bool = False
 
 
 def _with_readable_key(window: HoldOwner | None) -> HoldOwner | None:
-    """The window with a printable key, since keys are made of data."""
+    """Makes the key of the window printable, since keys come from data."""
     return None if window is None else attrs.evolve(window, key=printable(window.key))
 
 
 @attrs.frozen
 class StageRecord:
-    r"""A stage in a batch: its watermarks (us) after the batch, the holder of the output watermark, and counts.
+    r"""A stage in a batch: its watermarks (us) after the batch, what holds the output watermark (`holder`), and counts.
 
-    `elements` arrived; `placed` counts each in every window that contains it (None: not counted). Of these, and of
-    those that were `pending` before, `emitted` are in panes of this batch for the first time, others were `dropped`, by
-    reason ("late": behind the watermark, "closed": the trigger had finished, "no window": in none, which counts as one
-    placed), and `pending` wait in state for a pane.
+    `elements` arrived. `placed` counts each element once for every window that contains it (None: not counted). Of
+    these and of those that were `pending` before, `emitted` are in a pane for the first time, `dropped` were dropped,
+    and `pending` wait in the state for a pane. `dropped` is by reason: "late" (behind the watermark), "closed" (the
+    trigger had finished), or "no window" (in no window, which counts as one placed).
+
     `panes`: counts by timing, and of those "retracted"; or "rows" for output that is not panes. `live`: the number of
-    (key, window) rows in state. `keys`: the number of keys; a key in several buckets of state counts in each. `bytes`:
-    the size of the state.
-    `percentiles`: those of the output watermark, and before `following` those of the input. `holds`: the holds of
-    pending elements of a shard, or of all, on the output percentiles.
+    rows, each of a key and window, in the state. `keys`: the number of keys; a key in several buckets of the state
+    counts in each. `bytes`: the size of the state.
+
+    `percentiles`: the percentiles of the output watermark; before a call of `following`, those of the input. `holds`:
+    the holds of pending elements, of one shard or of all, which bound the output percentiles.
+
     `since`: the processing time (us) at which the output watermark reached its value. `finished`: the processing time
     (us) at which the stage was done with the batch.
-    `window`: the key and window in the stage's own state with the least hold, if that holds the output back. `timers`
-    are pending, and `fired` have fired in this batch. `sides`: its other inputs, by the name of their clock.
-    `drained`: the number of panes of windows that the end of the run closed before the watermark had passed them.
+
+    `window`: the key and window with the least hold in the stage's own state, if that holds the output watermark.
+    `timers`: the number of pending timers. `fired`: the number of timers that fired in this batch. `sides`: the inputs
+    that are not the main input, by the name of their clock.
+
+    `drained`: the number of panes of windows that the end of the run closed before the watermark passed them.
+
+    `shares`: the stated completeness of windows with panes, if the pipeline asks for it; of this batch only.
+    `promised`: the number of on-time panes by how they kept the promise, such as "kept".
     """
 
     input: int
@@ -162,29 +179,24 @@ class StageRecord:
     fired: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
     sides: Mapping[str, Upstream] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
     drained: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
+    shares: tuple[WindowShare, ...] = attrs.field(default=(), metadata=SPARSE, kw_only=True)
+    promised: Mapping[str, int] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
 
     @property
     def lag(self) -> int:
-        """The event time, in microseconds, that the stage itself adds: input - output."""
+        """The difference of input and output watermark (us): the delay of event time that the stage itself adds."""
         return self.input - self.output
 
     def quiet(self) -> StageRecord:
-        """The record of the stage in a batch without arrivals."""
+        """Returns the record that the stage has in a batch in which nothing arrives."""
         none = None if self.placed is None else 0
-        return attrs.evolve(
-            self,
-            elements=0,
-            panes={},
-            dropped={},
-            finished=None,
-            placed=none,
-            emitted=none,
-            fired=0,
-            drained=0,
-        )
+        counts: dict[str, Any] = dict.fromkeys(("elements", "fired", "drained"), 0)
+        by_name: dict[str, Any] = {name: {} for name in ("panes", "dropped", "promised")}
+        quiet = attrs.evolve(self, **counts, **by_name, shares=(), finished=None)
+        return attrs.evolve(quiet, placed=none, emitted=none)
 
     def then(self, later: StageRecord) -> StageRecord:
-        """The record of two consecutive batches: the state after the later one, and the counts of both."""
+        """Merges the records of two consecutive batches: the state after the later one, and the sums of the counts."""
         return attrs.evolve(
             later,
             elements=self.elements + later.elements,
@@ -194,11 +206,13 @@ class StageRecord:
             emitted=_sum(self.emitted, later.emitted),
             fired=self.fired + later.fired,
             drained=self.drained + later.drained,
+            promised=_added(self.promised, later.promised),
         )
 
     def plus(self, other: StageRecord) -> StageRecord:
-        """The record of two shards: the least of their watermarks, with the holder of the shard that is behind."""
-        # The key is total, so that the order in which shards report does not matter.
+        """Merges the records of two shards: the least watermarks, and what holds those of the shard that is behind."""
+        # The sort key decides also between equal watermarks, so the order in which shards report does not
+        # matter.
         behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
         return StageRecord(
             min(self.input, other.input),
@@ -223,10 +237,15 @@ class StageRecord:
             fired=self.fired + other.fired,
             sides=_heard(self.sides, other.sides),
             drained=self.drained + other.drained,
+            shares=merged_shares(self.shares, other.shares),
+            promised=_added(self.promised, other.promised),
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:
-        """The record with `since` and the output percentiles, which depend on the batch `before`, at this time (us)."""
+        """Returns the record with `since` and the output percentiles, which depend on the record of the batch before.
+
+        `now`: the processing time (us) of this batch.
+        """
         reached = {} if before is None else before.percentiles
         stands = before is not None and before.output == self.output and before.since is not None
         return attrs.evolve(
@@ -250,10 +269,9 @@ class BatchRecord:
         sinks: The number of rows that each sink received.
         dead_letters: The number of dead letters of each stage, and of each step after the watermark. Dead letters
             before it are counted by their source.
-        errors: The reason of the last dead letter, for each source and step that made some.
-        batches: The number of batches that the record stands for, of which it is the last: old batches may share a
-            record.
-        uses: The steps that could use any of their rows.
+        errors: The reason of the last dead letter, for each source and step that has some.
+        batches: The number of batches that are merged in the record, up to `batch`; more than one only in old records.
+        uses: The steps that could use at least one of their rows, and those that could use none.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -276,32 +294,32 @@ class BatchRecord:
 
     @property
     def set_aside(self) -> Counter[str]:
-        """The number of dead letters of each source and step that made some."""
+        """The number of dead letters of each source and step that has some."""
         counts = Counter({name: source.dead_letters for name, source in self.sources.items()})
         counts.update(self.dead_letters)
         return +counts
 
     def watermark(self, name: str) -> int:
-        """The watermark (us) of a source, or the output watermark of a stage."""
+        """Returns the watermark (us) of a source, or the output watermark of a stage."""
         return self.sources[name].watermark if name in self.sources else self.stages[name].output
 
     def lag(self, watermark: int) -> int | None:
-        """The event time (us) by which a watermark is behind processing time; None at the ends of time."""
+        """Returns the duration (us) by which a watermark is behind processing time; None at the ends of time."""
         return self.processing_time - watermark if is_a_time(watermark) else None
 
     def input_system_lag(self, name: str) -> int:
-        """The duration (us) of the oldest operation upstream of a stage: the processing-time lag of its input."""
+        """Returns the duration (us) of the oldest operation before a stage: the processing-time lag of its input."""
         upstream = [one for one in self.stages[name].upstream if one in self.stages]
         return max((self.output_system_lag(one) for one in upstream), default=0)
 
     def output_system_lag(self, name: str) -> int:
-        """The time (us) until a stage was done with the batch: the processing-time lag of its output."""
+        """Returns the duration (us) until a stage was done with the batch: the processing-time lag of its output."""
         finished = self.stages[name].finished
         own = 0 if finished is None else finished - self.processing_time
         return max(own, self.input_system_lag(name))
 
     def following(self, before: BatchRecord | None) -> BatchRecord:
-        """The record with the facts of each stage that depend on the batch before: `since`, and output percentiles."""
+        """Returns the record after the batch `before`, on which `since` and the output percentiles of stages depend."""
         earlier = {} if before is None else before.stages
         stages = {
             name: stage.following(earlier.get(name), self.processing_time)
@@ -310,7 +328,7 @@ class BatchRecord:
         return attrs.evolve(self, stages=stages)
 
     def then(self, later: BatchRecord) -> BatchRecord:
-        """Merges the records of this batch and of later ones: the state after the last one, and sums of the counts."""
+        """Merges the records of this and of later batches: the state after the last one, and the sums of the counts."""
         return attrs.evolve(
             later,
             sources=_each(self.sources, later.sources),
@@ -333,12 +351,12 @@ class BatchRecord:
 
 
 def is_a_time(watermark: int) -> bool:
-    """True for a watermark between the ends of time: after the first report, and before the end of input."""
+    """True for a watermark that is a time: there was a report, and the input has not ended."""
     return MIN_TIME < watermark < GLOBAL_WINDOW_END - 1
 
 
 def furthest_behind(upstream: Mapping[str, Upstream]) -> str:
-    """The upstream that holds the input watermark: the least of those that are not idle, or of all if all are."""
+    """Returns the input that holds the input watermark: the least that is not idle, or the least if all are idle."""
     active = {name: one for name, one in upstream.items() if not one.idle} or upstream
     return min(active, key=lambda name: (active[name].watermark, name))
 
@@ -348,7 +366,7 @@ def _added(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
 
 
 def _each(before: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Combines records by name. A record only of the earlier batch stays, since its counts matter."""
+    """Merges records by name. A record that only the earlier batch has is kept, since its counts matter."""
     both = {name: before[name].then(later[name]) for name in later if name in before}
     return {**before, **later, **both}
 
@@ -362,7 +380,7 @@ def _least(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
 
 
 def _heard(one: Mapping[str, Upstream], other: Mapping[str, Upstream]) -> dict[str, Upstream]:
-    """The upstream of two shards: the least watermark that either has received."""
+    """Merges the inputs that two shards know: each has the least watermark that a shard has received from it."""
     both = {name: [known[name] for known in (one, other) if name in known] for name in {**one, **other}}
     return {
         name: Upstream(min(report.watermark for report in heard), all(report.idle for report in heard))

@@ -1,4 +1,4 @@
-"""The present of a run: its last batch, its current batch, and lags that grow while nothing is complete."""
+"""The present state of a run: its last and its current batch, and lags that grow until the batch is complete."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from beamlike.system.activity import Activity, CurrentBatch
 
 @attrs.frozen
 class Present:
-    """The last batch of a run, and the current one if there is one (`in_hand`), at `now` (us).
+    """The last batch of a run, and the current batch if there is one (`in_hand`), at the time `now` (us).
 
-    Without `now`, the present is that of the last batch: the run is over, or its state is unknown. With `simulated`
-    time, event time is measured against the time of the last batch, which does not move.
+    Without `now`, times are those of the last batch: the run is over, or its state is unknown. If processing time is
+    `simulated`, lags are measured at the time of the last batch, not at `now`.
     """
 
     batch: BatchRecord | None
@@ -28,7 +28,7 @@ class Present:
         return last if self.now is None or self.simulated else max(last, self.now)
 
     def lag(self, watermark: int) -> int | None:
-        """The event time (us) by which a watermark is behind; None at the ends of time."""
+        """Returns the duration (us) by which a watermark is behind processing time; None at the ends of time."""
         return self.time - watermark if is_a_time(watermark) else None
 
     @property
@@ -39,7 +39,9 @@ class Present:
         return max(0, self.now - self.in_hand.started)
 
     def output_system_lag(self, stage: str) -> int:
-        """The age (us) of the oldest operation up to the stage's output: of the current batch, or of the last one."""
+        """Returns the age (us) of the oldest operation up to the output of the stage, in the last or the
+        current batch.
+        """
         last = self.batch.output_system_lag(stage) if self.batch and stage in self.batch.stages else 0
         if self.in_hand is None or self.in_hand_for is None:
             return last
@@ -47,18 +49,18 @@ class Present:
         return max(last, self.in_hand_for) if done is None else max(0, done - self.in_hand.started)
 
     def input_system_lag(self, stage: str) -> int:
-        """The age (us) of the oldest operation upstream of the stage."""
+        """Returns the age (us) of the oldest operation before the stage."""
         if self.batch is None or stage not in self.batch.stages:
             return self._of_sources()
         upstream = [one for one in self.batch.stages[stage].upstream if one in self.batch.stages]
         return max([self._of_sources(), *map(self.output_system_lag, upstream)])
 
     def _of_sources(self) -> int:
-        """The age (us) of rows that are being read, or are on their way to the first stages."""
+        """Returns the age (us) of rows that are being read or are sent to the first stages; 0 if there are none."""
         if self.in_hand is None or self.in_hand_for is None:
             return 0
         return self.in_hand_for if any(work.of_source for work in self.in_hand.works) else 0
 
     def at_for(self, work: Activity) -> int:
-        """The duration (us) of an activity of the current batch so far."""
+        """Returns the duration (us) of an activity of the current batch so far."""
         return 0 if self.now is None else max(0, self.now - work.since)

@@ -1,7 +1,7 @@
-"""Bloom filters of the keys that each stage of a run has received, in files beside its records.
+"""Bloom filters of the keys that each stage of a run has received, in files next to the records of the run.
 
-A filter has no false negatives. Its false-positive rate is 1 in 10,000 for ten thousand keys, and 3 in 100 for a
-hundred thousand.
+A filter has no false negatives. Its rate of false positives is 1 in 10,000 for ten thousand keys, and 3 in 100 for a
+hundred thousand keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
 from stages.keys import hashed
 
 _BITS: Final = 1 << 20
-"""The bits of all shards of a stage together: 128 kB."""
+"""The number of bits of the filters of all shards of a stage together: 128 kB."""
 _LEAST: Final = 1 << 12
 
 Bits = npt.NDArray[np.uint8]
@@ -29,7 +29,10 @@ Bits = npt.NDArray[np.uint8]
 
 @attrs.frozen(eq=False)
 class SeenKeys:
-    """The keys of the rows that shard `shard` of `shards` of a stage received in a batch, a column each."""
+    """The keys of the rows that one shard of a stage received in a batch; `rows` has a column for each key column.
+
+    `shard`: the number of the shard. `shards`: the number of shards of the stage.
+    """
 
     stage: str
     rows: pl.DataFrame
@@ -38,24 +41,27 @@ class SeenKeys:
 
 
 def keys_of(records: str) -> str:
-    """The folder with the filters of the run that writes these records."""
+    """Returns the folder with the filters of the run that writes these records."""
     return f"{records}.keys"
 
 
 def write_seen(folder: str | None, keys: SeenKeys) -> None:
-    """Records the keys in the filters of the folder, if it is not None and can be written."""
+    """Adds the keys to the filters of the folder, if it is not None and can be written."""
     if folder is not None and keys.rows.width and len(keys.rows):
-        with suppress(OSError):  # an executor may not reach the folder
+        with suppress(OSError):  # Executors on other machines may have no access to the folder.
             mark_seen(folder, keys)
 
 
 def mark_seen(folder: str, keys: SeenKeys) -> None:
-    """Records the keys in the filter of their shard. Raises `OSError`."""
+    """Adds the keys to the filter of their shard. A damaged filter is left unchanged. Raises `OSError` if the filter
+    cannot be read or written.
+    """
     path = os.path.join(folder, f"{quote(keys.stage, safe='')}-{keys.shard}")
     try:
         known = _load(path)
     except NotAsWritten:
-        return  # the keys before are lost, so the damaged filter stays, and answers nothing for this stage
+        # The earlier keys are lost, so the filter stays damaged: `might_contain` returns None for this stage.
+        return
     if known is None:
         known = np.zeros(max(_LEAST, _BITS >> (keys.shards - 1).bit_length()) // 8, np.uint8)
     new = [places for places in _places(keys.rows, len(known) * 8) if not _are_set(known, places)]
@@ -69,7 +75,7 @@ def mark_seen(folder: str, keys: SeenKeys) -> None:
 
 
 def might_contain(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
-    """True if the stage may have received the key in `row`, which has all key columns and no others.
+    """True if the stage may have received the key in `row`, which has exactly the key columns.
 
     None if the keys were not recorded, or a filter of the stage is damaged.
     """
@@ -85,7 +91,7 @@ def might_contain(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
 
 
 def damaged_keys(folder: str) -> list[str]:
-    """The filters in the folder whose content is not what was written."""
+    """Returns the files of the folder whose filter is damaged."""
     return [path for name in sorted(os.listdir(folder)) if _is_damaged(path := os.path.join(folder, name))]
 
 
@@ -93,7 +99,7 @@ def _is_damaged(path: str) -> bool:
     try:
         _load(path)
     except NotAsWritten:
-        return not path.endswith(".new")  # left by a run that was killed
+        return not path.endswith(".new")  # A `.new` file is left by a run that was killed; it is no filter.
     return False
 
 
@@ -107,24 +113,24 @@ def _are_set(bits: Bits, places: npt.NDArray[np.uint64]) -> bool:
 
 
 def _bits(places: npt.NDArray[np.uint64]) -> tuple[npt.NDArray[np.uint64], Bits]:
-    """The byte of each place, and the bit in it, counted as `np.packbits` does."""
+    """Returns the byte of each bit position, and a mask for the bit in it, in the order of `np.packbits`."""
     return places >> np.uint64(3), np.uint8(128) >> (places & np.uint64(7)).astype(np.uint8)
 
 
 def _places(rows: pl.DataFrame, bits: int) -> list[npt.NDArray[np.uint64]]:
-    """Two bit positions for each row, from parts of its hash that do not decide the shard."""
+    """Returns two bit positions for each row, from parts of its hash that do not decide its shard."""
     found = hashed(rows, tuple(rows.columns)).to_numpy()
     return [(found >> np.uint64(shift)) & np.uint64(bits - 1) for shift in (42, 20)]
 
 
 def _load(path: str) -> Bits | None:
-    """The filter in a file; None if there is no file. Raises `NotAsWritten`."""
+    """Reads the filter in a file; None if there is no file. Raises `NotAsWritten` if it is damaged."""
     try:
         with open(path, "rb") as file:
             content = file.read()
     except FileNotFoundError:
         return None
-    # A filter without a checksum, as earlier versions wrote it, has a power of two as its size.
+    # The size of a filter without a checksum, as earlier versions wrote it, is a power of two.
     size = len(content)
     bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
     return np.frombuffer(bits, np.uint8).copy()

@@ -1,4 +1,6 @@
-"""Status files beside the records of a run: its current activity, and by a lock on the file, if it is alive."""
+"""Status files of a run, next to its records. They have its current activity; a lock on the file means that
+it is alive.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ import attrs
 from beamlike.errors import RecordsInUse
 from beamlike.system.activity import Activity, CurrentBatch
 from beamlike.system.locks import open_locked
+from beamlike.system.os_locks import remove_and_close
 from stages.facts import from_json, to_json
 
 Now = TypeVar("Now", "RunStatus", "TaskStatus")
@@ -21,12 +24,15 @@ _LOOKS: Final = 5
 
 
 def status_file_of(records: str) -> str:
-    """The status file of the run that writes these records. It exists while the run lasts, and after a kill."""
+    """Returns the path of the status file of the run that writes these records.
+
+    The file exists while the run lasts, and after the run was killed.
+    """
     return f"{records}.now"
 
 
 def task_folder_of(records: str) -> str:
-    """The folder with the status files of its tasks, if there are any."""
+    """Returns the folder with the status files of the tasks of the run, which may not exist."""
     return f"{records}.tasks"
 
 
@@ -50,7 +56,7 @@ class TaskStatus:
 
 @attrs.define(eq=False)
 class RunStatusFile:
-    """The status file of a run, which its process has locked. `now` is its content between batches."""
+    """The status file of a run, locked by its process. `now` is the content between two batches."""
 
     path: str
     now: RunStatus
@@ -58,7 +64,9 @@ class RunStatusFile:
 
     @classmethod
     def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunStatusFile:
-        """Locks the status file beside these records. Raises `RecordsInUse` if another living run writes them."""
+        """Creates and locks the status file for these records. Raises `RecordsInUse` if another living run
+        writes them.
+        """
         path = status_file_of(os.path.abspath(records))
         try:
             file, _ = open_locked(path)
@@ -74,36 +82,36 @@ class RunStatusFile:
         return slip
 
     def write(self, in_hand: CurrentBatch | None) -> None:
-        """Writes the current batch. Errors of storage, such as a full disk, are ignored."""
+        """Writes the current batch to the file. Errors of storage, such as a full disk, are ignored."""
         if not self._file.closed:
             with suppress(OSError):
-                _write(self._file.fileno(), attrs.evolve(self.now, in_hand=in_hand))
+                _write(self._file, attrs.evolve(self.now, in_hand=in_hand))
 
     def remove(self) -> None:
         """Removes the file at the end of the run. Later calls change nothing."""
         if not self._file.closed:
-            with suppress(FileNotFoundError):
-                os.remove(self.path)
-            self._file.close()
+            remove_and_close(self._file, self.path)
 
 
 def write_status(path: str, now: TaskStatus) -> None:
     """Writes the status file of a task, in an existing folder."""
-    number = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
-    try:
-        _write(number, now)
-    finally:
-        os.close(number)
+    with open(path, "r+b", buffering=0, opener=_made_if_missing) as file:
+        _write(file, now)
 
 
-def _write(file: int, now: RunStatus | TaskStatus) -> None:
-    """Writes in place with one call, which is cheap. The rest of a longer content before stays behind the line."""
-    os.pwrite(file, to_json(now) + b"\n", 0)
+def _made_if_missing(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CREAT, 0o644)
+
+
+def _write(file: IO[bytes], now: RunStatus | TaskStatus) -> None:
+    """Overwrites the file, which is cheap. If the content was longer, its rest stays after the new line."""
+    file.seek(0)
+    file.write(to_json(now) + b"\n")
 
 
 def read_status(kind: type[Now], path: str) -> Now | None:
-    """The content of a status file; None if there is no file, or it is not whole."""
-    for _ in range(_LOOKS):  # a write may be under way
+    """Reads a status file; None if there is no file, or it is incomplete."""
+    for _ in range(_LOOKS):  # Repeated, since the process may be writing the file now.
         try:
             with open(path, "rb") as file:
                 return from_json(kind, file.readline())
@@ -115,7 +123,7 @@ def read_status(kind: type[Now], path: str) -> Now | None:
 
 
 def with_tasks(in_hand: CurrentBatch, records: str, levels: Mapping[str, int]) -> CurrentBatch:
-    """The current batch with the activities of its tasks. `levels` has the level of each stage.
+    """Returns the current batch with the activities of its tasks. `levels` has the level of each stage.
 
     All tasks of a level have ended when the first task of a later level begins.
     """
@@ -139,7 +147,7 @@ def with_tasks(in_hand: CurrentBatch, records: str, levels: Mapping[str, int]) -
 
 
 def _together(works: list[Activity]) -> list[Activity]:
-    """Merges equal activities of several tasks, the longest first."""
+    """Merges equal activities of several tasks; those that began first are first."""
     found: dict[tuple[str, str, str], Activity] = {}
     for work in sorted(works, key=lambda work: work.since):
         what = work.kind, work.name, work.inside

@@ -1,4 +1,4 @@
-"""Input that a run did not read: files that changed after they were listed, and columns that are left out."""
+"""Sentences about input that a run did not read: files that changed after they were listed, and columns left out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from beamlike.records.model import MOST_UNREAD, BatchRecord
 
 Files = Mapping[str, Mapping[str, str]]
-"""By source: the files that changed, each with how."""
+"""By source: the files that changed, each with the kind of change."""
 
 
 def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyType({})) -> Iterator[str]:
@@ -38,6 +38,6 @@ def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyTy
 
 
 def _more(found: Sized) -> str:
-    """Returns words for the others of these; a record may have left out some."""
+    """Formats the number of the other items of `found`; "at least" if the record may have left out some."""
     least = "at least " if len(found) >= MOST_UNREAD else ""
     return f" (and {least}{len(found) - 1:,} more)" if len(found) > 1 else ""

@@ -1,4 +1,4 @@
-"""Writes the records of a run as lines of JSON, beside its checkpoint or to a file that the user names."""
+"""Writes the records of a run as lines of JSON, in its checkpoint or to a file that the user names."""
 
 from __future__ import annotations
 
@@ -27,25 +27,26 @@ from beamlike.records.lines import (
     read_batch,
 )
 from beamlike.records.model import BatchRecord
-from beamlike.system.durable import make_folder, replace, sync_folder
+from beamlike.system.durable import make_folder, replace, sync, sync_folder
 
 _LOG = logging.getLogger("beamlike")
 
 RECORDS_FILE = "records.jsonl"
 
 MOST_BYTES: Final = 16_000_000
-"""The size limit of the file. Beyond it, the older half of its batches is rewritten with half as many records."""
+"""The size limit of the file. Beyond it, the records in its older half are merged in pairs."""
 
 _BLOCK = 65_536
 
 
 @attrs.define
 class RecordWriter:
-    """Appends to a local file: a line with the plan when it is opened, a line for each batch, and a line at the close.
+    """The writer of a run's records, a local file. It appends a line with the plan when it is opened, a line for each
+    batch, and a line when it is closed.
 
     A run that continues appends its plan again; a `fresh` run replaces the file. `last` is the last batch in the file,
-    None if there is none. A line that a killed run left incomplete is cut off. If the file is larger than `most` bytes,
-    each two older records are merged into one: counts stay exact, and only times of long ago become coarse.
+    None if there is none. An incomplete line, which a killed run leaves, is removed. If the file is larger than `most`
+    bytes, older records are merged in pairs: counts stay exact, and only times of long ago become coarse.
     """
 
     path: str
@@ -62,7 +63,10 @@ class RecordWriter:
         *,
         fresh: bool = False,
     ) -> RecordWriter:
-        """Opens the writer of a run, and makes the file's folder. Raises `FileExistsError` for another kind of file."""
+        """Opens the writer of a run, and creates the folder of the file.
+
+        Raises `FileExistsError` if the file exists and has no records.
+        """
         text = path_text(path)
         if os.path.isdir(text):
             example = os.path.join(text, RECORDS_FILE)
@@ -83,24 +87,25 @@ class RecordWriter:
         return writer
 
     def write(self, record: BatchRecord) -> None:
-        """Appends a batch, which readers see at once. Only `sync` protects it against a power cut."""
+        """Appends the record of a batch. Readers see it immediately, but only `sync` protects it against a power
+        failure.
+        """
         self._append(record)
         self.last = record
 
     def sync(self) -> None:
-        """Syncs to disk what was written."""
-        with open(self.path, "rb") as file:
-            os.fsync(file.fileno())
+        """Syncs all appended records to disk."""
+        sync(self.path)
 
     def close(self, ending: Ending, changed: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
-        """Writes how the run ended, and the files that changed after its last batch. Later calls change nothing."""
+        """Appends how the run ended, and which files changed after its last batch. Later calls change nothing."""
         if not self._closed:
             self._append(RunClosed(ending, changed))
             self.sync()
             self._closed = True
 
     def _append(self, line: Line) -> None:
-        # Opened for each line: a run that is abandoned leaves nothing open.
+        # Opened for each line, so that an abandoned run leaves no open file.
         with open(self.path, "ab") as file:
             file.write(line_text(line))
             size = file.tell()
@@ -109,7 +114,7 @@ class RecordWriter:
 
 
 def _make_coarser(path: str) -> None:
-    """Rewrites the older half of the file with half as many records."""
+    """Merges the records in the older half of the file in pairs."""
     with open(path, "rb") as file:
         lines = file.read().splitlines(keepends=True)
     half, older = sum(map(len, lines)) // 2, 0
@@ -123,17 +128,17 @@ def _make_coarser(path: str) -> None:
         elif line.startswith(BATCH_LINE):
             if (record := _record(line, path)) is None:
                 continue
-            while records and records[-1].batch >= record.batch:  # the batch was replayed
+            while records and records[-1].batch >= record.batch:  # The batch was replayed.
                 records.pop()
             records.append(record)
-    # The last batch may be replayed, so its record stays as it is.
+    # The last batch may be replayed, so its record is not merged.
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
     _replace(path, [plan, *(line_text(record) for record in [*pairs, *rest]), *lines[older:]])
 
 
 def _record(line: bytes, path: str) -> BatchRecord | None:
-    """The record in a line; None for a damaged one, which is logged: records explain a run, and no run needs them."""
+    """Reads the record in a line; None for a damaged line, which is only logged, since no run needs its records."""
     try:
         return read_batch(line)
     except BadLine as error:
@@ -142,7 +147,7 @@ def _record(line: bytes, path: str) -> BatchRecord | None:
 
 
 def _replace(path: str, lines: Iterable[bytes]) -> None:
-    """Replaces the file. A reader sees either the file before or the one after."""
+    """Replaces the file. A reader sees either the old or the new file, never a part."""
     written = f"{path}.new"
     with open(written, "wb") as file:
         file.writelines(lines)
@@ -150,7 +155,7 @@ def _replace(path: str, lines: Iterable[bytes]) -> None:
 
 
 def _require_records(path: str) -> None:
-    """Raises `FileExistsError` for a file that is no records file, so that a wrong name destroys nothing."""
+    """Raises `FileExistsError` if a file exists that has no records, so that a wrong name destroys nothing."""
     with suppress(FileNotFoundError), open(path, "rb") as file:
         head = file.read(HEAD_BYTES)
         if not (PLAN_LINE.startswith(head) or are_records(head)):
@@ -158,7 +163,7 @@ def _require_records(path: str) -> None:
 
 
 def last_recorded(path: str) -> int:
-    """The number of the last batch in a file of records; -1 if there is none, or no file."""
+    """Returns the number of the last batch in a file of records; -1 if there is none, or no file."""
     try:
         with open(path, "rb") as file:
             found = _last_batch(file, _after_last_line(file))
@@ -168,7 +173,7 @@ def last_recorded(path: str) -> int:
 
 
 def _after_last_line(file: BinaryIO) -> int:
-    """The end of the last whole line."""
+    """Returns the end of the last complete line, as a position in the file."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - _BLOCK)
@@ -181,7 +186,7 @@ def _after_last_line(file: BinaryIO) -> int:
 
 
 def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
-    """The last batch before this position, searched in growing pieces of the end of the file."""
+    """Returns the last batch before the position `end`. The search reads growing pieces from the end of the file."""
     size = _BLOCK
     while True:
         start = max(0, end - size)

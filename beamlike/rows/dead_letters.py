@@ -1,19 +1,23 @@
-"""Dead letters of steps: rows that a step cannot use, with the step, the reason, and their counts."""
+"""Dead letters of steps: rows that a step cannot use, with the name of the step, the reason, and counts."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from types import MappingProxyType
 from typing import Final, Literal
 
 import attrs
 import polars as pl
+import polars.selectors as cs
 from narwhals.exceptions import NarwhalsError
 
 from beamlike.errors import StepError
+from beamlike.rows.models import validation_text
 from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.rows.values import row_json
+from windowing.columns import PANE_RETRACTED
 
 OnError = Literal["dead_letters", "fail"]
 """The handling of a row that a step cannot use: it becomes a dead letter, or it fails the run."""
@@ -24,29 +28,46 @@ UNCLAIMED: Final = "@dead-letters"
 EXPRESSION_ERRORS: Final = (pl.exceptions.PolarsError, NarwhalsError)
 """The errors that expressions raise, both lazily and immediately."""
 
-SHOWN: Final = 1000  # characters of an error; a value that it quotes may be of any length
+_NONE: Final[Mapping[str, int]] = MappingProxyType({})
+
+SHOWN: Final = 1000  # Characters of an error; a value that it quotes may be of any length.
 
 
 def dead_letters(step: str, rows: pl.DataFrame, errors: Sequence[str]) -> pl.DataFrame:
-    """Returns a dead letter for each row, with the columns of `beamlike.rows.event_time.DEAD_LETTERS`."""
+    """Returns a dead letter for each row, with the columns of `beamlike.rows.event_time.DEAD_LETTERS`.
+
+    If rows may be retractions, the result also has their flag, which `once` reads.
+    """
     return rows.select(
         pl.lit(step).alias("step"),
         pl.Series("error", errors, dtype=pl.String),
         row_json(rows.schema).alias("row"),
+        cs.by_name(PANE_RETRACTED, require_all=False),
     )
 
 
+def once(letters: pl.DataFrame) -> pl.DataFrame:
+    """Removes the dead letters of retractions. If functions always give the same, the row that each of them retracts is
+    a dead letter already.
+    """
+    if PANE_RETRACTED not in letters.columns:
+        return letters
+    return letters.filter(~pl.col(PANE_RETRACTED)).drop(PANE_RETRACTED)
+
+
 def error_text(error: Exception) -> str:
-    """Returns an exception as the `error` of a dead letter, `ValueError: the text`, cut to `SHOWN` characters."""
+    """Returns an exception as the `error` of a dead letter, such as `ValueError: the text`, cut to `SHOWN`
+    characters.
+    """
     if isinstance(error, StepError):
         return str(error.args[1])[:SHOWN]
-    text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else str(error)
+    text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else validation_text(error) or str(error)
     kind = type(error).__name__
     return (f"{kind}: {text}" if text else kind)[:SHOWN]
 
 
 def reason(error: Exception) -> str:
-    """Returns the first line of an error, as polars appends its whole plan."""
+    """Returns the first line of an error, since polars appends its whole plan in the following lines."""
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
@@ -59,18 +80,22 @@ def _in_order(names: Iterable[str]) -> tuple[str, ...]:
 class DeadLetterCounts:
     """The number of dead letters of each step, with the last and the first error of each.
 
-    `used`: the steps that are known to have used some row, in alphabetic order.
+    `used`: the names of steps that could use a row, in alphabetic order. `retractions`: the number of retractions for
+    which a step failed. They are no dead letters.
     """
 
     counts: Mapping[str, int] = attrs.field(factory=dict)
     errors: Mapping[str, str] = attrs.field(factory=dict)
     firsts: Mapping[str, str] = attrs.field(factory=dict)
     used: tuple[str, ...] = attrs.field(default=(), converter=_in_order)
+    retractions: Mapping[str, int] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = ()) -> DeadLetterCounts:
-        """Counts frames of dead letters, given in order."""
-        found = cls(used=used)
+    def of(
+        cls, frames: Iterable[pl.DataFrame], used: Iterable[str] = (), retractions: Mapping[str, int] = _NONE
+    ) -> DeadLetterCounts:
+        """Counts the dead letters in these frames, which are in order."""
+        found = cls(used=used, retractions=dict(retractions))
         for frame in frames:
             error = pl.col("error")
             each = frame.group_by("step", maintain_order=True).agg(
@@ -82,9 +107,9 @@ class DeadLetterCounts:
 
     @property
     def uses(self) -> StepUsage:
-        """The steps that used some row, as far as is known, and those that used none."""
+        """The steps that could use at least one row, and the steps that could use none of their rows."""
         none = {name: UnusedRows(count, self.firsts[name]) for name, count in self.counts.items() if count}
-        return StepUsage(self.used).then(StepUsage((), none))
+        return StepUsage(self.used, retractions=self.retractions).then(StepUsage((), none))
 
     @property
     def total(self) -> int:
@@ -97,13 +122,17 @@ class DeadLetterCounts:
         counts.update(other.counts)
         firsts = {**other.firsts, **self.firsts}
         return DeadLetterCounts(
-            dict(counts), {**self.errors, **other.errors}, firsts, (*self.used, *other.used)
+            dict(counts),
+            {**self.errors, **other.errors},
+            firsts,
+            (*self.used, *other.used),
+            dict(Counter(self.retractions) + Counter(other.retractions)),
         )
 
     def of_source(self, name: str) -> DeadLetterCounts:
-        """Returns the counts with the last error also as one of the source.
+        """Adds an error of the source `name`, for its record: the last error among its steps.
 
-        The source counts the dead letters of steps before its watermark.
+        The counts of steps before a watermark are also those of their source.
         """
         *_, (step, why) = self.errors.items() or [(name, "")]
         error = why if step == name else f"in step {step!r}: {why}"
@@ -117,7 +146,7 @@ class DeadLetterCounts:
 
 @attrs.frozen(eq=False)
 class Attempt:
-    """The output of a step for the rows that it can use, and dead letters for the others, if there are any.
+    """The output of a step for the rows that it can use, and dead letters for the other rows, if there are any.
 
     `given`: the number of rows that the step has evaluated; 0 for a step that can use any row.
     """
@@ -128,7 +157,7 @@ class Attempt:
 
     @property
     def used(self) -> bool:
-        """True if the step could use some row."""
+        """True if the step could use at least one row."""
         return self.given > (0 if self.dead_letters is None else len(self.dead_letters))
 
     @property

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import narwhals as nw
 import polars as pl
 from narwhals.dtypes import DType as NarwhalsDType
 
 from beamlike.errors import PlanError, ReservedName, WrongType
+from beamlike.rows.annotations import DECIMAL_DIGITS, annotated_dtype, class_schema
+from beamlike.rows.row_classes import is_row_class
 from windowing.columns import (
+    PANE_CAUSE,
+    PANE_COMPLETE,
     PANE_DRAINED,
     PANE_FIRST,
     PANE_LAST,
@@ -22,10 +26,22 @@ from windowing.columns import (
 )
 
 DTypeLike = Any
-"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a dict of such, which is a struct,
-or a polars or narwhals dtype."""
+"""A Python type (`int`, `float`, `str`, `bool`, `datetime`, `bytes`, `list[str]`), a dict of such types or a class of
+rows, which is a struct, or a polars or narwhals dtype.
+"""
 
-SchemaLike = Mapping[str, DTypeLike]
+
+class ArrowSchema(Protocol):
+    """A schema of any library, such as `pyarrow.Schema`, that can be exported to Arrow."""
+
+    def __arrow_c_schema__(self) -> object: ...
+
+
+Columns: TypeAlias = Mapping[str, DTypeLike]
+"""Column names and types."""
+
+SchemaLike: TypeAlias = Columns | type[Any] | ArrowSchema
+"""Column names and types: a dict, a polars or Arrow schema, or a class of rows such as a dataclass."""
 
 _SYSTEM_TYPES = {
     PANE_TIMING: pl.String(),
@@ -33,6 +49,8 @@ _SYSTEM_TYPES = {
     PANE_LAST: pl.Boolean(),
     PANE_RETRACTED: pl.Boolean(),
     PANE_DRAINED: pl.Boolean(),
+    PANE_CAUSE: pl.String(),
+    PANE_COMPLETE: pl.Float64(),
 }
 
 _ADVICE = "write int, float, str, bool, bytes, datetime, date, list[str] and such, or a polars dtype"
@@ -43,7 +61,7 @@ _SPELLINGS = {
     **{name: name for name in _PYTHON.split()},
     "list": "list[str]",
 }
-"""Names of types -> their spelling in a schema."""
+"""The spelling in a schema for names of types that users may write by mistake."""
 
 
 def as_dtype(dtype: DTypeLike) -> pl.DataType:
@@ -56,6 +74,8 @@ def as_dtype(dtype: DTypeLike) -> pl.DataType:
         return dtype()
     if isinstance(dtype, dict) and dtype:
         return pl.Struct({name: as_dtype(inner) for name, inner in dtype.items()})
+    if is_row_class(dtype):
+        return annotated_dtype(dtype)
     if isinstance(dtype, NarwhalsDType) or (isinstance(dtype, type) and issubclass(dtype, NarwhalsDType)):
         return _from_narwhals(dtype)
     return _from_python(dtype)
@@ -86,10 +106,30 @@ def as_narwhals(dtype: pl.DataType) -> NarwhalsDType | None:
 def _from_python(dtype: object) -> pl.DataType:
     try:
         parsed = pl.DataType.from_python(dtype)  # type: ignore[arg-type]
-        return parsed() if isinstance(parsed, type) else parsed
+        return _with_digits_and_zone(parsed)
     except (TypeError, ValueError, pl.exceptions.PolarsError):
+        if (found := _of_annotation(dtype)) is not None:
+            return found
         kind = "text, not a type" if isinstance(dtype, str) else "no column type"
         raise TypeError(f"{dtype!r} is {kind}; {_meant(dtype) or _ADVICE}") from None
+
+
+def _with_digits_and_zone(parsed: Any) -> pl.DataType:
+    """Returns a type that polars made of an annotation, with digits after the point of decimals, and times in UTC."""
+    made: pl.DataType = parsed() if isinstance(parsed, type) else parsed
+    if isinstance(made, pl.List):
+        return pl.List(_with_digits_and_zone(made.inner))
+    if isinstance(made, pl.Datetime):
+        return pl.Datetime("us", "UTC")
+    return pl.Decimal(*DECIMAL_DIGITS) if isinstance(made, pl.Decimal) else made
+
+
+def _of_annotation(dtype: object) -> pl.DataType | None:
+    """Returns the type of an annotation that polars does not know, such as `Literal["a", "b"]`; None for no type."""
+    try:
+        return annotated_dtype(dtype)
+    except TypeError:
+        return None
 
 
 def _meant(dtype: object) -> str:
@@ -100,7 +140,7 @@ def _meant(dtype: object) -> str:
 
 
 def has_values_of(actual: pl.DataType, wanted: pl.DataType) -> bool:
-    """True if all values of one type are values of the other, such as Int32 and Int64, but not text and numbers."""
+    """True if all values of type `actual` are values of `wanted`, such as Int32 and Int64, but not text and numbers."""
     if isinstance(actual, pl.List | pl.Array) and isinstance(wanted, pl.List | pl.Array):
         return has_values_of(as_dtype(actual.inner), as_dtype(wanted.inner))
     if isinstance(actual, pl.Struct) and isinstance(wanted, pl.Struct):
@@ -115,12 +155,44 @@ def has_values_of(actual: pl.DataType, wanted: pl.DataType) -> bool:
     return isinstance(actual, type(wanted) | pl.Null)
 
 
+def is_schema(given: object) -> bool:
+    """True for a dict, a class of rows, or a schema of polars or Arrow."""
+    return isinstance(given, Mapping) or is_row_class(given) or hasattr(given, "__arrow_c_schema__")
+
+
+def columns_of(schema: object) -> Mapping[Any, DTypeLike]:
+    """Returns the columns of a schema in any form, unchecked. Raises `TypeError` if it is none."""
+    if isinstance(schema, Mapping):
+        return schema
+    if is_row_class(schema):
+        return class_schema(schema)  # type: ignore[arg-type]
+    if hasattr(schema, "__arrow_c_schema__"):
+        return _of_arrow(schema)
+    if isinstance(schema, type):
+        raise TypeError(
+            f"schema= must be a class with fields that are columns, and {schema.__name__} is none; make it a dataclass"
+        )
+    raise TypeError(
+        'schema= must be a dict such as {"user": str}, a polars or Arrow schema, or a dataclass and such, '
+        f"not {schema!r}"
+    )
+
+
+def _of_arrow(schema: Any) -> Mapping[str, pl.DataType]:
+    try:
+        return pl.Schema(schema)
+    except (ValueError, pl.exceptions.PolarsError) as error:  # such as a type that is no struct
+        raise TypeError(f"schema= cannot be read from Arrow: {error}") from None
+
+
 def as_schema(schema: SchemaLike, step: str) -> pl.Schema:
     """Returns the polars schema of user columns that a step declares. Raises `PlanError` if it is invalid."""
-    if not isinstance(schema, Mapping):
-        raise WrongType(f'schema= must be a dict such as {{"user": str}}, not {schema!r}', step=step)
     checked = {}
-    for name, dtype in schema.items():
+    try:
+        columns = columns_of(schema)
+    except TypeError as error:
+        raise WrongType(str(error), step=step) from None
+    for name, dtype in columns.items():
         require_column_name(name, step)
         try:
             checked[name] = column_dtype(name, dtype)

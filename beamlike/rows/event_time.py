@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 import polars as pl
@@ -14,6 +14,8 @@ from windowing.columns import EVENT_TIME
 from windowing.time import DAY, GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
 
 # Microseconds per unit; nanoseconds are divided instead.
+TimeUnit = Literal["s", "ms", "us", "ns"]
+
 _UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 0}
 _WHOLE_NUMBER: Final = r"^\s*[+-]?\d+\s*$"
 _SHOWN: Final = 80  # characters of an unreadable value in an error
@@ -39,7 +41,9 @@ class Future:
         return min(self.now + self.max_future, GLOBAL_WINDOW_END - 1)
 
     def why(self, what: str, time: pl.Expr) -> pl.Expr:
-        """Returns, as text, the reason why a time (us) is too far in the future; null if it is not."""
+        """Returns an expression for the reason, as text, why a time (us) is too far in the future; null if it is not.
+        The text begins with `what`.
+        """
         why = pl.concat_str(
             pl.lit(f"{what} in the future: "),
             time_text(time.cast(_MOMENT), _MOMENT),
@@ -84,11 +88,12 @@ def check_event_time_type(
 def read_event_time(
     lf: pl.LazyFrame, column: str, unit: str | None, future: Future | None = None
 ) -> pl.LazyFrame:
-    """Adds EVENT_TIME (Int64, microseconds UTC) read from `column`, which is not changed.
+    """Adds the column EVENT_TIME (Int64, microseconds UTC), read from `column`, which is not changed.
 
-    EVENT_TIME is null if the value is null, is not a time, is outside [MIN_TIME, GLOBAL_WINDOW_END), or is too far in
-    the `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are rounded to the
-    nearest microsecond, since they hold few decimal fractions exactly. Raises like `check_event_time_type`.
+    EVENT_TIME is null if the value is null, is not a time, is outside [MIN_TIME, GLOBAL_WINDOW_END), or is after the
+    last valid time of `future`. Times without a zone are UTC. Fractions of a microsecond are rounded down; floats are
+    rounded to the nearest microsecond, since most decimal fractions have no exact float. Raises like
+    `check_event_time_type`.
     """
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
@@ -113,7 +118,11 @@ def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Ex
 
 
 def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
-    """Returns `number` units of `factor` microseconds; null if Int64 cannot hold them. Factor 0 is nanoseconds."""
+    """Converts `number`, which has a unit of `factor` microseconds, to microseconds; null if Int64 cannot hold the
+    result.
+
+    Factor 0 means nanoseconds.
+    """
     if factor == 0:
         return number // 1_000
     if factor == 1:
@@ -126,7 +135,7 @@ def _scaled(number: pl.Expr, factor: int) -> pl.Expr:
 def split_dead_letters(
     lf: pl.LazyFrame, source_name: str, column: str, unit: str | None = None, future: Future | None = None
 ) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Splits a frame of `read_event_time` into rows with an event time, and the others as DEAD_LETTERS."""
+    """Splits the result of `read_event_time` into the rows with an event time, and dead letters for the others."""
     schema = lf.collect_schema()
     lost = pl.col(EVENT_TIME).is_null()
     dead = lf.filter(lost).select(
@@ -138,9 +147,9 @@ def split_dead_letters(
 
 
 def count_rows(lf: pl.LazyFrame) -> pl.LazyFrame:
-    """Counts the rows of a frame of `read_event_time` as `rows`, and those without event time as `lost`.
+    """Counts the rows of the result of `read_event_time` as `rows`, and those without event time as `lost`.
 
-    This is cheaper than the dead letters themselves, which need every column of the source.
+    This is cheaper than creating dead letters, which need every column of the source.
     """
     return lf.select(rows=pl.len().cast(pl.Int64), lost=pl.col(EVENT_TIME).is_null().sum().cast(pl.Int64))
 
@@ -170,7 +179,7 @@ def why_unreadable(
 
 
 def _in_another_unit(value: pl.Expr, unit: str) -> pl.Expr:
-    """Returns, as text, a hint for a number that is a time of our days in a finer unit; else empty text."""
+    """Returns a hint, as text, if a number is a likely time in a finer unit; otherwise empty text."""
     hint, number = pl.lit(""), value.cast(pl.Float64, strict=False)
     for finer in list(_UNITS)[list(_UNITS).index(unit) + 1 :]:
         micros = number * (_UNITS[finer] or 1e-3)

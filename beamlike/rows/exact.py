@@ -1,7 +1,7 @@
 """Exact conversion of values: which types are compatible, and which values a cast would lose or change.
 
-A whole number or a decimal keeps every digit, and a time stays within the range of its unit. Only a float may be
-rounded to the nearest one, and a time to a coarser unit.
+A whole number or a decimal keeps every digit, and a time must be in the range of its unit. Only two roundings are
+allowed: a float to the nearest float of a smaller type, and a time to a coarser unit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _SATURATED: Final = 2**63 - 1
 
 
 def stands_for(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True if values of one type can be values of the other if they fit. Fields of structs are matched by name."""
+    """True if values of type `found` may be converted to `dtype`, provided that each value fits. Fields of structs
+    are matched by name.
+    """
     if isinstance(found, pl.Map):
         return stands_for(_entries(found), _entries(dtype) if isinstance(dtype, pl.Map) else dtype)
     if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
@@ -38,7 +40,7 @@ def stands_for(found: pl.DataType, dtype: pl.DataType) -> bool:
 
 
 def always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True if every value of one type is one of the other, so that no check is needed."""
+    """True if every value of type `found` is also a value of `dtype`, so that no check is needed."""
     if found == dtype:
         return True
     if isinstance(found, pl.Datetime) and isinstance(dtype, pl.Datetime):
@@ -53,7 +55,7 @@ def always_fits(found: pl.DataType, dtype: pl.DataType) -> bool:
 
 
 def lost(given: pl.Series, cast: pl.Series) -> pl.Series:
-    """Returns a mask of the rows in which a value, at any depth, differs after a cast that is not strict."""
+    """Returns a mask of the rows whose value, or a part of it, was lost or changed by a non-strict cast."""
     found, dtype = given.dtype, cast.dtype
     if isinstance(found, pl.Struct) and isinstance(dtype, pl.Struct):
         return _lost_in_struct(given, cast)
@@ -86,7 +88,7 @@ def _differs(given: pl.Series, cast: pl.Series) -> pl.Series:
 
 
 def _is_coarser(found: pl.DataType, dtype: pl.DataType) -> bool:
-    """True for a time in a unit that is not finer than the unit in which it was found."""
+    """True if `dtype` is a time with the same unit as `found`, or a coarser one."""
     kinds = (pl.Datetime, pl.Duration)
     if not (isinstance(found, kinds) and isinstance(dtype, kinds)):
         return False
@@ -109,7 +111,7 @@ def _lost_in_struct(given: pl.Series, cast: pl.Series) -> pl.Series:
 def _lost_in_list(given: pl.Series, cast: pl.Series) -> pl.Series:
     values, others = _as_list(given), _as_list(cast)
     inner = [one.explode(empty_as_null=False, keep_nulls=False) for one in (values, others)]
-    if len(inner[0]) != len(inner[1]):  # some list is null as a whole
+    if len(inner[0]) != len(inner[1]):  # In one of the two, a whole list is null.
         return given.is_not_null() & (cast.is_null() | (values.list.len() != others.list.len()))
     bad = lost(*inner)
     if not bad.any():

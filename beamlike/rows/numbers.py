@@ -1,4 +1,4 @@
-"""Reads numbers from text with every digit of a decimal. Numbers that do not fit are null."""
+"""Conversion of text to numbers, without a loss of decimal digits. Text that does not fit the type becomes null."""
 
 from __future__ import annotations
 
@@ -56,5 +56,5 @@ def float_of(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def in_range(number: pl.Expr, text: pl.Expr) -> pl.Expr:
-    """Returns floats without those that are infinite only because the number in `text` is out of range."""
+    """Replaces by null the floats that are infinite only because the number in `text` is out of range."""
     return pl.when(~(number.is_infinite() & text.str.contains(r"\d"))).then(number)

@@ -1,6 +1,6 @@
-"""Values as text: ISO 8601 times read and written, columns parsed from text, rows as JSON.
+"""Values as text: ISO 8601 times are read and written, columns parsed from text, and rows written as JSON.
 
-Text without a zone is UTC, as are all times without one. Text that cannot be read is null, never an error.
+Times without a zone are UTC, in text too. Text that cannot be read is null, never an error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from windowing.columns import RESERVED_PREFIX
 
 TimeUnit = Literal["ns", "us", "ms"]
 
-# In order of frequency; each is tried only on text that the formats before it could not read.
+# In order of frequency. A format is tried only on text that the earlier formats could not read.
 _FORMS: Final = (
     "%+",  # RFC 3339, with a zone, after `T` or a blank
     "%Y-%m-%d %H:%M:%S%.f",
@@ -61,7 +61,7 @@ def time_of(text: pl.Expr, time_unit: TimeUnit = "us") -> pl.Expr:
     )
     if time_unit != "ns":
         return read
-    # In nanoseconds, polars wraps times outside of 1677 to 2262 around.
+    # In nanoseconds, polars wraps times around that are outside of 1677 to 2262.
     seconds = time_of(text, "us").to_physical() // 1_000_000
     return pl.when(seconds.is_between(-_SECONDS_IN_NS, _SECONDS_IN_NS)).then(read)
 
@@ -149,7 +149,7 @@ def _special(dtype: pl.DataType) -> bool:
 
 
 def _instance(dtype: object) -> pl.DataType:
-    """Returns a nested type, which may be given as a class, as an instance."""
+    """Returns an instance of a nested type, which may be given as a class."""
     made = dtype() if isinstance(dtype, type) else dtype
     assert isinstance(made, pl.DataType)
     return made
@@ -169,7 +169,8 @@ def _csv_ready(name: str, dtype: pl.DataType) -> pl.Expr:
     value = json_ready(pl.col(name), dtype)
     if not dtype.is_nested():
         return value
-    # Only structs can be encoded, so a list is wrapped in one and unwrapped as text: {"v":...}
+    # Only structs can be encoded as JSON, so a list is put in a struct, and `{"v":` and `}` are cut off the
+    # text.
     text = pl.struct(value.alias("v")).struct.json_encode().str.strip_prefix('{"v":').str.head(-1)
     return pl.when(pl.col(name).is_not_null()).then(text)
 

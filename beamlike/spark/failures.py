@@ -1,4 +1,4 @@
-"""Errors for queries that failed: their cause, and the remedy."""
+"""Converts failures of a query to errors with their cause and a remedy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from beamlike.errors import CheckpointError, DataLoss, RunError, SinkError, SinkInUse, SourceError
@@ -17,7 +16,9 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.batch.storage import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import not_fitting
+from beamlike.spark.java_errors import Py4JJavaError
 from beamlike.spark.query.build import python_reason
+from beamlike.spark.session.connect import forbidden, unknown_scheme
 
 _OURS: Final = re.compile(
     r"^beamlike\.errors\.(?P<kind>CheckpointError|SourceError|DataLoss|SinkError|SinkInUse): "
@@ -25,7 +26,7 @@ _OURS: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _SEAL: Final = re.compile(r"^beamlike\.system\.seals\.NotAsWritten: (.*)", re.MULTILINE)
-_NAMED: Final = 3  # of files that are damaged
+_NAMED: Final = 3  # the greatest number of damaged files in a message
 _FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")
 _REFUSED: Final = re.compile(r".*(?:Read-only file system|Permission denied).*")
 _DAMAGE: Final = re.compile(
@@ -39,7 +40,7 @@ _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MU
 
 
 def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | None:
-    """The error for Spark's message about a query that failed; None if the message needs no addition."""
+    """Returns the error for Spark's message about a failed query; None if the message is clear as it is."""
     error = _failure(message, checkpoint)
     read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
     if isinstance(error, SourceError) and error.source is None and len(read) == 1:
@@ -67,7 +68,7 @@ def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
 
 
 def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
-    """The error if Spark cannot read the checkpoint; None if the message does not say that."""
+    """Returns the error if the message says that Spark cannot read the checkpoint, else None."""
     files = [*islice(not_fitting(checkpoint.path), _NAMED)] if checkpoint.is_local else []
     if found := _DAMAGE.search(said):
         reason = f"Spark cannot read its logs or state ({_reason(said, found)})"
@@ -79,17 +80,20 @@ def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
 
 @contextmanager
 def understood(checkpoint: Checkpoint) -> Iterator[None]:
-    """Raises `CheckpointError` if Spark or Java fails because it cannot read the checkpoint."""
+    """Raises `CheckpointError` if Spark or Java fails in the `with` block because it cannot read the checkpoint or does
+    not know its storage, and `RunError` if a platform forbids the query.
+    """
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        if damage := _damage(str(error), checkpoint):
-            raise damage from error
+        found = _damage(str(error), checkpoint) or forbidden(error) or unknown_scheme(error, checkpoint.path)
+        if found:
+            raise found from error
         raise
 
 
 def _of_ours(found: re.Match[str]) -> Exception:
-    """The error that a worker raised, of the same class as in process."""
+    """Returns the error that a worker raised, with the class that it has in process."""
     kind, name, reason = found["kind"], found["name"], found["reason"].strip()
     if kind in ("SinkError", "SinkInUse"):
         return (SinkInUse if kind == "SinkInUse" else SinkError)(name, reason)
@@ -101,7 +105,9 @@ def _of_ours(found: re.Match[str]) -> Exception:
 
 
 def _not_stored(said: str, checkpoint: str) -> str | None:
-    """The line about storage of the checkpoint. An error about a full disk may name no file, so it counts for any."""
+    """Returns the line about the checkpoint's storage, else None. An error about a full disk may name no file, so it
+    always counts.
+    """
     lines = [found[0] for found in _REFUSED.finditer(said) if checkpoint in found[0]]
     if "beamlike.errors.SinkError" not in said:
         lines += [found[0] for found in _FULL.finditer(said)]
@@ -109,6 +115,6 @@ def _not_stored(said: str, checkpoint: str) -> str | None:
 
 
 def _reason(said: str, found: re.Match[str]) -> str:
-    """The first reason that Spark names, and the innermost cause if there is one."""
+    """Returns the first reason in Spark's message and, if there is one, the innermost cause."""
     first = next(filter(None, found.groups())).partition(" SQLSTATE")[0].strip(" .")
     return "; ".join([first, *_CAUSE.findall(said)[-1:]])

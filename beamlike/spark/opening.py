@@ -1,4 +1,4 @@
-"""Opens a run on Spark: its checkpoint, sinks and records, and its query."""
+"""Opens a run on Spark: its checkpoint, its sinks and records, and its query."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from beamlike.runtime.batch.batch_sinks import Leftovers
 from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.batch.envelope import Topology
 from beamlike.runtime.batch.reading import require_files
+from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_streams
@@ -34,18 +35,21 @@ from beamlike.runtime.run.run_records import RecordHooks
 from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
-from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
-from beamlike.spark.query.build import envelopes, labels, reads_rows
+from beamlike.spark.connect.relay import Batch, Relay
+from beamlike.spark.query.build import envelopes, reads_rows
+from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter, warn_of_copies
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
-from beamlike.spark.session.session import interpret, worker_environment
-from beamlike.spark.stopping import BatchGate
+from beamlike.spark.session.connect import archive_for, require_reached
+from beamlike.spark.session.kinds import is_connect, setting
+from beamlike.spark.session.session import NEEDED, interpret, worker_environment
+from beamlike.spark.stopping import BatchGate, RunningQuery, started
 from windowing.time import MIN_TIME
 
 
@@ -58,7 +62,7 @@ class SparkOptions(RunOptions, Protocol):
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenSparkRun:
-    """A run on Spark that is open: its query can start. The plan is the one that the query runs."""
+    """An open run on Spark, whose query can start. `plan` is the plan that the query runs."""
 
     plan: Plan
     options: SparkOptions
@@ -73,11 +77,14 @@ class OpenSparkRun:
     ) -> OpenSparkRun:
         """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
         before = checkpoint.manifest()
+        if is_connect(session):
+            require_reached(session, checkpoint.keep_code(archive_for(session)), NEEDED)
         require_run(before, checkpoint, options.continue_as)
         fit = _fit(plan, options, session, checkpoint)
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         manifest, sinks = _sinks(plan, options, manifest, checkpoint, held)
-        # Sources are opened first: a source that cannot be read must not cost the output of an earlier run.
+        # Sources are opened before sinks replace anything, so an unreadable source does not cost the output
+        # of an earlier run.
         plan = with_rows_as_files(sinks.plan, checkpoint)
         plan = with_readings_as_files(plan, checkpoint.at("readings"), wall_clock)
         plan = with_tables_sent(plan, session, checkpoint, before, held)
@@ -93,7 +100,7 @@ class OpenSparkRun:
             sinks=sinks,
             limit=DeadLetterLimit(plan.max_dead_letters, checkpoint.tally(), keep=checkpoint.keep_tally),
             clock=wall_clock,
-            on_batch=options.on_batch,
+            options=options,
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             path=records,
@@ -108,12 +115,12 @@ class OpenSparkRun:
 
     @property
     def plays(self) -> bool:
-        """True if it plays test streams, which have an end of their own."""
+        """True if the run plays test streams, which define their own end."""
         return steps_of(self.plan) is not None
 
     @property
     def drains(self) -> bool:
-        """True if the run closes all windows at its end: because it must, or because no run can continue it."""
+        """True if the run closes all windows at its end: the user asked for it, or no run can continue this one."""
         options = self.options
         return options.drain or (
             options.checkpoint is None and options.trigger == "available_now" and self.plan.ends
@@ -121,12 +128,14 @@ class OpenSparkRun:
 
     @property
     def goes_on(self) -> bool:
-        """True if the query continues when it has read all input: the end or a later plan of a source may follow."""
+        """True if the query must keep running after it has read all input, for the end of sources or for
+        later plans.
+        """
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
-        """The function that the query calls for each batch; `on_batch` receives the record of the batch."""
+        """Returns the function that the query calls for each batch. `on_batch` receives the record of the batch."""
         run, records = self.run.manifest["run"], self.run.records
         clock = None if self.plays else wall_clock
         writer = BatchWriter(
@@ -140,26 +149,32 @@ class OpenSparkRun:
             may_replay=self.run.may_replay,
             changed=self.listings.changed,
         )
-        # No run continues from a temporary checkpoint.
+        # No run continues from a temporary checkpoint, so its files are not synced.
         kept = self.options.checkpoint is not None
         return BatchGate(writer, self.checkpoint.syncing()) if kept else BatchGate(writer)
 
-    def start(self, gate: BatchGate) -> StreamingQuery:
+    def start(self, gate: BatchGate) -> RunningQuery:
         """Starts the query."""
+        relay = Relay.of(self.session, self.checkpoint, gate) if is_connect(self.session) else None
         parts = self._parts()
-        warn_of_copies(parts.sinks.values(), self.session.sparkContext.getConf().get("spark.speculation"))
+        warn_of_copies(parts.sinks.values(), setting(self.session, "spark.speculation"))
         if self.options.trigger == "available_now":
-            # If processing time passes without input, there would always be a next batch.
+            # With these batches, a run for which processing time must pass would never end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
             self._see_to_what_is_due()
         self.checkpoint.prepare()
         if not reads_rows(self.plan):
             interpret(self.session)
-        with worker_environment(self.session):
-            return self._query(parts, gate)
+        code = self.checkpoint.keep_code(archive_for(self.session)) if relay is not None else None
+        with worker_environment(self.session, code):
+            query = started(lambda: self._query(parts, gate if relay is None else relay.box.turn))
+        running = RunningQuery(query, gate, relay)
+        if relay is not None:
+            relay.follow(running.is_active, running.halt)
+        return running
 
     def _see_to_what_is_due(self) -> None:
-        """Plans a batch even without input, since time has passed after the last run."""
+        """Plans a batch even if there is no input, because timers may have become due since the last run."""
         done = last_batch(self.checkpoint, "commits")
         if done >= 0 and not self.drains and needs_processing_time(self.plan):
             self.checkpoint.tick(done)
@@ -167,8 +182,8 @@ class OpenSparkRun:
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
 
-    def _query(self, parts: PartWriter, gate: BatchGate) -> StreamingQuery:
-        topology = Topology.of(self.plan, labels(self.session, self.run.manifest["shards"]))
+    def _query(self, parts: PartWriter, for_each: Batch) -> StreamingQuery:
+        topology = Topology.of(self.plan, labels(self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
         trackers = TaskTrackers(self.run.records.tasks, self.run.records.keys)
         control, listings = self.checkpoint.control(), self.listings.sources
@@ -186,7 +201,7 @@ class OpenSparkRun:
             drains=self.plan.drains(asked=asked),
         )
         name = f"{self.plan.name}-{self.run.manifest['run']}"
-        query = stream.writeStream.foreachBatch(gate).queryName(name)
+        query = stream.writeStream.foreachBatch(for_each).queryName(name)
         query = query.option("checkpointLocation", uri(self.checkpoint.path))
         if self.goes_on:
             return query.start()
@@ -198,20 +213,20 @@ class OpenSparkRun:
 
 
 def _fit(plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint) -> Fit:
-    """Fits the plan to the checkpoint."""
+    """Adapts the plan to the checkpoint."""
     saved = checkpoint.manifest()
     if saved is not None:
         make_ready(checkpoint, saved)
         if options.shards is None:
             session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
-    # With an interval, or in a later run, files of a glob may arrive later, or be gone.
+    # In a run with an interval, files of a glob may arrive later. In a later run, they may have been removed.
     require_files(plan, globs=saved is None and options.trigger == "available_now")
     shards = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
     return fitted(plan, saved, shards)
 
 
 def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
-    """The records file; None if there is none."""
+    """Returns the path of the records; None if the run writes none."""
     if checkpoint.is_local:
         return checkpoint.at(RECORDS_FILE)
     return None if options.records is None else os.fspath(options.records)
@@ -220,14 +235,14 @@ def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:
 def _sinks(
     plan: Plan, options: SparkOptions, manifest: dict[str, Any], checkpoint: Checkpoint, held: ExitStack
 ) -> tuple[dict[str, Any], RunSinks]:
-    """Returns the manifest with the id of the run, and its sinks, locked against other runs of that id.
+    """Returns the manifest with the id of the run, and its sinks. They are locked against other runs with this id.
 
-    A run with an end may replace the files of an earlier run. A run with an interval has no end.
+    A run that has an end may replace the files of an earlier run. A run with an interval may not.
     """
     letters = CheckpointLetters(checkpoint.dead_letters)
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
-        # A later run has the same name and replaces its files, as in process.
+        # As in process, a later run has the same name, and replaces the files of this one.
         manifest["run"] = plan.name
         held.enter_context(hold_sinks(plan, plan.name))
     else:

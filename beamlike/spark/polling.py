@@ -1,4 +1,4 @@
-"""Polls for new files while a query with an interval runs."""
+"""Looks for new input periodically while a query with an interval runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _SHORTEST: Final = 0.1  # seconds between two polls
 
 @attrs.define(eq=False)
 class FilePoller:
-    """A thread that polls twice per interval of the batches, as long as the query is `alive`.
+    """A thread that looks for new input twice per batch interval while the query is `alive`.
 
-    If polling fails, `error` has the reason, and `give_up` is called.
+    If that fails, `error` has the reason, and `give_up` is called.
     """
 
     listings: Listings

@@ -1,4 +1,4 @@
-"""The Spark runner: it runs a plan of any shape as one streaming query with one checkpoint."""
+"""The Spark runner. It runs a plan of any shape as one streaming query with one checkpoint."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from contextlib import ExitStack, suppress
 from typing import Self
 
 import attrs
-from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
-from beamlike.io.files.paths import absolute, path_text
+from beamlike.io.files.paths import absolute, path_text_if_any
 from beamlike.logical.watermark import require_alignable
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
@@ -21,15 +20,18 @@ from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
 from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
+from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
+from beamlike.spark.java_errors import Py4JError, Py4JNetworkError
 from beamlike.spark.opening import OpenSparkRun
 from beamlike.spark.polling import FilePoller
 from beamlike.spark.query.build import reads_rows
 from beamlike.spark.query.ingest import require_readable
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.sinks import BatchWriter
+from beamlike.spark.session.kinds import runs_here
 from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, require_python, ship
 from beamlike.spark.stopping import RunningQuery
@@ -42,30 +44,32 @@ class SparkRunner:
     """Runs a pipeline on Spark Structured Streaming.
 
     A run without a checkpoint uses a temporary folder, and cannot be continued: it closes all windows at the end of its
-    input, and the next run replaces its files, as in process. With a new checkpoint, file sinks add to the files in
-    their folders; so do they without a checkpoint if there is a `SparkSource` or `SparkSink`. Test streams are played a
-    step a batch, whatever the trigger, and drained; processing time is theirs.
+    input, and the next run replaces its files, as in process. With a new checkpoint, file sinks add files to the
+    existing ones. They also do so without a checkpoint if the pipeline has a `SparkSource` or `SparkSink`. Test streams
+    play one step per batch, whatever the trigger, and are drained; they also set processing time.
 
     Args:
         checkpoint: A folder that every executor can reach, from which a later run with the same checkpoint continues.
         trigger: "available_now" processes the available input and ends. With an interval ("10 seconds"), the run
-            continues until `stop`. Triggers of processing time are evaluated in every batch. A run with an interval has
-            batches also without input. A run with "available_now" on a checkpoint has one then, for what has become due
-            since the last run.
+            continues until `stop`. Triggers of processing time are evaluated in every batch. Without input, a run with
+            an interval still has batches. A run with "available_now" on a checkpoint has one batch, for what has become
+            due since the last run.
         drain: If True, closes all windows when no input is left, which finishes the checkpoint. Without a checkpoint, a
             run with "available_now" drains anyway, unless a source is a `SparkSource`, which may have no end.
         shards: The number of shards of each keyed stage; by default that of the checkpoint, or for a new one the number
             of cores of the cluster, at most 200.
-        session: A session to run in. The run uses a new session beside it, and changes nothing in it. By default, a
-            session is made.
-        master: The master for a session that is made, by default "local[*]".
-        config: Settings for a session that is made.
+        session: A session whose Spark is used, also one of Spark Connect. The run creates a new session in it, and
+            changes nothing in the given one. By default, a session is created.
+        master: The master for a created session, by default "local[*]".
+        config: Settings for a created session.
         records: A file on this machine for the records of all batches, which `beamlike status`, `why`, `watch` and
             `report` read. Only for a checkpoint on another file system; other checkpoints have the records in them.
         on_batch: A function that is called with the record of each batch.
         quiet: If True, a terminal shows no progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
+        telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
+            in a thread of its own; if its collector fails, the run continues without.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Parquet("out"))
@@ -74,22 +78,28 @@ class SparkRunner:
         <SparkRun of 'scores': 2 batches>
     """
 
-    checkpoint: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
+    checkpoint: str | None = attrs.field(default=None, converter=path_text_if_any)
     trigger: Trigger = attrs.field(default="available_now", validator=is_trigger)
     drain: bool = False
     shards: int | None = attrs.field(default=None, validator=is_positive)
     session: SparkSession | None = None
     master: str | None = None
     config: Mapping[str, str] = attrs.field(factory=dict)
-    records: str | None = attrs.field(default=None, converter=attrs.converters.optional(path_text))
+    records: str | None = attrs.field(default=None, converter=path_text_if_any)
     on_batch: Callable[[BatchRecord], None] | None = None
     quiet: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
+    telemetry: tuple[Telemetry, ...] = attrs.field(default=(), kw_only=True, converter=telemetry_of)
 
     def __attrs_post_init__(self) -> None:
         if self.records is not None and (self.checkpoint is None or not is_remote(self.checkpoint)):
             raise ValueError(
                 "SparkRunner: records= is for a checkpoint that is not on this machine; others have them in them"
+            )
+        if self.checkpoint is not None and self.checkpoint.startswith("dbfs:"):
+            raise ValueError(
+                f"SparkRunner: this process has no folder {self.checkpoint!r}; give the checkpoint a path that this "
+                "process and Spark have, such as /Volumes/..."
             )
         if self.continue_as is not None and self.checkpoint is None:
             raise ValueError("SparkRunner: continue_as= needs checkpoint=, whose run continues")
@@ -99,7 +109,7 @@ class SparkRunner:
     def run(self, plan: Plan | Planned) -> SparkRun:
         """Runs a plan, and waits for its end; with an interval, until it is stopped. Users call `Pipeline.run`.
 
-        SIGTERM or Ctrl-C stops the run after the current batch; a second one abandons that batch.
+        SIGTERM or Ctrl-C stops the run after the current batch. A second signal abandons that batch.
 
         Args:
             plan: A plan or a pipeline.
@@ -123,7 +133,7 @@ class SparkRunner:
         except KeyboardInterrupt:
             run.stop(now=True)
         finally:
-            # The query must not outlive this call.
+            # The query must not continue after this call returns.
             run.stop()
         return run
 
@@ -150,7 +160,7 @@ class SparkRunner:
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)
         session = self._session(plan)
-        if self.checkpoint is None and not session.sparkContext._jsc.isLocal():
+        if self.checkpoint is None and not runs_here(session):
             raise ValueError(
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
@@ -158,7 +168,8 @@ class SparkRunner:
         return SparkRun.begin(plan, self, session, Checkpoint(session, path))
 
     def _session(self, plan: Plan) -> SparkSession:
-        modules = modules_of(plan)  # before Spark starts: what cannot be sent is found here
+        # Before Spark starts, so that an object that cannot be pickled is found early.
+        modules = modules_of(plan)
         session = open_session(
             self.session,
             master=self.master,
@@ -202,7 +213,7 @@ class SparkRun(Shown):
                     opened.run.observers.take(batch)
 
                 gate = opened.gate(record)
-                query = RunningQuery(opened.start(gate), gate)
+                query = opened.start(gate)
                 poller = None
                 if runner.trigger != "available_now" and not opened.plays:
                     poller = FilePoller(opened.listings, runner.trigger, query.is_active, query.halt)
@@ -234,7 +245,9 @@ class SparkRun(Shown):
         return self._opened.run.records.changed
 
     def wait(self) -> None:
-        """Waits until the available input is processed, and drains the run if its runner does. Raises what failed."""
+        """Waits until the available input is processed, and drains the run if the runner does so. Raises the error of a
+        failed query.
+        """
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -251,16 +264,21 @@ class SparkRun(Shown):
         except KeyboardInterrupt:
             self._opened.run.records.close("stopped")
             with suppress(Py4JNetworkError):
-                self._query.is_active()  # so that later calls have a connection
+                self._query.is_active()  # renews the connection, so that later calls have one
             raise
         except StreamingQueryException as error:
             self._take_back_end()
+            self._query.require_relayed()
             if self._query.gate.exit is not None:
                 raise self._query.gate.exit from None
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
             if reason := failure(str(error), self.checkpoint, self.plan):
                 raise reason from None
+            raise
+        except PySparkException as error:
+            if lost := self._query.failure_of_server(error):
+                raise lost from error
             raise
         finally:
             self._opened.run.records.close("failed")
@@ -269,8 +287,11 @@ class SparkRun(Shown):
 
     def _take_all(self) -> None:
         """Waits until the query has read all available input."""
+        if self._query.is_closed():
+            return
         if not self._opened.goes_on:
             self._query.query.awaitTermination()
+            self._query.require_relayed()
             if self._poller is not None:
                 self._poller.check()
             return
@@ -278,7 +299,7 @@ class SparkRun(Shown):
         listings = self._opened.listings
         while listings.look() if self._opened.drains else listings.look_on():
             self._query.query.processAllAvailable()
-        if listings.waiting:  # the last plan may have moved a watermark only
+        if listings.waiting:  # the last plan may have moved only a watermark
             self._query.query.processAllAvailable()
             listings.look_on()
 
@@ -290,17 +311,20 @@ class SparkRun(Shown):
         self._take_all()
 
     def _take_back_end(self) -> None:
-        """Undoes the end of sources after a failed drain that wrote nothing: a plain run or a savepoint can follow."""
+        """Undoes the end of sources after a failed drain, if nothing was written. A normal run or a savepoint can then
+        follow.
+        """
         writer = self._query.gate.batch
         may = self._ending and isinstance(writer, BatchWriter) and not writer.writing
         if may and take_back_end(self.checkpoint):
             self._opened.run.note("draining", holds=False)
 
     def ask_to_stop(self, notice: str = "") -> None:
-        """Asks the query to stop after the current batch, without waiting. `notice` is printed at once."""
+        """Asks the query to stop after the current batch, and returns at once. `notice` is printed."""
         self._query.go_to(Phase.STOPPING)
         if self._stopper is None:
-            # A thread of its own: a signal may come while this one waits for Java, and then it cannot talk to it.
+            # A thread of its own, because a signal may interrupt this one in a call to Java, and then it
+            # cannot make another.
             name = f"stop {self.plan.name}"
             self._stopper = threading.Thread(target=self._finish, args=(notice,), name=name, daemon=True)
             self._stopper.start()
@@ -313,14 +337,14 @@ class SparkRun(Shown):
         try:
             self._query.finish()
         except Py4JError:
-            # The query was stopped by a call that abandons the batch.
+            # Another call has stopped the query and abandoned the batch.
             if self._query.phase is not Phase.GIVEN_UP:
                 raise
         if self._is_whole():
             self._opened.run.note("whole")
 
     def stop(self, *, now: bool = False) -> None:
-        """Stops the query after the current batch, and waits for that. A call from `on_batch` only asks for it.
+        """Stops the query after the current batch, and waits for that. A call from `on_batch` does not wait.
 
         With `now`, the current batch is abandoned, and the next run on the checkpoint repeats it.
         """
@@ -340,14 +364,15 @@ class SparkRun(Shown):
         run.sinks.conclude(run.records, ending, whole=self._is_whole())
 
     def _is_whole(self) -> bool:
-        """True if every batch that was begun is finished, once the query is over."""
-        return self._query.phase is not Phase.GIVEN_UP and self._query.query.exception() is None
+        """True if every batch that was begun is finished. The query must have ended."""
+        return self._query.phase is not Phase.GIVEN_UP and not self._query.has_failed()
 
     def _release(self) -> None:
-        """Releases the checkpoint, if the query is over."""
+        """Releases the checkpoint's lock and other resources if the query has ended."""
         if self._poller is not None:
             self._poller.stop()
         if not self._query.is_active():
             if self._stopper is not None:
                 self._stopper.join()
+            self._query.close()
             self._held.close()

@@ -1,1 +1,1 @@
-"""Parts of pipelines from text. May import `api` and all below it."""
+"""Parts of pipelines that are written as text. May import `api`, `replaying` and all below them."""

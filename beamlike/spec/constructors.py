@@ -1,4 +1,4 @@
-"""Windows and triggers from text, such as `"AfterWatermark(early=AfterCount(2))"`, without evaluating any of it."""
+"""Creates windows and triggers from text such as `"AfterWatermark(early=AfterCount(2))"`, without `eval`."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from windowing.time import MAX_TIME, MIN_TIME, Microseconds
 from windowing.triggers.base import Trigger
 from windowing.windows import WindowFn
 
-# Bases, which are not to be made.
+# Base classes, which cannot be created from text.
 _NOT_HERE: Final = ("CustomWindows", "Trigger", "WindowFn")
 
 
 class BadConstructor(ValueError):
-    """The text is no constructor of windows or of a trigger."""
+    """Raised if text is no constructor of windows or of a trigger."""
 
 
 class Refused(ValueError):
-    """The constructor refuses its arguments."""
+    """Raised if the constructor rejects its arguments."""
 
 
 def construct(text: str, kind: type[Any], unit: int) -> Any:
-    """Constructs the windows or trigger (`kind`) of a text; numbers for durations are in `unit` microseconds.
+    """Creates windows or a trigger (`kind`) from text. Numbers for durations are in `unit` microseconds.
 
-    Raises `BadConstructor` unless the text is a constructor of beamlike, and `Refused` if the constructor refuses its
+    Raises `BadConstructor` if the text is no constructor of beamlike, and `Refused` if the constructor rejects its
     arguments.
     """
     try:
@@ -54,7 +54,7 @@ def _require_bare_names(text: str, tree: ast.AST) -> None:
 
 
 def _constructors() -> dict[str, type[Any]]:
-    """The windows and triggers that beamlike exports, by name."""
+    """Returns the classes of windows and triggers that beamlike exports, by name."""
     exported = {name: getattr(windowing, name) for name in windowing.__all__ if name not in _NOT_HERE}
     kinds = (WindowFn, Trigger)
     return {
@@ -64,7 +64,9 @@ def _constructors() -> dict[str, type[Any]]:
 
 @attrs.frozen
 class _Reader:
-    """Evaluates literals, lists, and calls of constructors and of their methods; nothing else."""
+    """The evaluator of an expression: literals, lists, and calls of constructors and of their methods. Anything else is
+    an error.
+    """
 
     text: str
     unit: int
@@ -126,7 +128,7 @@ class _Reader:
     def _scaled(
         self, function: Callable[..., Any], arguments: list[Any], named: dict[str, Any]
     ) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments, with numbers for durations converted to microseconds."""
+        """Returns the arguments, with numbers for durations converted to microseconds."""
         durations = _durations(function)
         names = list(inspect.signature(function).parameters)[: len(arguments)]
         names += [""] * (len(arguments) - len(names))
@@ -154,15 +156,17 @@ def is_number(value: object) -> bool:
 
 
 def scaled(number: float, unit: int) -> Microseconds:
-    """A number as microseconds. Raises `ValueError` for NaN and outside of the limits of time."""
+    """Converts a number of units to microseconds. Raises `ValueError` for NaN and outside of the limits of time."""
     scaled = number * unit
-    if not MIN_TIME <= scaled <= MAX_TIME:  # neither is nan
+    if not MIN_TIME <= scaled <= MAX_TIME:  # This is True for NaN as well.
         raise ValueError(f"{number!r} lies outside of time, {MIN_TIME / unit:.4g} to {MAX_TIME / unit:.4g}")
     return Microseconds(round(scaled))
 
 
 def _methods(owner: Any) -> dict[str, Callable[..., Any]]:
-    """The class methods of a class that construct it, or the methods of windows and triggers that return new ones."""
+    """Returns the class methods that construct the class, or the methods of windows and triggers that return
+    new ones.
+    """
     if inspect.isclass(owner):
         names = [name for name in dir(owner) if isinstance(inspect.getattr_static(owner, name), classmethod)]
     else:
@@ -171,7 +175,7 @@ def _methods(owner: Any) -> dict[str, Callable[..., Any]]:
 
 
 def _durations(function: Callable[..., Any]) -> set[str]:
-    """The fields of a class that are durations: their converter returns `Microseconds`."""
+    """Returns the names of the fields of a class that are durations: their converter returns `Microseconds`."""
     fields: tuple[attrs.Attribute[Any], ...] = getattr(function, "__attrs_attrs__", ())
     return {field.name for field in fields if _makes_microseconds(field.converter)}
 

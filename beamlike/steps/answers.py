@@ -1,6 +1,6 @@
 """Concurrent calls of a coroutine function, each with a timeout and retries.
 
-Imported at the first call of a service: the import of asyncio takes long.
+This module is imported at the first call of a service, because importing asyncio takes long.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ Function = Callable[[Any], Awaitable[Any]]
 
 
 def answers(fn: Function, given: Sequence[Any], at_once: int, timeout: int, retries: int) -> list[Any]:
-    """Calls the function for each item of `given`; returns results and last errors in order.
+    """Calls the function for each item of `given`. Returns, in order, a result or the last error for each.
 
     `timeout` is in microseconds.
     """
-    # In a thread of its own, as this one may have an event loop that runs already, such as that of a notebook.
+    # In a thread of its own, because this thread may already run an event loop, as in a notebook.
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, _all(fn, given, at_once, timeout, retries)).result()
 

@@ -1,6 +1,6 @@
-"""Stateless steps between sources, stages and sinks: frozen declarations that rewrite lazy frames.
+"""Stateless steps between sources, stages and sinks: immutable declarations that rewrite lazy frames.
 
-Each step keeps the system columns (event time, window, pane) beside the user's columns.
+Each step keeps the system columns (event time, window, pane) in addition to the user's columns.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ Row = dict[str, Any]
 
 
 def _texts(expressions: tuple[nw.Expr, ...]) -> tuple[str, ...]:
-    """The expressions as text, by which they are compared: their own == makes a new expression."""
+    """Returns the expressions as text, for comparisons. Comparing expressions with == would create a new expression."""
     return tuple(map(expression_text, expressions))
 
 
 def _wanted(
     columns: tuple[nw.Expr, ...], gives: tuple[tuple[str, ...], ...], wanted: frozenset[str]
 ) -> tuple[tuple[nw.Expr, ...], tuple[tuple[str, ...], ...]]:
-    """The expressions that produce a wanted name, with the names that each produces."""
+    """Returns the expressions that produce a wanted column, with the names that each produces."""
     kept = [(column, names) for column, names in zip(columns, gives, strict=True) if wanted & {*names}]
     return tuple(column for column, _ in kept), tuple(names for _, names in kept)
 
 
 def _computed(kind: str, columns: Sequence[nw.Expr], gives: Sequence[tuple[str, ...]]) -> Any:
-    """The identity of expressions by the names that they produce, without unchanged columns; None without others."""
+    """Returns the identity of expressions, by the names that they produce. Unchanged columns do not count; None if
+    nothing else is left.
+    """
     found = {
         ", ".join(names): expression_identity(column)
         for column, names in zip(columns, gives, strict=True)
@@ -57,7 +59,7 @@ class Step(Declared):
     """A stateless rewrite of rows. `name` is unique in the pipeline.
 
     Law: applying a step to the parts of a frame and concatenating the results equals applying it to the whole frame. So
-    results do not depend on how the input is cut into chunks.
+    results do not depend on how the input is divided into chunks.
     """
 
     name: str
@@ -71,67 +73,69 @@ class Step(Declared):
 
     @property
     def keeps_rows(self) -> bool:
-        """True if the step emits at least one row for any non-empty set of usable rows."""
+        """True if the step emits at least one row whenever it receives a row that it can use."""
         return True
 
     @property
     def skew(self) -> int:
-        """The greatest decrease of an event time by this step, in microseconds."""
+        """The greatest duration (us) by which this step can move an event time back."""
         return 0
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rewritten frame, with the system columns of `frame`.
+        """Returns the rewritten frame, with the system columns of `frame`.
 
-        Raises an error for a row that the step cannot use.
+        If the step cannot use a row, it raises an error; the frame may be lazy, and then raises when it is collected.
         """
         raise NotImplementedError
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """Applies the step to the rows that it can use; all others become dead letters."""
+        """Applies the step to the rows that it can use. All others become dead letters."""
         return Attempt(self.apply(frame))
 
     @property
     def everything(self) -> frozenset[str]:
-        """The columns that the step must compute to find the rows that it cannot use."""
+        """The output columns that must be computed to find the rows that the step cannot use."""
         return frozenset()
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        """The input columns from which the step computes the output columns `wanted`."""
+        """Returns the input columns that are needed to compute the output columns `wanted`."""
         raise NotImplementedError
 
     def narrowed(self, wanted: frozenset[str]) -> Step:
-        """The step reduced to the columns `wanted`; its input has only the columns `needs(wanted)`."""
+        """Returns the step reduced to the columns `wanted`. Its input then has only the columns `needs(wanted)`."""
         return self
 
     def detail(self) -> str:
-        """A short text of the step's work: the expressions, the windows, the function's name."""
+        """Returns a short text about the step's work, such as its expressions, its windows, or its function's name."""
         raise NotImplementedError
 
     def identity(self) -> Any:
-        """The kind and the declared fields except the name; None for a step that changes no row."""
+        """Returns the kind and the declared fields, without the name, for comparisons with a checkpoint; None for a
+        step that changes no row.
+        """
         return {**fields_of(self, without=("name", *self.inferred)), "kind": self.kind}
 
     inferred: ClassVar[tuple[str, ...]] = ()
-    """The fields that follow from the steps before: no part of the identity."""
+    """Fields that follow from earlier steps. They are not part of the identity."""
 
 
 @attrs.frozen
 class Relational(Step):
-    """A step of expressions, which any engine of narwhals can execute."""
+    """A step of expressions, which narwhals can execute."""
 
     def rewrite(self, frame: nw.LazyFrame[Any]) -> nw.LazyFrame[Any]:
-        """The rewritten narwhals frame."""
+        """Returns the rewritten narwhals frame."""
         raise NotImplementedError
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The rewritten frame, still lazy, so that a reader skips columns that are removed."""
+        """Returns the rewritten frame, still lazy, so that a reader can skip columns that are removed."""
         native: pl.LazyFrame = self.rewrite(nw.from_native(frame)).to_native()
         return native
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
-        """Finds rows for which an expression fails by halving the frame, which is correct as steps are row-wise."""
+        """Finds the rows for which an expression fails by bisection, which is correct because steps are row-wise."""
         given = frame.collect()
-        # Results keep the order of the rows: the first half is on top of the stack.
+        # Results are in the order of the rows, because the first half is on top of the stack.
         parts, wrong, errors = [self._collected(given.clear())], [given.clear()], []
         waiting = [given]
         while waiting:
@@ -149,7 +153,9 @@ class Relational(Step):
         return Attempt(pl.concat(parts).lazy(), letters, len(given))
 
     def _collected(self, empty: pl.DataFrame) -> pl.DataFrame:
-        """Applies the step to no rows: an error then is not the fault of a row."""
+        """Applies the step to an empty frame. If that fails, the step is wrong, not a row, and `StepError` is
+        raised.
+        """
         try:
             return self.apply(empty.lazy()).collect()
         except pl.exceptions.PolarsError as error:
@@ -158,7 +164,7 @@ class Relational(Step):
 
 @attrs.frozen
 class Filter(Relational):
-    """Keeps the rows for which all predicates are true; a null predicate removes the row."""
+    """A step that keeps the rows for which all predicates are true. A null predicate removes the row."""
 
     kind: ClassVar[str] = "filter"
     predicates: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
@@ -182,7 +188,9 @@ class Filter(Relational):
 
 @attrs.frozen
 class Select(Relational):
-    """Computes the columns of these expressions, with the names in `gives`, and keeps the system columns `kept`."""
+    """A step that computes columns, named `gives`, from expressions. It keeps the system columns `kept`, and
+    no others.
+    """
 
     kind: ClassVar[str] = "select"
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
@@ -213,7 +221,7 @@ class Select(Relational):
 
 @attrs.frozen
 class WithColumns(Relational):
-    """Adds or replaces the columns of these expressions, which have the names in `gives`."""
+    """A step that adds or replaces columns, named `gives`, which are computed from expressions."""
 
     kind: ClassVar[str] = "with_columns"
     columns: tuple[nw.Expr, ...] = attrs.field(eq=_texts)
@@ -242,17 +250,17 @@ class WithColumns(Relational):
 
 @attrs.frozen
 class WindowInto(Step):
-    """Assigns windows to each element: an element in several windows becomes several rows."""
+    """A step that assigns windows to each element. An element in several windows becomes several rows."""
 
     kind: ClassVar[str] = "window_into"
     windowing: Windowing
 
     def identity(self) -> Any:
-        """The windows only: all other choices are part of the stage's identity."""
+        """Returns the windows only. All other settings of a windowing are part of the stage's identity."""
         return {"kind": self.kind, "windows": self.windowing.windows.identity()}
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """The frame with window start and end, which replace those of earlier windows."""
+        """Returns the frame with the bounds of new windows, which replace those of earlier windows."""
         return self.windowing.windows.assign(frame)
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
@@ -275,7 +283,9 @@ class WindowInto(Step):
 
 @attrs.frozen
 class NotRetracted(Step):
-    """Adds the flag of retracted panes, false for all rows, before a union with rows that may be retracted."""
+    """A step that adds the flag of retracted panes, always False. It is for rows without the flag that are united with
+    rows that have it.
+    """
 
     kind: ClassVar[str] = "flatten"
 

@@ -13,10 +13,11 @@ from windowing.time import Microseconds, format_duration, microseconds
 
 @attrs.frozen(kw_only=True)
 class Calls:
-    """The calls of an asynchronous function by `map_batches`: the rows of a batch in several calls, some concurrent.
+    """Settings of the calls that `map_batches` makes to a coroutine function: the rows of a batch are divided into
+    calls, and some calls are concurrent.
 
     Args:
-        rows: The greatest number of rows of a call.
+        rows: The greatest number of rows per call.
         at_once: The greatest number of concurrent calls in a task.
         timeout: The time limit of a call, a duration; 30 seconds by default.
         retries: The number of repetitions of a call that fails or exceeds its time limit, after random waits that
@@ -48,12 +49,14 @@ class Calls:
 
 @attrs.frozen
 class CallBatches(MapBatches):
-    """A `MapBatches` by calls of a coroutine function; only the rows of a failed call become dead letters."""
+    """A step like `MapBatches` that calls a coroutine function. Only the rows of a failed call become dead letters."""
 
     calls: Calls
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """Calls the function for pieces of the rows, and waits for all calls. Results are in the order of the rows."""
+        """Calls the function for pieces of the rows, and waits for all calls. The results are in the order of
+        the rows.
+        """
         from beamlike.steps.answers import answers
 
         calls, firsts = self.calls, range(0, rows.height, self.calls.rows)

@@ -1,4 +1,4 @@
-"""The expressions of `drop`, `rename`, `cast` and `unnest`."""
+"""Builds the expressions of the steps `drop`, `rename`, `cast` and `unnest`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.errors import DuplicateName, PlanError, UnknownColumn, WrongType, unknown_column
-from beamlike.rows.dtypes import SchemaLike, as_narwhals, as_schema, require_column_name, type_name
+from beamlike.rows.dtypes import SchemaLike, as_narwhals, as_schema, is_schema, require_column_name, type_name
 from beamlike.steps.infer import flat
 from windowing.columns import RESERVED_PREFIX, SYSTEM_COLUMNS
 
 
 def without(schema: pl.Schema, given: Sequence[str], step: str) -> list[str]:
-    """The columns except `given`. Raises `PlanError` if none is left."""
+    """Returns the columns except `given`. Raises `PlanError` if none is left."""
     dropped = flat(given)
     if not dropped:
         raise PlanError("give it the names of the columns to leave out", step=step)
@@ -28,7 +28,9 @@ def without(schema: pl.Schema, given: Sequence[str], step: str) -> list[str]:
 
 
 def renamed(schema: pl.Schema, names: Mapping[str, str], step: str) -> list[nw.Expr]:
-    """All columns in order, with the new names in `names`. Raises `DuplicateName` for equal names."""
+    """Returns all columns in order, renamed by `names`. Raises `DuplicateName` if two columns would have the
+    same name.
+    """
     if not isinstance(names, Mapping) or not names:
         raise WrongType(
             f'rename takes a dict of old and new names, such as {{"old": "new"}}, not {names!r}', step=step
@@ -46,15 +48,16 @@ def renamed(schema: pl.Schema, names: Mapping[str, str], step: str) -> list[nw.E
 
 
 def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
-    """The columns in `types`, cast to these types. Raises `WrongType` for a type without a cast."""
-    if not isinstance(types, Mapping) or not types:
+    """Returns the columns in `types`, cast to these types. Raises `WrongType` if a column can never be cast."""
+    if not types or not is_schema(types):
         raise WrongType(
             f'cast takes a dict of columns and types, such as {{"score": float}}, not {types!r}', step=step
         )
-    for name in types:
+    wanted = as_schema(types, step)
+    for name in wanted:
         _require_column(schema, name, step)
     expressions = []
-    for name, dtype in as_schema(types, step).items():
+    for name, dtype in wanted.items():
         target = as_narwhals(dtype)
         if target is None:
             raise WrongType(
@@ -65,7 +68,7 @@ def casts(schema: pl.Schema, types: SchemaLike, step: str) -> list[nw.Expr]:
 
 
 def unnested(schema: pl.Schema, column: str, step: str) -> list[nw.Expr]:
-    """All columns in order, with the fields of the structs in `column` at its position."""
+    """Returns all columns in order, with the fields of the structs in `column` at its position."""
     _require_column(schema, column, step)
     dtype = schema[column]
     if not isinstance(dtype, pl.Struct):

@@ -1,4 +1,4 @@
-"""Schemas at plan time: expressions are checked, and steps applied, on empty frames before anything runs."""
+"""Finds schemas before a run: expressions are checked, and steps are applied, on empty frames."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from beamlike.rows.dtypes import require_column_name, system_schema, type_name
 from beamlike.steps.base import Step
 from beamlike.steps.python import MapBatches
 from windowing.columns import (
+    ASKED_COLUMNS,
     EVENT_TIME,
     PANE_COLUMNS,
     PANE_INDEX,
@@ -36,37 +37,48 @@ _LITERALS = (bool, int, float, bytes, Decimal, date, datetime, time, timedelta, 
 
 @attrs.frozen
 class Shape:
-    """The columns of a collection: the user's, with their types, and the engine's."""
+    """The columns of a collection: the user's columns with their types, and the names of the system columns."""
 
     user: pl.Schema
     system: tuple[str, ...]
 
     def everything(self) -> pl.Schema:
-        """User columns, then system columns."""
+        """Returns all columns with their types: the user's, then the system columns."""
         return pl.Schema({**self.user, **system_schema(self.system)})
 
     def empty(self) -> pl.LazyFrame:
-        """A frame with these columns and no rows."""
+        """Returns a frame with these columns and no rows."""
         return pl.LazyFrame(schema=self.everything())
 
     def shown(self) -> pl.Schema:
-        """The columns that a sink receives.
+        """Returns the columns that a sink receives.
 
-        The end of the previous window, which only the next grouping reads, is removed.
+        The end of the previous window is left out, because only the next grouping reads it, and so are pane columns
+        that a step must ask for.
         """
-        return pl.Schema({name: dtype for name, dtype in self.everything().items() if name != PREVIOUS_END})
+        hidden = (PREVIOUS_END, *ASKED_COLUMNS)
+        return pl.Schema({name: dtype for name, dtype in self.everything().items() if name not in hidden})
+
+    def kept(self) -> Shape:
+        """Returns the shape of rows that a stage keeps: pane columns that a step must ask for are left out."""
+        system = tuple(name for name in self.system if name not in ASKED_COLUMNS)
+        return attrs.evolve(self, system=system)
 
     def with_windows(self, windows: WindowFn | None = None) -> tuple[str, ...]:
-        """The system columns once each row is in a window, for `windows` if given."""
+        """Returns the system columns after rows are assigned to `windows`, or to any windows."""
         assigned = WINDOW_COLUMNS if windows is None else assigned_columns(windows)
         names = ({*self.system} - {PREVIOUS_END}).union(assigned)
         return tuple(name for name in SYSTEM_COLUMNS if name in names)
+
+    def without_windows(self) -> tuple[str, ...]:
+        """Returns the system columns of rows that are in no window."""
+        return tuple(name for name in self.system if name not in (*WINDOW_COLUMNS, PREVIOUS_END))
 
 
 def expressions(
     shape: Shape, given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True
 ) -> tuple[nw.Expr, ...]:
-    """Parses a user's arguments to row-wise narwhals expressions over existing columns.
+    """Converts a user's arguments to row-wise narwhals expressions over existing columns.
 
     Wildcards become the user's columns. `plain=False` refuses plain values, for filters.
     """
@@ -75,7 +87,7 @@ def expressions(
 
 
 def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True) -> list[nw.Expr]:
-    """Parses a user's arguments to narwhals expressions, at least one, without a check of their columns."""
+    """Converts a user's arguments to narwhals expressions, at least one. Columns are not checked."""
     parsed = [_expression(item, step, literal=False) for item in flat(given)]
     parsed += [_expression(item, step, literal=plain).alias(name) for name, item in named.items()]
     if not parsed:
@@ -84,7 +96,7 @@ def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: b
 
 
 def flat(given: Iterable[Any]) -> list[Any]:
-    """The items, with lists and tuples flattened."""
+    """Returns the items, with those in lists and tuples flattened."""
     return [item for entry in given for item in (entry if isinstance(entry, list | tuple) else (entry,))]
 
 
@@ -110,13 +122,15 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
 
 
 def _constant_type(given: Any) -> Any:
-    """The type of a constant: Int64 for integers, as for a declared `int`, instead of the smallest type."""
+    """Returns the type of a constant. An integer is Int64, like a column declared as `int`, instead of the smallest
+    type.
+    """
     whole = isinstance(given, int) and not isinstance(given, bool)
     return nw.Int64 if whole and abs(given) < 2**63 else None
 
 
 def without_wildcards(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
-    """Replaces wildcards in the expression by the user's columns."""
+    """Replaces the wildcards in an expression by the user's columns."""
     try:
         return resolve(expression, shape.user)
     except Exception as error:
@@ -139,7 +153,7 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
 
 
 def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
-    """The error for a column that does not exist; that for a system column says why rows lack it."""
+    """Returns the error for a column that does not exist. For a system column, it says why the rows lack it."""
     reader = f"bl.{name.removeprefix(RESERVED_PREFIX)}()"
     if name == EVENT_TIME:
         return PlanError(
@@ -153,6 +167,12 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
             f"{reader}: its rows are never taken back; give the grouping accumulation=bl.RETRACTING",
             step=step,
         )
+    if name in ASKED_COLUMNS and PANE_INDEX in shape.system:
+        return PlanError(
+            f"{reader}: a lookup in a side does not keep it; ask for it with with_columns({reader}) directly after the "
+            "grouping",
+            step=step,
+        )
     if name in PANE_COLUMNS:
         return PlanError(
             f"{reader}: its rows are in no pane; only the output of a grouping has panes", step=step
@@ -164,9 +184,11 @@ def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanErr
 
 
 def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Schema]:
-    """The names and types that each expression produces. Raises `PlanError` for a type error or a repeated name."""
+    """Returns the names and types that each expression produces. Raises `PlanError` for a type error or a
+    repeated name.
+    """
     frame = nw.from_native(shape.empty())
-    # One by one: the columns of a wildcard, or of a failing expression, must be known by their expression.
+    # One by one, so that the columns of a wildcard, or an error, can be attributed to their expression.
     schemas = []
     for expression in given:
         try:
@@ -183,7 +205,7 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
 
 
 def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Expr, ...]:
-    """The expressions of a filter: row-wise and Boolean."""
+    """Returns the expressions of a filter. Raises `PlanError` unless they are row-wise and Boolean."""
     checked = expressions(shape, given, {}, step=step, plain=False)
     for predicate in checked:
         for dtype in outputs(shape, [predicate], step=step)[0].dtypes():
@@ -194,7 +216,7 @@ def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Exp
 
 
 def run_empty(shape: Shape, step: Step) -> pl.Schema:
-    """The user's columns after the step, found by applying it to an empty frame."""
+    """Returns the user's columns after the step, found by applying it to an empty frame."""
     try:
         result = step.apply(shape.empty()).collect()
     except StepError:
@@ -205,7 +227,7 @@ def run_empty(shape: Shape, step: Step) -> pl.Schema:
 
 
 def batches_schema(shape: Shape, step: MapBatches) -> pl.Schema:
-    """The columns that a function of frames returns, found by calling it with an empty frame."""
+    """Returns the columns that a function of frames returns, found by calling it with an empty frame."""
     try:
         result = step.table(pl.DataFrame(schema=shape.user))
     except Exception as error:

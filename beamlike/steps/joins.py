@@ -1,4 +1,4 @@
-"""Steps around the grouping of a cogroup or a join: rows become structs, and pairs of structs become rows."""
+"""Steps before and after the grouping of a cogroup or a join: rows become structs, and pairs of structs become rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ _PLACE: Final = "__place"
 
 @attrs.frozen
 class AsSide(Step):
-    """Makes of a row its keys and a struct of the whole row, in the column of its side.
+    """A step that turns a row of one side into its keys and a struct of the whole row, in the column of its side.
 
-    The columns of other sides are null. `keys` has the row's column for each key, `sides` the columns of each side's
-    rows.
+    The columns of other sides are null. `keys` has the row's column for each key, and `sides` the columns of each side.
     """
 
     kind: ClassVar[str] = "side"
@@ -53,10 +52,10 @@ class AsSide(Step):
 
 @attrs.frozen
 class Paired(Step):
-    """Makes a row of each pair of structs `LEFT` and `RIGHT`; a null struct gives nulls.
+    """A step that turns each pair of structs, `LEFT` and `RIGHT`, into a row. A null struct becomes nulls.
 
-    `left` has the columns of left rows, of which those in `keys` are columns of the pair itself. `right` has the
-    columns of right rows, by their names in the result; `kept` are the system columns.
+    `left` has the columns of left rows; those that are in `keys` are columns of the pair itself. `right` has the
+    columns of right rows by their names in the result. `kept` are the system columns.
     """
 
     kind: ClassVar[str] = "pairs"
@@ -70,7 +69,7 @@ class Paired(Step):
         return frame.select(*self.flat(), *self.kept)
 
     def flat(self) -> list[pl.Expr]:
-        """The expressions of the columns of a row."""
+        """Returns the expressions for the columns of a row."""
         left = [pl.col(name) if name in self.keys else pl.col(LEFT).struct.field(name) for name in self.left]
         return left + [pl.col(RIGHT).struct.field(of).alias(name) for name, of in self.right.items()]
 
@@ -91,7 +90,7 @@ class Paired(Step):
 
 @attrs.frozen
 class Matched(Paired):
-    """Joins the rows of the two sides of a group, the lists of structs `LEFT` and `RIGHT`.
+    """A step that joins the rows of both sides in each group, which has them as lists of structs, `LEFT` and `RIGHT`.
 
     A null key matches nothing.
     """
@@ -106,7 +105,7 @@ class Matched(Paired):
         return False
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Pairs and unmatched rows, in the order of their groups."""
+        """Returns pairs and unmatched rows, in the order of their groups."""
         parts = [
             part.select(*self.flat(), *self.kept, _PLACE)
             for part in self._parts(frame.with_row_index(_PLACE))
@@ -114,8 +113,8 @@ class Matched(Paired):
         return pl.concat(parts).sort(_PLACE, maintain_order=True).drop(_PLACE)
 
     def _parts(self, groups: pl.LazyFrame) -> Iterator[pl.LazyFrame]:
-        """Rows with at most one struct of each side: the pairs, then unmatched left rows, then unmatched right rows."""
-        # A grouping has one group per key, null included; but a null key matches nothing.
+        """Yields pairs, then unmatched left rows, then unmatched right rows. Each has at most one struct per side."""
+        # A grouping has one group per key, and null is such a key. In a join, a null key matches nothing.
         there = {side: pl.col(side).list.len() > 0 for side in (LEFT, RIGHT)}
         match = pl.all_horizontal(*(pl.col(key).is_not_null() for key in self.keys), *there.values())
         if self.how == "semi":
@@ -138,6 +137,6 @@ class Matched(Paired):
 
 @attrs.frozen
 class Newest(Select):
-    """Selects the columns of the newest row of a group, a struct."""
+    """A step that returns the columns of the newest row in a group, which is a struct."""
 
     kind: ClassVar[str] = "latest"

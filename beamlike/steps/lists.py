@@ -1,4 +1,4 @@
-"""The step that makes a row of each item of a list."""
+"""The step that emits a row for each item of a list."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from beamlike.steps.base import Step
 
 @attrs.frozen
 class Explode(Step):
-    """Makes a row of each item of the list in `column`; an empty or null list gives none.
+    """A step that emits a row for each item of the list in `column`, and none for an empty or null list.
 
-    `number` counts items from 1.
+    The column `number` counts items from 1.
     """
 
     kind: ClassVar[str] = "explode"

@@ -1,4 +1,4 @@
-"""Lookups in tables: sides that are constant during a run, so that a lookup needs no state."""
+"""Lookups in tables that are constant during a run, so that a lookup needs no state."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ import polars as pl
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.steps.base import Step
 from stages.operator import Refused
-from stages.sides.contents import Seen
+from stages.sides.contents import SideContent
 from stages.sides.lookup import LookedUp, Lookup
 from windowing.identity import fields_of
 
 TABLE: Final = "@table"
-"""The key in the identity of a lookup under which the name of its table is."""
+"""The key, in the identity of a lookup, for the name of its lookup table."""
 
 
 @attrs.frozen(eq=False)
 class LookUp(Step):
-    """Adds the columns of the lookups that `use` declares. `tables` has the table name of each side.
+    """A step that adds columns of lookup tables to rows, found by key.
 
-    `seen` has the contents of the tables by side, which a run reads; it is empty before.
+    Attributes:
+        use: The lookups, with the types of the columns that they add.
+        tables: The name of the lookup table of each side.
+        seen: The content of the lookup table of each side. It is empty until a run has read the tables.
     """
 
     kind: ClassVar[str] = "lookup"
     use: LookedUp
     tables: Mapping[str, str]
-    seen: Mapping[str, Seen] = attrs.field(factory=dict)
+    seen: Mapping[str, SideContent] = attrs.field(factory=dict)
 
     def identity(self) -> Any:
         found = [
@@ -63,8 +66,8 @@ class LookUp(Step):
     def narrowed(self, wanted: frozenset[str]) -> LookUp:
         return attrs.evolve(self, use=self.use.narrowed(wanted))
 
-    def with_tables(self, tables: Mapping[str, Seen]) -> LookUp:
-        """The step with the contents of its tables, given by table name."""
+    def with_tables(self, tables: Mapping[str, SideContent]) -> LookUp:
+        """Returns the step with the contents `tables` of its lookup tables, by table name."""
         return attrs.evolve(self, seen={side: tables[table] for side, table in self.tables.items()})
 
     def detail(self) -> str:
@@ -77,7 +80,7 @@ class LookUp(Step):
         return made
 
     def _give(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, Refused | None]:
-        made, refused = self.use.give(rows, self.seen)
+        made, refused = self.use.compute(rows, self.seen)
         return made.select(*rows.columns, *(name for name in self.use.types if name not in rows)), refused
 
 

@@ -1,8 +1,8 @@
-"""Steps that call a user's function, by row or by batch, and the dead letters of rows that it cannot use."""
+"""Steps that call a user's function, per row or per batch, and dead letters for rows for which it fails."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, repeat
 from typing import Any, ClassVar, Final
 
@@ -14,14 +14,17 @@ from beamlike.errors import StepError, listed
 from beamlike.expressions.describe import function_name
 from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
 from beamlike.rows.dtypes import type_name
-from beamlike.steps.base import Row, Step
+from beamlike.rows.objects import RowObjects
+from beamlike.rows.row_class import RowClass
+from beamlike.rows.taken import Taking
+from beamlike.steps.base import Step
 from beamlike.steps.python_results import as_columns
 from beamlike.system.activity import activity
 from windowing.columns import SYSTEM_COLUMNS
-from windowing.python_rows import BEYOND, each, python_has
+from windowing.python_rows import each, is_one_row, unusable
 
 _LOST: Final = object()
-"""The result of a row for which the function raised an error."""
+"""The result for a row for which the function raised an error."""
 
 
 @attrs.define
@@ -40,13 +43,13 @@ class Failures:
         self.errors[row] = error_text(error)
 
     def misfits(self, wrong: Mapping[int, str]) -> None:
-        """Records reasons why the function's results for these rows do not fit."""
+        """Records why the function's results for these rows do not fit the declared columns."""
         if self.strict and wrong:
             raise StepError(self.step.name, wrong[min(wrong)])
         self.errors.update(wrong)
 
     def dead_letters(self, rows: pl.DataFrame) -> pl.DataFrame | None:
-        """The failed rows as dead letters, or None."""
+        """Returns the failed rows as dead letters; None if no row has failed."""
         if not self.errors:
             return None
         failed = sorted(self.errors)
@@ -55,23 +58,32 @@ class Failures:
 
 @attrs.frozen
 class PythonStep(Step):
-    """A step that calls `fn` with rows of the columns `reads`, and emits rows of `schema`."""
+    """A step that calls `fn` with rows of the columns `reads`, and emits rows with the columns `schema`."""
 
     fn: Callable[..., Any]
     reads: tuple[str, ...]
     schema: pl.Schema
+    takes: RowObjects | None = attrs.field(default=None, kw_only=True)
+    """The objects that `fn` receives; by default dicts."""
+    gives: RowClass | None = attrs.field(default=None, kw_only=True)
+    """The class of the objects that `fn` may return in place of dicts."""
 
-    inferred: ClassVar[tuple[str, ...]] = ("reads", "schema")
+    inferred: ClassVar[tuple[str, ...]] = ("reads", "schema", "takes", "gives")
 
     by_row: ClassVar[bool] = True
-    """True if the function receives Python values."""
+    """True if the function receives Python values, and not a frame."""
+
+    @property
+    def received(self) -> tuple[str, ...]:
+        """The columns that the function receives. Dead letters also have the others that are read."""
+        return self.reads if self.takes is None else self.takes.columns
 
     @property
     def python(self) -> bool:
         return True
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Loads the rows into memory, once. An error of the function is raised with a note of the step."""
+        """Loads the rows into memory. An error of the function is raised with a note that names the step."""
         return self._called(frame, Failures(self, strict=True)).rows
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
@@ -80,23 +92,28 @@ class PythonStep(Step):
     def _called(self, frame: pl.LazyFrame, failures: Failures) -> Attempt:
         given = frame.select(*self.reads, cs.by_name(*SYSTEM_COLUMNS, require_all=False)).collect()
         count = len(given)
-        # Some values have no Python equivalent, such as times after the year 9999: their rows are dead letters.
-        fits = python_has(given.select(self.reads)) if self.by_row else None
-        beyond = given.clear() if fits is None else given.filter(~fits)
-        given = given if fits is None else given.filter(fits)
-        if failures.strict and len(beyond):
-            raise StepError(self.name, BEYOND)
-        rows = given.select(self.reads)
+        wrong = unusable(given.select(self.reads), self.takes) if self.by_row else {}
+        if wrong and failures.strict:
+            raise StepError(self.name, wrong[min(wrong)])
+        usable = without(given, wrong) if wrong else given
+        rows = usable.select(self.reads)
         with activity("step", self.name):
-            result = self.call(rows, given.drop(self.reads), failures).lazy()
-        if beyond.is_empty():
-            return Attempt(result, failures.dead_letters(rows), count)
-        lost = dead_letters(self.name, beyond.select(self.reads), [BEYOND] * len(beyond))
-        letters = failures.dead_letters(rows)
-        return Attempt(result, lost if letters is None else pl.concat([lost, letters]), count)
+            result = self.call(rows, usable.drop(self.reads), failures).lazy()
+        letters = failures.dead_letters(usable)
+        if not wrong:
+            return Attempt(result, letters, count)
+        lost = given[sorted(wrong)]
+        refused = dead_letters(self.name, lost, [wrong[row] for row in sorted(wrong)])
+        return Attempt(result, refused if letters is None else pl.concat([refused, letters]), count)
+
+    def values(self, rows: pl.DataFrame) -> Iterator[Any]:
+        """Yields the rows as the function receives them: dicts, or objects of its class."""
+        return rows.iter_rows(named=True) if self.takes is None else self.takes.iterate(rows)
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        """The function's results beside the system columns of their rows; failed rows are added to `failures`."""
+        """Returns the function's results next to the system columns of their rows. Failed rows are added to
+        `failures`.
+        """
         raise NotImplementedError
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
@@ -106,21 +123,22 @@ class PythonStep(Step):
         return function_name(self.fn)
 
 
-def _each(fn: Callable[[Row], Any], rows: pl.DataFrame, failures: Failures) -> list[Any]:
-    """The function's result for each row, in order; _LOST if it raised an error."""
-    return each(fn, rows.iter_rows(named=True), rows.height, failures.add, _LOST)
+def _each(fn: Callable[[Any], Any], step: PythonStep, rows: pl.DataFrame, failures: Failures) -> list[Any]:
+    """Returns the function's result for each row, in order; _LOST if it raised an error."""
+    return each(fn, step.values(rows), rows.height, failures.add, _LOST)
 
 
 @attrs.frozen
 class Map(PythonStep):
-    """Calls a function for the dict of each row, which returns a dict."""
+    """A step that calls a function with the dict of each row. The function returns a dict."""
 
     kind: ClassVar[str] = "map"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        results = _each(self.fn, rows, failures)
+        fn, take = self.fn, Taking(self.schema, self.gives)()
+        results = _each(lambda row: take(fn(row)), self, rows, failures)
         raised = frozenset(failures.errors)
-        frame, wrong = as_columns(results, self.schema)
+        frame, wrong = as_columns(results, self.schema, self.gives)
         failures.misfits({row: why for row, why in wrong.items() if row not in raised})
         frame = frame.hstack(system)
         return without(frame, failures.errors) if failures.errors else frame
@@ -128,19 +146,23 @@ class Map(PythonStep):
 
 @attrs.frozen
 class FlatMap(PythonStep):
-    """Calls a function for the dict of each row, which returns dicts; each has the row's event time and window."""
+    """A step that calls a function with the dict of each row. The function returns dicts, which keep the row's event
+    time and window.
+    """
 
     kind: ClassVar[str] = "flat_map"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         """Calls the function row by row, and repeats the system columns of a row for each of its results.
 
-        A failed row has no results: neither earlier ones nor those that would fit.
+        If one result of a row does not fit, or the function fails, none of the row's results is emitted.
         """
-        parts = [() if part is _LOST else part for part in _each(self._several, rows, failures)]
+        take = Taking(self.schema, self.gives)()
+        found = _each(lambda row: self._several(row, take), self, rows, failures)
+        parts = [() if part is _LOST else part for part in found]
         origins = list(chain.from_iterable(repeat(row, len(part)) for row, part in enumerate(parts)))
-        frame, wrong = as_columns(list(chain.from_iterable(parts)), self.schema)
-        # A result is numbered within the chunk, a dead letter by the row that the result is from.
+        frame, wrong = as_columns(list(chain.from_iterable(parts)), self.schema, self.gives)
+        # A misfit has the number of the result, but a dead letter needs the number of the row.
         first: dict[int, str] = {}
         for index, why in sorted(wrong.items()):
             first.setdefault(origins[index], why)
@@ -149,25 +171,27 @@ class FlatMap(PythonStep):
         lost = [index for index, row in enumerate(origins) if row in first] if first else ()
         return without(frame, lost) if lost else frame
 
-    def _several(self, row: Row) -> list[Row]:
+    def _several(self, row: Any, take: Callable[[Any], Any]) -> list[Any]:
         results = self.fn(row)
-        if isinstance(results, Mapping | str) or not isinstance(results, Iterable):
-            hint = "; for one dict per row use map" if isinstance(results, Mapping) else ""
+        if type(results) is not list and (is_one_row(results) or not isinstance(results, Iterable)):
+            hint = "" if isinstance(results, str) else "; for one row use map"
             raise StepError(
                 self.name, f"flat_map expects several dicts for a row, such as a list{hint}; got {results!r}"
             )
-        return list(results)  # what a generator raises, it raises here
+        return list(map(take, results))  # so that errors of a generator are raised here
 
 
 def without(frame: pl.DataFrame, lost: Iterable[int]) -> pl.DataFrame:
-    """The frame without the rows of these numbers."""
+    """Returns the frame without the rows with these numbers."""
     kept = pl.repeat(True, frame.height, eager=True).scatter(list(lost), False)
     return frame.filter(kept)
 
 
 @attrs.frozen
 class MapBatches(PythonStep):
-    """Calls a function for a frame, which returns a frame of the same length: row i belongs to row i."""
+    """A step that calls a function with a frame. The function returns a frame of the same length: row n belongs to row
+    n.
+    """
 
     kind: ClassVar[str] = "map_batches"
     by_row: ClassVar[bool] = False
@@ -180,12 +204,12 @@ class MapBatches(PythonStep):
             if failures.strict or isinstance(error, MemoryError):
                 raise
             why = f"{error_text(error)}; the batch of {rows.height} rows in which this row was failed as a whole"
-            # The error names no row, so each of them may be at fault.
+            # The error does not say which row caused it, so all rows become dead letters.
             failures.misfits(dict.fromkeys(range(rows.height), why))
             return pl.DataFrame(schema=self.schema).hstack(system.clear())
 
     def table(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The function's result for these rows. Raises `StepError` unless it is a frame of the same length."""
+        """Returns the function's result for these rows. Raises `StepError` unless it is a frame of the same length."""
         try:
             table = self.fn(rows)
         except Exception as error:
@@ -194,7 +218,9 @@ class MapBatches(PythonStep):
         return self.required(table, rows.height)
 
     def required(self, table: Any, height: int) -> pl.DataFrame:
-        """The function's result, also an Arrow table, as a polars frame of this length."""
+        """Returns the function's result, which may be an Arrow table, as a polars frame. Raises `StepError` for another
+        length.
+        """
         if not isinstance(table, pl.DataFrame) and not hasattr(table, "__arrow_c_stream__"):
             raise StepError(self.name, f"map_batches expects a polars DataFrame, got {type(table).__name__}")
         result = table if isinstance(table, pl.DataFrame) else pl.DataFrame(table)
@@ -207,7 +233,7 @@ class MapBatches(PythonStep):
         return result
 
     def fitted(self, result: pl.DataFrame) -> pl.DataFrame:
-        """The declared columns of the function's result. Raises `StepError` for other columns."""
+        """Returns the declared columns of the function's result. Raises `StepError` for other columns."""
         if set(result.columns) != set(self.schema):
             raise StepError(
                 self.name,
@@ -228,7 +254,7 @@ class MapBatches(PythonStep):
 
 
 def _fits(given: pl.DataType, declared: pl.DataType) -> bool:
-    """True if a cast keeps every value, up to the unit of a time."""
+    """True if a cast keeps every value. Only the unit of a time may change."""
     if isinstance(given, pl.Datetime) and isinstance(declared, pl.Datetime):
         return given.time_zone == declared.time_zone
     if declared == pl.String:

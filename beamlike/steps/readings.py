@@ -1,4 +1,4 @@
-"""The step after a source that is read repeatedly: readings become rows."""
+"""The step after a source that is read repeatedly. It turns each reading into rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen
 class RowsOfReadings(Step):
-    """Makes rows of each reading, with the reading's time."""
+    """A step that emits the rows of each reading, with the time of the reading."""
 
     kind: ClassVar[str] = "rows"
     inferred: ClassVar[tuple[str, ...]] = ("columns",)

@@ -1,23 +1,24 @@
-"""Side inputs: the steps that feed a side, and the calls of a user's function with views of sides."""
+"""Side inputs: the steps that prepare rows of a side, and the calls of a user's function with views of sides."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
 
 from beamlike.errors import StepError
-from beamlike.steps.base import Row, Step
-from beamlike.steps.python import Failures, PythonStep
+from beamlike.steps.base import Step
+from beamlike.steps.python import Failures, PythonStep, without
 from stages.operator import Refused
-from stages.sides.contents import Seen
+from stages.process.stateful import Unavailable
+from stages.sides.contents import SideContent
 from stages.sides.declarations import IS_ROW
 from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
 from windowing.identity import Declared, identity_of
-from windowing.python_rows import BEYOND, each, python_has
+from windowing.python_rows import each, unusable
 
 CONTENT: Final = "content"
 ROW: Final = "row"
@@ -25,7 +26,7 @@ ROW: Final = "row"
 
 @attrs.frozen
 class AsContent(Step):
-    """Makes a struct of a side's row, with its event time."""
+    """A step that turns a row of a side into a struct, with its event time."""
 
     kind: ClassVar[str] = "side"
     inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
@@ -47,7 +48,9 @@ class AsContent(Step):
 
 @attrs.frozen
 class InPanes(Step):
-    """Makes rows of panes with lists of structs; an empty pane gives one row, which is marked as no row of the side."""
+    """A step that converts panes of a side, each with a list of rows, to rows. An empty pane gives one row of
+    nulls, in which `IS_ROW` is False.
+    """
 
     kind: ClassVar[str] = "panes"
     inferred: ClassVar[tuple[str, ...]] = ("columns",)
@@ -55,12 +58,14 @@ class InPanes(Step):
     retracts: bool
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Rows with the window and number of their pane. Retracted panes are removed: the next pane replaces them."""
+        """Returns rows with the window and index of their pane. Retracted panes are left out, because the next pane
+        replaces them.
+        """
         frame = frame.filter(~pl.col(PANE_RETRACTED)) if self.retracts else frame
         row = pl.col(CONTENT)
         return (
             frame.select(CONTENT, *WINDOW_COLUMNS, PANE_INDEX)
-            .explode(CONTENT)
+            .explode(CONTENT, empty_as_null=True, keep_nulls=True)
             .select(
                 *(row.struct.field(name) for name in (*self.columns, EVENT_TIME)),
                 *WINDOW_COLUMNS,
@@ -80,7 +85,7 @@ class InPanes(Step):
 
 @attrs.frozen
 class Dropped(Step):
-    """Makes rows of a side of the structs that its grouping has dropped, with the reason."""
+    """A step that unpacks the structs that the grouping of a side has dropped into rows, with the reason."""
 
     kind: ClassVar[str] = "late"
     inferred: ClassVar[tuple[str, ...]] = ("columns", "kept")
@@ -103,32 +108,32 @@ class Dropped(Step):
 
 @attrs.frozen
 class FilterByFunction(PythonStep):
-    """Keeps the rows for which a function returns True."""
+    """A step that keeps the rows for which a function returns True."""
 
     kind: ClassVar[str] = "filter"
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
-        passes = each(self._asked, rows.iter_rows(named=True), rows.height, failures.add, False)
+        passes = each(self._asked, self.values(rows), rows.height, failures.add, False)
         return rows.hstack(system).filter(pl.Series(passes, dtype=pl.Boolean))
 
-    def _asked(self, row: Row) -> bool:
+    def _asked(self, row: Any) -> bool:
         passes = self.fn(row)
         if not isinstance(passes, bool):
             raise StepError(self.name, f"the function of a filter must return True or False; got {passes!r}")
         return passes
 
 
-# Views: the values of sides that a function receives
+# Views: the forms in which a function receives sides
 
 
 @attrs.frozen
 class View:
-    """The value of a side that a function receives; `name` is the side's."""
+    """The form in which a function receives a side. `name` is the name of the side."""
 
     name: str
 
     def of(self, rows: pl.DataFrame) -> Any:
-        """The value made of a side's rows, which are sorted by event time and have a column of it."""
+        """Returns the value for the rows of a side. They are sorted by event time, which is one of their columns."""
         raise NotImplementedError
 
 
@@ -139,7 +144,7 @@ def _values(rows: pl.DataFrame, column: str | None) -> list[Any]:
 
 @attrs.frozen
 class ListView(View):
-    """A list of all rows as dicts, or of the values of a column, sorted by event time."""
+    """A list of all rows as dicts, or of the values of one column, sorted by event time."""
 
     column: str | None
 
@@ -149,7 +154,7 @@ class ListView(View):
 
 @attrs.frozen
 class DictView(View):
-    """A dict of the newest row, or of its value in a column, by key; several keys are a tuple."""
+    """A dict of the newest row by key, or of its value in one column. Several keys are a tuple."""
 
     keys: tuple[str, ...]
     column: str | None
@@ -161,13 +166,15 @@ class DictView(View):
 
 @attrs.frozen(eq=False)
 class SingletonView(View):
-    """The only row as a dict, or its value in a column; the default, if given, without a row."""
+    """The only row as a dict, or its value in one column. Without a row, the default is used if there is one."""
 
     column: str | None
     default: tuple[Any, ...]
 
     def of(self, rows: pl.DataFrame) -> Any:
-        """Raises `ValueError` unless there is exactly one row, or a default instead of none."""
+        """Returns the value. Raises `ValueError` if there are several rows, or if there is neither a row nor
+        a default.
+        """
         values = _values(rows, self.column)
         if len(values) > 1:
             raise ValueError(f"side {self.name!r} has {len(values):,} rows where there should be one")
@@ -178,7 +185,7 @@ class SingletonView(View):
 
 @attrs.define
 class FailuresWithErrors(Failures):
-    """Failures that also keep the errors that the function raised."""
+    """Failures that also keep the exceptions that the function raised."""
 
     raised: dict[int, Exception] = attrs.field(factory=dict)
 
@@ -190,7 +197,7 @@ class FailuresWithErrors(Failures):
 
 @attrs.frozen(slots=False, eq=False)
 class CallWithSides(Declared):
-    """The call of a step's function with rows and, by keyword, views of sides."""
+    """The call of a step's function with each row, and with views of sides as keyword arguments."""
 
     step: PythonStep
     views: Mapping[str, View]
@@ -204,37 +211,59 @@ class CallWithSides(Declared):
     def identity(self) -> Any:
         return {"kind": self.step.kind, "step": self.step.identity(), "views": identity_of(self.views)}
 
-    @cached_property
-    def _hows(self) -> dict[str, tuple[Any, ...]]:
-        return {keyword: (type(view).__name__, repr(view)) for keyword, view in self.views.items()}
-
-    def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
-        """Returns the function's results, and the refused rows: those that it cannot receive, or for which it fails."""
+    def compute(
+        self, rows: pl.DataFrame, sides: Mapping[str, SideContent]
+    ) -> tuple[pl.DataFrame, Refused | None]:
+        """Returns the function's results, and the rows that are refused, for which it cannot be called or fails."""
         own, system = rows.select(self.step.reads), rows.drop(self.step.reads)
-        # A view that cannot be made refuses all rows: they read the same window of the side.
+        # All rows here read the same window of the side. So if a view cannot be created, all of them are
+        # refused.
         try:
-            values = {name: self._value(name, sides[view.name]) for name, view in self.views.items()}
+            values = {name: value_of(view, sides) for name, view in self.views.items()}
         except (ValueError, OverflowError) as error:
             nothing = pl.DataFrame(schema=self.schema).hstack(system.clear())
             return nothing, Refused(own, (error,) * len(own))
-        fits = python_has(own)
-        beyond = own.clear() if fits is None else own.filter(~fits)
-        if fits is not None:
-            own, system = own.filter(fits), system.filter(fits)
+        unused = unusable(own, self.step.takes)
+        lost = own[sorted(unused)]
+        if unused:
+            own, system = without(own, unused), without(system, unused)
         step = attrs.evolve(self.step, fn=partial(self.step.fn, **values))
         failures = FailuresWithErrors(step, strict=False)
         made = step.call(own, system, failures)
         wrong = sorted(failures.errors)
         errors = [failures.raised.get(row) or StepError(step.name, failures.errors[row]) for row in wrong]
-        errors += [StepError(step.name, BEYOND) for _ in range(len(beyond))]
+        errors += [StepError(step.name, unused[row]) for row in sorted(unused)]
         if not errors:
             return made, None
-        return made, Refused(pl.concat([own[wrong], beyond]), tuple(errors))
+        return made, Refused(pl.concat([own[wrong], lost]), tuple(errors))
 
-    def _value(self, keyword: str, seen: Seen) -> Any:
-        view = self.views[keyword]
 
-        def make(rows: pl.DataFrame) -> Any:
-            return view.of(rows.sort(EVENT_TIME, maintain_order=True).drop(WINDOW_COLUMNS))
+@attrs.frozen(slots=False, eq=False)
+class SideViews(Declared):
+    """The forms in which a user's function of keyed state reads sides, by keyword."""
 
-        return seen.made(self._hows[keyword], make)
+    views: Mapping[str, View]
+
+    def identity(self) -> Any:
+        return identity_of(self.views)
+
+    def values(self, sides: Mapping[str, SideContent]) -> dict[str, Any]:
+        """Returns the value of each side by its keyword; an `Unavailable` if it could not be made."""
+        found: dict[str, Any] = {}
+        for keyword, view in self.views.items():
+            try:
+                found[keyword] = value_of(view, sides)
+            except (ValueError, OverflowError) as error:
+                found[keyword] = Unavailable(error)
+        return found
+
+
+def value_of(view: View, sides: Mapping[str, SideContent]) -> Any:
+    """Returns the value of a view for the content of its side. Raises `ValueError` or `OverflowError` if it cannot be
+    made.
+    """
+
+    def make(rows: pl.DataFrame) -> Any:
+        return view.of(rows.sort(EVENT_TIME, maintain_order=True).drop(WINDOW_COLUMNS))
+
+    return sides[view.name].cached((type(view).__name__, repr(view)), make)

@@ -1,4 +1,4 @@
-"""The step that sets event times from a column, with a declared greatest decrease."""
+"""The step that sets event times from a column, with a limit for moving them back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from windowing.time import Duration, Microseconds, format_duration, format_time,
 
 @attrs.frozen
 class WithTimestamps(Step):
-    """Sets the event time of each row from a column. A time may decrease by at most `allowed_skew` microseconds."""
+    """A step that sets the event time of each row from a column. A time may move back by at most `allowed_skew`
+    microseconds.
+    """
 
     kind: ClassVar[str] = "with_timestamps"
     column: str
@@ -33,7 +35,7 @@ class WithTimestamps(Step):
         return self.allowed_skew
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Raises `StepError` for a row without a valid time, or whose time decreases too much."""
+        """Sets the event times. Raises `StepError` for a row without a valid time, or whose time moves back too far."""
         attempt = self.attempt(frame)
         if attempt.dead_letters is not None:
             raise StepError(self.name, attempt.dead_letters["error"][0])
@@ -57,7 +59,7 @@ class WithTimestamps(Step):
         return f"{self.column}{skew}"
 
     def _errors(self, before: pl.Series, rows: pl.DataFrame) -> list[str]:
-        """The reasons why these rows cannot have their new times."""
+        """Returns the reasons why these rows cannot have their new times."""
         unread = rows.select(why_unreadable(self.column, rows.schema[self.column], self.unit)).to_series()
         moves = zip(rows[self.column], before, rows[EVENT_TIME], unread, strict=True)
         return [
@@ -76,7 +78,7 @@ class WithTimestamps(Step):
 
 
 def not_negative(what: str, given: Duration, step: str) -> Microseconds:
-    """The duration in microseconds. Raises `PlanError` if it is negative; `what` names it in the message."""
+    """Returns the duration in microseconds. Raises `PlanError` if it is negative. `what` names it in the message."""
     try:
         length = microseconds(given)
     except (TypeError, ValueError) as error:

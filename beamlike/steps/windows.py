@@ -1,4 +1,6 @@
-"""Windows of a user's own before a grouping: their function is called for each row before any row is emitted."""
+"""The two steps of custom windows: the first calls the user's functions for all rows of a chunk, and the second emits a
+row for each window.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,11 @@ from windowing.custom import CustomWindows, spread
 
 
 def parts(step: Step) -> tuple[Step, ...]:
-    """The steps of which a step consists; the first one has its dead letters.
+    """Returns the steps that a step is executed as: for custom windows two, otherwise the step itself. Only the first
+    has dead letters.
 
-    Windows of a user's own are listed and then spread. A stage can spread them itself, so that an element in several
-    windows is shipped once.
+    The first step adds lists of windows to rows, and the second expands the lists to rows. A stage can expand the lists
+    itself, so that an element in several windows is sent only once.
     """
     if isinstance(step, WindowInto) and step.python:
         return (ListWindows(step.name, step.windowing), SpreadWindows(step.name, step.windowing))
@@ -27,10 +30,10 @@ def parts(step: Step) -> tuple[Step, ...]:
 
 @attrs.frozen
 class ListWindows(WindowInto):
-    """Adds to each element lists of all its windows."""
+    """A step that adds to each element lists of the bounds of all its windows."""
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        """Loads the rows into memory, once. An error of the function is raised with a note of the step."""
+        """Loads the rows into memory. An error of the function is raised with a note that names the step."""
         return self._listed(frame.collect(), Failures(self, strict=True)).lazy()
 
     def attempt(self, frame: pl.LazyFrame) -> Attempt:
@@ -45,7 +48,7 @@ class ListWindows(WindowInto):
 
 @attrs.frozen
 class SpreadWindows(WindowInto):
-    """Makes a row of each window of an element."""
+    """A step that emits a row for each window of an element."""
 
     @property
     def python(self) -> bool:

@@ -1,4 +1,4 @@
-"""The current activity of a run: its current batch, and the sources, steps, stages or sinks that are at work on it."""
+"""The current activity of a run: its current batch, and the sources, steps, stages or sinks that are working on it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import attrs
 
 @attrs.frozen
 class Activity:
-    """A part of the work on a batch: a "source", "step", "stage", "sink" or "callback", and its start time (us).
+    """A part of the work on a batch. `kind` is "source", "step", "stage", "sink" or "callback"; `since` is its start
+    (us).
 
-    `inside`: kind and name of the activity around it, as text; `inside_kind`: only the kind. `tasks`: the number of
-    tasks that do it at once.
+    `inside` is kind and name of the surrounding activity as text, and `inside_kind` only its kind. `tasks` is the
+    number of tasks that do it at the same time.
     """
 
     kind: str
@@ -28,7 +29,7 @@ class Activity:
 
     @property
     def of_source(self) -> bool:
-        """True if this is a source, or runs inside one."""
+        """True if the activity is a source, or runs inside one."""
         return "source" in (self.kind, self.inside_kind)
 
     def __str__(self) -> str:
@@ -37,9 +38,9 @@ class Activity:
 
 @attrs.frozen
 class CurrentBatch:
-    """A batch that is not complete: its number, its start time (us), and its activities, the longest first.
+    """A batch that is not finished: its number, its start time (us), and its activities, longest first.
 
-    `done`: the stages that have finished the batch, each with its time (us).
+    `done` has the stages that have finished the batch, each with its time (us).
     """
 
     batch: int
@@ -48,54 +49,89 @@ class CurrentBatch:
     done: Mapping[str, int] = attrs.field(factory=dict)
 
 
+@attrs.frozen
+class ActivityTimes:
+    """The times (us) of all activities of one kind and name in a batch, of which `count` have ended.
+
+    `busy`: the sum of their durations, which may overlap.
+    """
+
+    kind: str
+    name: str
+    since: int
+    until: int
+    busy: int = 0
+    count: int = 1
+
+    def plus(self, other: ActivityTimes) -> ActivityTimes:
+        """Merges the times with those of other activities of the same kind and name."""
+        return attrs.evolve(
+            self,
+            since=min(self.since, other.since),
+            until=max(self.until, other.until),
+            busy=self.busy + other.busy,
+            count=self.count + other.count,
+        )
+
+
 @attrs.define(eq=False)
 class ActivityTracker:
-    """Tracks the current batch of a process and its activities, in all threads; `report` is called on each change.
+    """The tracker of the current batch of a process and of its activities, in all threads.
 
-    `simulated`: processing time is that of test streams, and does not move by itself. `going`: False after the run.
-    `with_tasks` adds the activities of other processes.
+    `report` is called with the current batch at each change. `simulated`: test streams set processing time, so it does
+    not move by itself. `going` is False after the run. `with_tasks` adds the activities of other processes. `timed`:
+    the times of ended activities are kept until the next batch begins. `run`: the name of the run, for logs.
     """
 
     clock: Callable[[], int]
     report: Callable[[CurrentBatch | None], None] = lambda in_hand: None
     simulated: bool = False
     with_tasks: Callable[[CurrentBatch], CurrentBatch] = lambda in_hand: in_hand
+    run: str = attrs.field(default="", init=False)
+    timed: bool = attrs.field(default=False, init=False)
     going: bool = attrs.field(default=True, init=False)
     _in_hand: CurrentBatch | None = attrs.field(default=None, init=False)
     _by_thread: dict[int, list[Activity]] = attrs.field(factory=dict, init=False)
     """The activities of each thread, the outermost first."""
+    _ended: dict[tuple[str, str], ActivityTimes] = attrs.field(factory=dict, init=False)
     _lock: Any = attrs.field(factory=Lock, init=False)
 
     @property
     def in_hand(self) -> CurrentBatch | None:
-        """The current batch, with the activities of other processes. Safe to read from any thread."""
+        """The current batch, with the activities of other processes. It may be read from any thread."""
         in_hand = self._in_hand
         return None if in_hand is None else self.with_tasks(in_hand)
 
+    @property
+    def begun(self) -> CurrentBatch | None:
+        """The current batch, with the activities of this process only."""
+        return self._in_hand
+
     def begin(self, batch: int) -> None:
-        """Makes this the current batch."""
+        """Starts the batch with the number `batch`, without activities so far."""
         with self._lock:
             self._by_thread.clear()
+            self._ended.clear()
             self._put(CurrentBatch(batch, self.clock()))
 
     def end(self) -> None:
-        """Ends the current batch."""
+        """Ends the current batch: no batch is in progress until the next `begin`."""
         with self._lock:
             self._put(None)
 
     def close(self) -> None:
-        """Marks the run as over."""
+        """Marks the run as over, so that `going` is False."""
         self._in_hand, self.going = None, False
 
     def done(self, stage: str) -> None:
-        """Notes that the stage has finished the current batch."""
+        """Records that the stage has finished the current batch."""
         with self._lock:
             if self._in_hand is not None:
                 done = {**self._in_hand.done, stage: self.clock()}
                 self._put(attrs.evolve(self._in_hand, done=done))
 
     def enter(self, kind: str, name: str) -> None:
-        """Starts an activity in the current thread, inside the thread's activity before it."""
+        """Starts an activity in the current thread, inside the thread's current activity."""
         with self._lock:
             works = self._by_thread.setdefault(get_ident(), [])
             outer = works[-1] if works else None
@@ -107,8 +143,22 @@ class ActivityTracker:
         """Ends the innermost activity of the current thread."""
         with self._lock:
             if works := self._by_thread.get(get_ident()):
-                works.pop()
+                work = works.pop()
+                if self.timed:
+                    self._keep(work)
             self._update()
+
+    def times(self) -> list[ActivityTimes]:
+        """Returns the times of the activities that have ended in the current batch; empty unless the tracker is
+        `timed`.
+        """
+        with self._lock:
+            return list(self._ended.values())
+
+    def _keep(self, work: Activity) -> None:
+        now, key = self.clock(), (work.kind, work.name)
+        times = ActivityTimes(work.kind, work.name, work.since, now, now - work.since)
+        self._ended[key] = self._ended[key].plus(times) if key in self._ended else times
 
     def _update(self) -> None:
         if self._in_hand is not None:
@@ -123,29 +173,30 @@ class ActivityTracker:
 
 @runtime_checkable
 class Follower(Protocol):
-    """An `on_batch` function that also reads the current activity of the run at any time."""
+    """An `on_batch` function that can also read the current activity of the run at any time."""
 
     def follow(self, tracker: ActivityTracker) -> None:
-        """Receives the tracker of a run that begins."""
+        """Receives the tracker of a new run."""
 
 
 _TRACKER: ContextVar[ActivityTracker | None] = ContextVar("activity_tracker", default=None)
 
 
 def current_tracker() -> ActivityTracker | None:
-    """The activity tracker of the current context, or None."""
+    """Returns the activity tracker of the current context, or None."""
     return _TRACKER.get()
 
 
 @contextmanager
 def tracked_by(tracker: ActivityTracker | None) -> Iterator[None]:
-    """Sends activities inside the `with` block to `tracker`; with None, to no tracker."""
+    """Sends activities inside the `with` block to `tracker`, or to no tracker if it is None."""
     before = _TRACKER.get()
     _TRACKER.set(tracker)
     try:
         yield
     finally:
-        # Not by a token: a generator may be closed in another context than the one in which it began.
+        # Set without a token, because a generator may be closed in another context than the one in which it
+        # started.
         _TRACKER.set(before)
 
 

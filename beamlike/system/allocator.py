@@ -1,8 +1,8 @@
-"""Makes the allocator of polars keep freed memory for the next batch. Must be imported before polars.
+"""Makes the memory allocator of polars keep freed memory for the next batch. Must be imported before polars.
 
-By default, polars keeps freed memory for half a second. A run with large batches then gets its pages from the system
-again in each batch, and its threads wait for each other there. The allocator reads the variable once, when polars is
-loaded; polars puts its own defaults before the value.
+By default, polars keeps freed memory for half a second. A run with large batches then requests its pages from the
+system again in each batch, and its threads wait for each other meanwhile. The allocator reads the variable once, when
+polars is loaded. Polars puts its own defaults before the value.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A background thread for tasks whose results are not needed yet, in their order."""
+"""A background thread that runs tasks whose results are not needed yet, in their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import attrs
 
 @attrs.define(eq=False)
 class Behind:
-    """Runs tasks in order in one background thread. If a task fails, the tasks after it are skipped."""
+    """A background thread that runs tasks one after the other. If a task fails, later tasks are skipped."""
 
     _thread: ThreadPoolExecutor = attrs.field(
         factory=lambda: ThreadPoolExecutor(1, thread_name_prefix="behind"), init=False
@@ -20,7 +20,7 @@ class Behind:
     _failed: bool = attrs.field(default=False, init=False)
 
     def do(self, task: Callable[[], object]) -> None:
-        """Adds a task."""
+        """Adds a task to the end of the queue."""
         self._given.append(self._thread.submit(self._do, task))
 
     def wait(self) -> None:
@@ -29,7 +29,7 @@ class Behind:
             self._given.popleft().result()
 
     def close(self) -> None:
-        """Waits for all tasks, and raises nothing. Later calls change nothing."""
+        """Waits for all tasks, without raising their errors. Later calls have no effect."""
         self._thread.shutdown()
 
     def _do(self, task: Callable[[], object]) -> None:

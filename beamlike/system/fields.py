@@ -1,8 +1,8 @@
-"""Validators for the fields of public declarations, whose errors name class, field and value."""
+"""Validators for fields of public declarations. Their errors name the class, the field and the value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
@@ -11,7 +11,7 @@ Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
 
 
 def whole_number(least: int) -> Validator:
-    """A validator for a whole number of at least `least`; or for None, if that is the default."""
+    """Returns a validator for a whole number of at least `least`. None is allowed if it is the field's default."""
 
     def check(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
         if value is None and attribute.default is None:
@@ -33,7 +33,7 @@ def true_or_false(owner: object, attribute: attrs.Attribute[Any], value: object)
 
 
 def text(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Raises `TypeError` unless the value is text; or None, if that is the default."""
+    """Raises `TypeError` unless the value is text. None is allowed if it is the field's default."""
     if not isinstance(value, str) and not (value is None and attribute.default is None):
         raise TypeError(f"{_field(owner, attribute)} must be text, not {value!r}")
 
@@ -42,6 +42,11 @@ def function(owner: object, attribute: attrs.Attribute[Any], value: object) -> N
     """Raises `TypeError` unless the value is callable."""
     if not callable(value):
         raise TypeError(f"{_field(owner, attribute)} must be a function, not {value!r}")
+
+
+def as_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Copies options, as a converter whose argument type checkers understand, which that of `dict` is not."""
+    return dict(given)
 
 
 def _field(owner: object, attribute: attrs.Attribute[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Lists the files in a folder of this machine, and computes the size and digest of each."""
+"""Lists the files in a folder of this machine, and computes their sizes and digests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 
 def files_below(folder: str) -> list[str]:
-    """The files below a folder with content of their own, by their relative paths, in order."""
+    """Returns the relative paths of the files below a folder, sorted, without those that Hadoop adds."""
     return sorted(_below(folder))
 
 
@@ -20,12 +20,15 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def has_content(name: str) -> bool:
-    """False for the checksums that Hadoop stores beside files, and for its marker of a complete folder."""
+    """True unless the name is that of a checksum file of Hadoop's, or of its marker for a complete folder."""
     return name != "_SUCCESS" and not (name.startswith(".") and name.endswith(".crc"))
 
 
 def size_and_digest(file: str) -> tuple[int, str] | None:
-    """The size of a file in bytes and the SHA-256 of its content; None if there is none. Raises `OSError`."""
+    """Returns the size of a file in bytes and the SHA-256 of its content; None if it does not exist.
+
+    Raises `OSError` if the file cannot be read.
+    """
     try:
         with open(file, "rb") as content:
             digest = hashlib.file_digest(content, "sha256")

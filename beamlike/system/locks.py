@@ -1,8 +1,7 @@
-"""Locks of the operating system on files, which end with the process that holds them."""
+"""Locks of the operating system on files. They end with the process that holds them."""
 
 from __future__ import annotations
 
-import errno
 import glob
 import json
 import os
@@ -11,27 +10,25 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from types import TracebackType
 from typing import IO, Final, Self
 
 import attrs
 
+from beamlike.system import os_locks
 from beamlike.system.path_names import is_remote
 
-_LOCKS: Final = find_spec("fcntl") is not None
-_WITHOUT_LOCKS: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 _LOOKS: Final = 5
 _PAUSE: Final = 0.01  # seconds
 
 
 class InUse(RuntimeError):
-    """Raised if another process holds the lock; the message names it."""
+    """Raised if another process holds a lock. The message names the process."""
 
 
 @attrs.define(eq=False)
 class Lock:
-    """A file that this process has locked; its content names the process. It is removed when it is released.
+    """A file that this process has locked. Its content names the process. It is removed when the lock is released.
 
     Object stores, and some file systems, have no locks. There, `held` is False, and no other process is refused.
     """
@@ -41,7 +38,11 @@ class Lock:
 
     @classmethod
     def take(cls, path: str, what: str) -> Self:
-        """Locks this file, which is made if needed. `what` describes the holder. Raises `InUse`."""
+        """Locks the file at `path`, which is created if needed. `what` describes the holder in errors of other
+        processes.
+
+        Raises `InUse` if another process has locked the file.
+        """
         if is_remote(path):
             return cls(path, None)
         path = os.path.abspath(path)  # a user's function may change the working directory
@@ -65,13 +66,9 @@ class Lock:
         return self._file is not None
 
     def release(self) -> None:
-        """Releases the lock. Later calls change nothing."""
+        """Releases the lock. Later calls have no effect."""
         if self._file is not None:
-            with suppress(
-                FileNotFoundError, NotADirectoryError
-            ):  # its folder may have been removed or replaced
-                os.remove(self.path)
-            self._file.close()
+            os_locks.remove_and_close(self._file, self.path)
             self._file = None
 
     def __enter__(self) -> Self:
@@ -84,7 +81,7 @@ class Lock:
 
 
 def open_locked(path: str) -> tuple[IO[bytes], bool]:
-    """Opens and locks a file, which is made if needed; also returns True if it is locked, since there may be no locks.
+    """Opens and locks a file, which is created if needed. Returns (the file, False if the file system has no locks).
 
     Raises `BlockingIOError` if another process has locked it. Only a process that has locked a file removes it.
     """
@@ -93,7 +90,8 @@ def open_locked(path: str) -> tuple[IO[bytes], bool]:
         file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
         try:
             locked = _lock(file)
-            # The process that held the lock may have removed the file: then a later process locks another file.
+            # The process that held the lock may have removed the file. A later process then creates and locks
+            # another file.
             if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
                 return file, locked
         except FileNotFoundError:
@@ -105,44 +103,27 @@ def open_locked(path: str) -> tuple[IO[bytes], bool]:
 
 
 def _lock(file: IO[bytes]) -> bool:
-    """Locks the file; False if there are no locks."""
-    if not _LOCKS:
-        return False
-    import fcntl
-
-    for look in range(_LOOKS):
+    """Locks the file. Returns False if there are no locks."""
+    for _ in range(_LOOKS - 1):
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:  # a process that checks the lock holds it for a moment
-            if look == _LOOKS - 1:
-                raise
+            return os_locks.lock(file)
+        except BlockingIOError:  # a process that only checks the lock holds it for a moment
             time.sleep(_PAUSE)
-        except OSError as error:
-            if error.errno not in _WITHOUT_LOCKS:
-                raise
-            break
-    return False
+    return os_locks.lock(file)
 
 
 def is_locked(path: str) -> bool | None:
-    """True if a living process has locked the file; None if that is unknown."""
-    if not _LOCKS:
-        return None
-    import fcntl
-
+    """True if a running process has locked the file; None if that is unknown."""
     try:
         with open(path, "rb") as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+            free = os_locks.is_free(file)
     except OSError:
         return None
-    return False
+    return None if free is None else not free
 
 
 def left_by_killed(pattern: str) -> Iterator[Lock]:
-    """Iterates over the locks at a glob that killed processes of this machine have left; each is held for a moment.
+    """Yields the locks matching a glob that killed processes of this machine have left. Each is held until the next.
 
     Locks of another machine may not be visible here, so its files are left alone.
     """
@@ -154,7 +135,7 @@ def left_by_killed(pattern: str) -> Iterator[Lock]:
 
 
 def _signed_here(path: str) -> bool:
-    with suppress(OSError, ValueError), open(path) as file:
+    with suppress(OSError, ValueError), open(path, "rb") as file:
         return bool(json.load(file)["host"] == socket.gethostname())
     return False
 

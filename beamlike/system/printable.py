@@ -6,12 +6,12 @@ import logging
 import re
 from typing import Final
 
-# Control characters, ends of lines, marks that change the direction of text, halves of characters.
+# Control characters, line ends, marks that change the direction of text, halves of surrogate pairs.
 _UNSEEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""The text with such characters as Python writes them, `\x1b`; those of `keep` stay as they are.
+    r"""Returns the text with control characters escaped, as Python writes them: `\x1b`. Those in `keep` are not.
 
     >>> printable("ada\x1b[2J")
     'ada\\x1b[2J'
@@ -24,7 +24,7 @@ def _escaped(character: str) -> str:
 
 
 class Escaping(logging.Filter):
-    """A filter that makes log messages printable. A message may have several lines."""
+    """A logging filter that makes messages printable. A message may have several lines."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Changes the record, and lets it pass."""

@@ -1,7 +1,7 @@
-"""Checksums of small data: as a fact of a JSON object, or as a head before bytes.
+"""Checksums of small data: as an entry of a JSON object, or as a header before bytes.
 
-Data from before there were checksums has none, and is read as it is. A single flipped bit cannot make sealed data look
-like data without a checksum, and change anything else.
+To seal data is to add their checksum; to unseal data is to compare and remove it. Data that an earlier version stored
+without a checksum are returned unchecked. If one flipped bit hides the checksum, it has changed nothing else.
 """
 
 from __future__ import annotations
@@ -12,29 +12,33 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 SUM: Final = "crc32"
-"""The name of the checksum among other facts."""
+"""The name of the entry with the checksum."""
 
 LINES: Final = "lines"
-"""The name of the number of lines."""
+"""The name of the entry with the number of lines."""
 
 _HEAD: Final = b"crc32"
 
 
 class NotAsWritten(ValueError):
-    """Raised if content does not have its checksum."""
+    """Raised if data do not have the content that was stored."""
 
     def __init__(self, what: str = "it", reason: str = "its checksum is another one") -> None:
         super().__init__(f"{what} is not what was written: {reason}")
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The facts, which JSON can represent, with their checksum as the last one."""
-    plain = json.loads(json.dumps(facts))  # so that what is read back has the same order of keys
+    """Returns a copy of a JSON object with the checksum of its entries as the last entry."""
+    # Converted, so that keys have the same order as when they are read back.
+    plain = json.loads(json.dumps(facts))
     return {**plain, SUM: _sum(plain)}
 
 
 def unsealed(facts: Any, what: str = "it") -> Any:
-    """The facts without their checksum. Raises `NotAsWritten`, with `what` for their name, if the checksum is wrong."""
+    """Returns a JSON object without its checksum. An object without a checksum is returned unchanged.
+
+    Raises `NotAsWritten`, which calls the object `what`, if the checksum is wrong.
+    """
     if not isinstance(facts, dict) or SUM not in facts:
         return facts
     rest = {name: fact for name, fact in facts.items() if name != SUM}
@@ -44,22 +48,27 @@ def unsealed(facts: Any, what: str = "it") -> Any:
 
 
 def unsealed_json(line: bytes | str, what: str = "it") -> Any:
-    """The facts in a line of JSON. Raises `NotAsWritten`, with `what` for their name, for any other content."""
+    """Parses a line of JSON, and returns the object without its checksum.
+
+    Raises `NotAsWritten`, which calls the line `what`, if it is no JSON, or the checksum is wrong.
+    """
     try:
         facts = json.loads(line)
-    except ValueError:  # bytes that are not UTF-8, too
+    except ValueError:  # also for bytes that are not UTF-8
         raise NotAsWritten(what, "it is not JSON") from None
     return unsealed(facts, what)
 
 
 def sealed_lines(entries: Iterable[Any]) -> str:
-    """Lines of JSON, each with its checksum and the number of all lines, so that a missing line is detected."""
+    """Returns a line of JSON for each entry, with its checksum and the number of all lines, so that a missing line is
+    detected.
+    """
     facts = [*entries]
     return "".join(f"{json.dumps(sealed({**one, LINES: len(facts)}))}\n" for one in facts)
 
 
 def unsealed_lines(text: str) -> list[Any]:
-    """The facts of all lines. Raises `NotAsWritten`."""
+    """Parses the result of `sealed_lines`. Raises `NotAsWritten` if a line is damaged or missing."""
     found = [unsealed_json(line) for line in text.splitlines()]
     if any(isinstance(one, dict) and one.get(LINES, len(found)) != len(found) for one in found):
         raise NotAsWritten
@@ -71,12 +80,16 @@ def _sum(facts: Mapping[str, Any]) -> int:
 
 
 def sealed_bytes(content: bytes) -> bytes:
-    """The content with a checksum before it."""
+    """Returns the content with a checksum before it."""
     return _HEAD + zlib.crc32(content).to_bytes(4, "big") + content
 
 
 def unsealed_bytes(content: bytes, *, older: bytes | None = None) -> bytes:
-    """The content without its checksum. `older`: the beginning of content without one. Raises `NotAsWritten`."""
+    """Returns the result of `sealed_bytes` without its header. Content that begins with `older` has no checksum, and is
+    returned unchanged.
+
+    Raises `NotAsWritten` if the checksum is missing or wrong.
+    """
     if older is not None and content.startswith(older):
         return content
     body = len(_HEAD) + 4

@@ -1,4 +1,4 @@
-"""Ctrl-C: the first one ends a run after the current batch, the second at once, but not inside critical sections."""
+"""Handles Ctrl-C: the first stops a run after the current batch, the second at once, but not in critical sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _BOTH: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
-    """Raised when Ctrl-C has ended a run in process after a batch; `run` has its records."""
+    """Raised when Ctrl-C has ended a run in process after a batch. `run` has its records."""
 
     def __init__(self, run: Any) -> None:
         super().__init__(f"{run!r} was interrupted")
@@ -22,9 +22,9 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def signals(stop: Callable[[], None], numbers: tuple[signal.Signals, ...] = _BOTH) -> Iterator[None]:
-    """Calls `stop`, which must not wait, on the first of these signals, and raises `KeyboardInterrupt` on the second.
+    """Calls `stop`, which must not wait, on the first of these signals. Raises `KeyboardInterrupt` on the second.
 
-    Works in the main thread only; other threads receive no signals.
+    Works only in the main thread, because other threads receive no signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -47,7 +47,7 @@ def signals(stop: Callable[[], None], numbers: tuple[signal.Signals, ...] = _BOT
 
 @contextmanager
 def held_back() -> Iterator[None]:
-    """Delays signals inside the `with` block until its end."""
+    """Delays signals that arrive inside the `with` block until its end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -64,6 +64,6 @@ def held_back() -> Iterator[None]:
 def _restore(before: dict[signal.Signals, Any]) -> None:
     for number, handler in reversed(
         before.items()
-    ):  # Ctrl-C last, since it may interrupt this function from then on
+    ):  # Ctrl-C is restored last, because it may interrupt this function as soon as it is
         # A handler that was not set from Python cannot be restored from Python.
         signal.signal(number, signal.SIG_DFL if handler is None else handler)

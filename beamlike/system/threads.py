@@ -1,6 +1,6 @@
-"""Runs several tasks of a run at once, a thread for each; polars uses no other threads for a task.
+"""Runs several tasks at the same time, each in one thread. Within a task, polars uses no other threads.
 
-Threads inside operations of a millisecond cost more than they gain.
+For operations of about a millisecond, further threads inside polars cost more than they gain.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ Task = Callable[[], T]
 
 
 def in_one_thread(task: Task[T]) -> T:
-    """Runs a task, with all operations of polars in the calling thread; returns its result, or raises its error.
+    """Runs a task so that polars performs all operations in the calling thread. Returns its result, or raises its
+    error.
 
-    Polars does so in a function that an expression calls, since its own threads may all be waiting for that function.
+    Polars does so inside a function that an expression calls, because its other threads may all be waiting for that
+    function.
     """
     if getattr(_HERE, "alone", False):
         return task()
@@ -35,7 +37,7 @@ def in_one_thread(task: Task[T]) -> T:
         _HERE.alone = True
         try:
             given.append(task())
-        except BaseException as error:  # polars would raise another error in its place
+        except BaseException as error:  # polars would raise another error instead
             raised.append(error)
         finally:
             _HERE.alone = False
@@ -49,7 +51,7 @@ def in_one_thread(task: Task[T]) -> T:
 
 _NOTHING: Final = pl.LazyFrame()
 _HERE: Final = threading.local()
-"""True in `alone` if this thread is inside such a task."""
+"""Its attribute `alone` is True while this thread runs such a task."""
 
 
 @attrs.frozen(eq=False)
@@ -61,11 +63,13 @@ class StartedTask(Generic[T]):
     future: Future[T] = attrs.field(factory=Future)
 
     def result(self) -> T:
-        """The result of the task, or its error. If no thread has begun it yet, the calling thread runs it."""
+        """Returns the result of the task, or raises its error. If no thread has started the task yet, the caller runs
+        it.
+        """
         return in_one_thread(self.task) if self.future.cancel() else self.future.result()
 
     def go(self) -> None:
-        """Runs the task in this thread, unless `result` did."""
+        """Runs the task in this thread, unless `result` already did."""
         if self.future.set_running_or_notify_cancel():
             try:
                 self.future.set_result(self.context.run(in_one_thread, self.task))
@@ -75,7 +79,7 @@ class StartedTask(Generic[T]):
 
 @attrs.define(eq=False)
 class Threads:
-    """A number of threads, including the thread of the run; as a context manager, it ends the others.
+    """A number of threads, including the run's own. Use it as a context manager, which ends the others.
 
     The default number is that of polars: the cores that this process may use, or `POLARS_MAX_THREADS`. `timer` returns
     seconds, to measure tasks.
@@ -99,7 +103,9 @@ class Threads:
             self._others = None
 
     def start(self, task: Task[T]) -> StartedTask[T] | None:
-        """Starts a task in another thread, after the tasks of the next `each`; None if there is no other thread."""
+        """Starts a task in another thread, after the tasks of the next `each`. Returns None if there is no
+        other thread.
+        """
         if self._others is None:
             return None
         started = StartedTask(task)
@@ -107,30 +113,32 @@ class Threads:
         return started
 
     def each(self, tasks: Mapping[str, Task[T]], here: Container[str] = ()) -> dict[str, T]:
-        """Runs tasks, and returns their results in their order; those `here` run one after another in this thread.
+        """Runs tasks, and returns their results in order. Tasks in `here` run one after another in the calling thread.
 
-        Tasks that took longest the last time begin first, so that all threads end at about the same time. After all
-        tasks, raises the error of the first one that failed, in their order.
+        Tasks that took longest last time start first, so that all threads end at about the same time. When all tasks
+        have ended, the error of the first task that failed, in the given order, is raised.
         """
         if self._others is None:
             return {name: in_one_thread(task) for name, task in tasks.items()}
         timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
         own = [name for name in tasks if name in here] or [*timed][:1]
         started = {name: StartedTask(task) for name, task in timed.items() if name not in own}
-        # Tasks of `start` come last: a batch must not wait for what only the next one needs.
+        # Tasks of `start` come last, because only the next batch needs their results.
         for one in (*started.values(), *self._later):
             self._others.submit(one.go)
         self._later.clear()
         try:
             done = {name: _done(timed[name]) for name in own}
-            # Only a task that no other thread has begun can be cancelled; this thread runs it.
+            # A task can be cancelled only if no other thread has started it. It then runs here.
             done |= {name: _done(one.task) for name, one in started.items() if one.future.cancel()}
             return {name: (done.get(name) or started[name].future).result() for name in tasks}
         finally:
             wait([one.future for one in started.values() if not one.future.cancel()])
 
     def _longest_first(self, names: Iterable[str]) -> list[str]:
-        """The names with the longest tasks first; names of unknown or equal times keep their order."""
+        """Returns the names sorted by the time that their tasks took, longest first. Unknown or equal times keep their
+        order.
+        """
         return sorted(names, key=lambda name: self._took.get(name, 0.0), reverse=True)
 
     def _timed(self, name: str, task: Task[T]) -> T:
@@ -158,7 +166,9 @@ def _done(task: Task[T]) -> Future[T]:
 
 @contextmanager
 def without_collecting() -> Iterator[None]:
-    """Switches the collector off inside the `with` block: it doubles the time for ten thousand short-lived objects."""
+    """Disables garbage collection inside the `with` block, because it doubles the time for ten thousand short-lived
+    objects.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,6 @@
-"""`python -m beamlike.testing FILE…` plays transcripts: one line a file, exit status 1 if any failed."""
+"""The command `python -m beamlike.testing FILE…`. It runs transcripts, prints a line per file, and exits with 1 if any
+failed.
+"""
 
 from __future__ import annotations
 

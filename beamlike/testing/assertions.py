@@ -1,4 +1,4 @@
-"""Assertions on panes, whose failures list the missing and the unexpected panes, and their differences."""
+"""Assertions on panes. A failure lists the missing and the unexpected panes, and their differences."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def assert_panes(actual: Panes, expected: Iterable[Pane]) -> None:
 
     Raises:
         AssertionError: The panes differ; the message has the difference.
-        UnknownColumn: No pane has an expected column. A `ValueError`.
+        UnknownColumn: No pane has an expected column. It is a `ValueError`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> counts = plays.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
@@ -65,14 +65,17 @@ def _dicts(panes: object, what: str) -> list[dict[str, Any]]:
 
 
 def _matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]:
-    """Pairs of expected and actual panes, as many as possible."""
+    """Returns pairs of indexes of expected and actual panes that match, as many pairs as possible."""
     return pairs_of(
         [[n for n, pane in enumerate(actual) if not _differences(want, pane)] for want in expected]
     )
 
 
 def pairs_of(fits: Sequence[Sequence[int]]) -> dict[int, int]:
-    """A maximum matching by augmenting paths: expected -> actual, of which `fits` has the candidates of each."""
+    """Computes a maximum matching by augmenting paths. Returns the actual pane for each matched expected pane.
+
+    `fits` has, for each expected pane, the indexes of the actual panes that match it.
+    """
     owner: dict[int, int] = {}
 
     def place(number: int, tried: set[int]) -> bool:
@@ -90,7 +93,7 @@ def pairs_of(fits: Sequence[Sequence[int]]) -> dict[int, int]:
 
 
 def _differences(expected: Pane, came: Pane) -> list[str]:
-    """The columns in which a pane differs from the expected one."""
+    """Returns the columns in which a pane differs from the expected one."""
     return [name for name, value in expected.items() if name not in came or not _same(value, came[name])]
 
 
@@ -107,7 +110,7 @@ def _same(expected: Any, came: Any) -> bool:
 
 
 def _difference(missing: Sequence[Pane], unexpected: Sequence[Pane], matched: int) -> str:
-    """The difference as text: each missing pane beside the nearest actual one."""
+    """Describes the difference: each missing pane, with the most similar unexpected one."""
     lines = [f"{matched} panes are as expected, {len(missing)} missing, {len(unexpected)} unexpected"]
     for pane in missing:
         lines.append(f"  missing:    {_text(pane)}")
@@ -124,13 +127,13 @@ def _difference(missing: Sequence[Pane], unexpected: Sequence[Pane], matched: in
 
 
 def _text(pane: Pane, first: Sequence[str] = ()) -> str:
-    """The pane as a line, with the columns `first` at its beginning."""
+    """Formats a pane as a line that begins with the columns `first`."""
     names = [name for name in first if name in pane] + [name for name in pane if name not in first]
     return ", ".join(f"{name}={_value(pane[name])}" for name in names)
 
 
 def _value(value: Any, other: Any = None) -> str:
-    """A value as text; a value that is compared with a time is formatted as one."""
+    """Formats a value. If it is compared with a time, it is formatted as a time."""
     if isinstance(value, datetime) or (isinstance(other, datetime) and value is not None):
         return format_time(instant(value))
     return repr(value)

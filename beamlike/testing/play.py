@@ -1,4 +1,7 @@
-"""The player of transcripts: on the stage itself, on the local runner, on Spark. All compared values are from a run."""
+"""Runs transcripts on a stage alone, on the local runner, or on Spark, and compares the outcome of each step.
+
+All values that are compared are taken from a run.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,7 @@ _COLUMNS: Final = {
     PANE_LAST: "last",
     PANE_RETRACTED: "retracted",
 }
-"""System column -> the attribute of a pane that it is."""
+"""For each system column that is compared, the attribute of a pane that contains it."""
 
 _AGGREGATES: Final[dict[str, Callable[[], Aggregate]]] = {
     "collect": lambda: aggregates.collect("value"),
@@ -62,7 +65,7 @@ _AGGREGATES: Final[dict[str, Callable[[], Aggregate]]] = {
 
 @attrs.frozen
 class StepOutcome:
-    """The outcome of a step: its panes, the grouping's watermarks after it, the elements that it dropped."""
+    """The outcome of a step: its panes, the grouping's watermarks after it, and the counts of dropped elements."""
 
     panes: tuple[Pane, ...]
     watermarks: Mapping[str, int]
@@ -70,7 +73,10 @@ class StepOutcome:
 
 
 def play(transcripts: Iterable[Transcript], runner: str = "stage") -> list[Result]:
-    """The results, in order. `runner` is "stage", "local" or "spark"; all that can be run share one run there."""
+    """Runs transcripts, and returns their results in order. `runner` is "stage", "local" or "spark".
+
+    On "local" and "spark", all transcripts that the runner supports share one run.
+    """
     given = list(transcripts)
     runs = [item for item in given if item.error is None and item.refusal is None]
     together = [item for item in runs if runner not in item.unsupported]
@@ -91,7 +97,7 @@ def _result(transcript: Transcript, runner: str, played: Outcomes | None) -> Res
 
 
 def on_stage(transcript: Transcript) -> list[StepOutcome]:
-    """Plays a transcript step by step on its stage; refuses what the other runners refuse."""
+    """Runs a transcript step by step on its stage alone. Refuses what the other runners would refuse."""
     _plan(transcript)
     schema = pl.Schema({"key": pl.String(), "value": _value_type(transcript)})
     aggregates = {"value": _AGGREGATES[transcript.aggregate]()}
@@ -117,7 +123,7 @@ def _value_type(transcript: Transcript) -> pl.DataType:
 
 
 def _panes(rows: Iterable[Mapping[str, Any]]) -> tuple[Pane, ...]:
-    """Rows as panes: bounds as `window`, a list of values as `values`, sorted."""
+    """Converts rows to panes: bounds become `window`, and a list of values becomes `values`, sorted."""
     panes = []
     for row in rows:
         value = row["value"]
@@ -129,7 +135,7 @@ def _panes(rows: Iterable[Mapping[str, Any]]) -> tuple[Pane, ...]:
 
 @attrs.frozen
 class DeclaredTranscript:
-    """A transcript in a pipeline: batch i is step i."""
+    """A transcript that was added to a pipeline. Step n is in batch n."""
 
     transcript: Transcript
     stage: str
@@ -145,7 +151,7 @@ class DeclaredTranscript:
 
 
 def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> DeclaredTranscript:
-    """Adds a transcript to a pipeline: its elements, the grouping `stage`, and a sink."""
+    """Adds a transcript to a pipeline: its elements as a source, the grouping named `stage`, and a sink."""
     recorder = Recorder()
     elements = pipeline.read(f"{stage} elements", stream(transcript), timestamp="at", timestamp_unit="us")
     panes = (
@@ -153,7 +159,7 @@ def declare(pipeline: Pipeline, transcript: Transcript, stage: str) -> DeclaredT
         .group_by("key", name=stage)
         .aggregate(value=_AGGREGATES[transcript.aggregate]())
     )
-    # Numbers, as no datetime can represent the bounds of the global window.
+    # As numbers, because no datetime can represent the bounds of the global window.
     times = {
         "timestamp": functions.event_time(),
         "start": functions.window_start(),
@@ -188,7 +194,7 @@ def _retracts(transcript: Transcript) -> bool:
 
 
 def stream(transcript: Transcript) -> TestStream:
-    """The steps as a source, which ends at the latest after the last step."""
+    """Returns the steps as a test stream. It ends after the last step, if no step ends it."""
     made = TestStream({"key": pl.String(), "value": _value_type(transcript), "at": pl.Int64()})
     for step in transcript.steps:
         made = _with_step(made, step)
@@ -206,7 +212,9 @@ def _with_step(made: TestStream, step: Step) -> TestStream:
 
 
 def refused(transcript: Transcript) -> str | None:
-    """The fault of a transcript of an error; None if its pipeline is refused with the expected message."""
+    """Returns the fault of a transcript that expects an error; None if its pipeline is refused with the expected
+    message.
+    """
     expected = transcript.error or ""
     message = transcript.refusal
     if message is None:
@@ -217,12 +225,12 @@ def refused(transcript: Transcript) -> str | None:
     if message is None:
         return f"expected to be refused with {expected!r}, but it was not refused"
     if expected not in message:
-        return f"expected to be refused with {expected!r}, came {message!r}"
+        return f"expected to be refused with {expected!r}, got {message!r}"
     return None
 
 
 def compare(transcript: Transcript, played: Outcomes) -> str | None:
-    """The first step with a wrong outcome: its name, the expected and the actual values; None if all are right."""
+    """Describes the first step with a wrong outcome, with expected and actual values; None if all steps are right."""
     if isinstance(played, Exception):
         return f"the run failed: {error_line(played)}"
     for step, outcome in zip(transcript.steps, played, strict=True):
@@ -233,7 +241,7 @@ def compare(transcript: Transcript, played: Outcomes) -> str | None:
 
 
 def _wrong_panes(step: Step, outcome: StepOutcome, unit: int) -> list[str]:
-    """The missing panes beside the unexpected ones."""
+    """Describes the missing and the unexpected panes of a step."""
     pairs = matching(step.panes, outcome.panes)
     missing = [pane for number, pane in enumerate(step.panes) if number not in pairs]
     left = [pane for number, pane in enumerate(outcome.panes) if number not in pairs.values()]
@@ -244,11 +252,14 @@ def _wrong_panes(step: Step, outcome: StepOutcome, unit: int) -> list[str]:
     shown = [{name: item for name, item in pane.items() if name in brief} for pane in left]
     expected = ", ".join(pane_text(pane, unit) for pane in missing) or "no more panes"
     came = ", ".join(pane_text(pane, unit) for pane in shown) or ("no other pane" if pairs else "no pane")
-    return [f"expected {expected}, came {came}"]
+    return [f"expected {expected}, got {came}"]
 
 
 def matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]:
-    """Pairs of expected and actual panes, as many as possible: an expected pane fits all panes with its attributes."""
+    """Returns pairs of indexes of expected and actual panes that match, as many pairs as possible.
+
+    An expected pane matches every actual pane that has its attributes.
+    """
     return pairs_of(
         [
             [n for n, pane in enumerate(actual) if all(pane[name] == value for name, value in wanted.items())]
@@ -258,14 +269,14 @@ def matching(expected: Sequence[Pane], actual: Sequence[Pane]) -> dict[int, int]
 
 
 def _wrong_facts(step: Step, outcome: StepOutcome, unit: int) -> list[str]:
-    """The wrong watermarks and counts of dropped elements, of those that the step names."""
+    """Describes the watermarks and counts of dropped elements that differ from those in the step."""
     wrong = [
-        f"expected the {name} watermark {time_text(time, unit)}, came {time_text(outcome.watermarks[name], unit)}"
+        f"expected the {name} watermark {time_text(time, unit)}, got {time_text(outcome.watermarks[name], unit)}"
         for name, time in step.watermarks.items()
         if outcome.watermarks[name] != time
     ]
     return wrong + [
-        f"expected {count} dropped as {reason}, came {outcome.dropped.get(reason, 0)}"
+        f"expected {count} dropped as {reason}, got {outcome.dropped.get(reason, 0)}"
         for reason, count in step.dropped.items()
         if outcome.dropped.get(reason, 0) != count
     ]

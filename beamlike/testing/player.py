@@ -1,6 +1,6 @@
-"""Runs test cases that are data, such as transcripts, on a runner, and reports a result for each.
+"""Runs test cases that are written as data on a runner, and reports a result for each.
 
-Transcripts are such items, and so are the cases in this project's own tests.
+An "item" is such a test case: a transcript, or one of the cases in this project's own tests.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from beamlike.api.pipeline import Pipeline, Runner
 from beamlike.io.base import Part
 from beamlike.local.runner import LocalRunner
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.display.summary import Run
 
 ItemT = TypeVar("ItemT")
 
@@ -26,15 +27,17 @@ Outcomes: TypeAlias = Sequence[Any] | Exception
 
 
 class InPipeline(Protocol):
-    """An item that was declared in a pipeline."""
+    """An item that was added to a pipeline."""
 
     def outcomes(self, records: Mapping[int, BatchRecord]) -> Sequence[Any]:
-        """The outcome of each step, from the records of a run by batch."""
+        """Returns the outcome of each step, given the record of each batch of a run."""
 
 
 @attrs.frozen
 class Result:
-    """The result of an item on a runner; `message` has the difference, or the reason why it is unsupported."""
+    """The result of running an item. `message` describes the difference, or why the runner does not support
+    the item.
+    """
 
     name: str
     status: Literal["ok", "failed", "unsupported"]
@@ -46,16 +49,17 @@ class Result:
 
 @attrs.frozen
 class Playback(Generic[ItemT]):
-    """Plays items of a format.
+    """The execution of test cases (items) of one format.
 
-    `declare` adds an item to a pipeline, under a name for its stage; `on_stage` plays it step by step on its stage.
+    `declare` adds an item to a pipeline under a name, which is also that of its stage. `on_stage` runs an item step by
+    step on its stage alone, without a runner.
     """
 
     declare: Callable[[Pipeline, ItemT, str], InPipeline]
     on_stage: Callable[[ItemT], Sequence[Any]]
 
     def play(self, items: Sequence[ItemT], runner: str) -> list[Outcomes]:
-        """The outcomes of each item; `runner` is "stage", "local" or "spark"."""
+        """Runs items, and returns the outcomes of each. `runner` is "stage", "local" or "spark"."""
         if runner == "stage":
             return [_caught(partial(self.on_stage, item)) for item in items]
         if not items:
@@ -65,12 +69,14 @@ class Playback(Generic[ItemT]):
             return list(together)
         if len(items) == 1:
             return [together]
-        # One of several items failed the run: its half fails again, until it is alone.
+        # The item that fails is found by halving: the half with it fails again, until the item runs alone.
         middle = len(items) // 2
         return self.play(items[:middle], runner) + self.play(items[middle:], runner)
 
-    def in_pipeline(self, items: Sequence[ItemT], runner: Runner) -> list[Sequence[Any]]:
-        """Plays all items in one run: each has sources, a stage and sinks of its own."""
+    def in_pipeline(self, items: Sequence[ItemT], runner: Runner[Run]) -> list[Sequence[Any]]:
+        """Runs all items in a single run, and returns the outcomes of the steps of each. Each item has its own sources,
+        stage and sinks.
+        """
         pipeline = Pipeline("behaviour")
         declared = [self.declare(pipeline, item, str(number)) for number, item in enumerate(items)]
         records = {record.batch: record for record in pipeline.run(runner).batches}
@@ -80,26 +86,26 @@ class Playback(Generic[ItemT]):
 def _caught(run: Callable[[], Any]) -> Any:
     try:
         return run()
-    except Exception as error:  # the other items are played, whatever it is
+    except Exception as error:  # whatever the error is, the other items must still run
         return error
 
 
-def _runner(name: str) -> Runner:
+def _runner(name: str) -> Runner[Run]:
     if name == "local":
         return LocalRunner()
-    from beamlike.spark.runner import SparkRunner  # only needed here, and slow to import
+    from beamlike.spark.runner import SparkRunner  # imported only here, because it is slow to import
 
     return SparkRunner(shards=1)
 
 
 def error_line(error: Exception) -> str:
-    """An error as one line."""
+    """Formats an error as one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 @attrs.define
 class Recorder:
-    """A sink that keeps the rows of each batch, for runs in this process."""
+    """A sink that keeps the rows of each batch in memory, for runs in this process."""
 
     frames: dict[int, list[pl.DataFrame]] = attrs.field(factory=dict)
 
@@ -112,7 +118,7 @@ class Recorder:
         self.frames.setdefault(part.batch, []).append(frame)
 
     def rows(self, batches: Iterable[int]) -> list[dict[str, Any]]:
-        """The rows of these batches, in order."""
+        """Returns the rows of these batches, in order."""
         return [
             row
             for batch in batches
@@ -126,9 +132,9 @@ def command(
     read: Callable[[str], Iterable[ItemT | Result]],
     play: Callable[[list[ItemT], str], list[Result]],
 ) -> click.Command:
-    """The command that plays the items in files, prints a line for each, and exits with 1 if any failed.
+    """Creates the command that runs the items in files, prints a line for each, and exits with 1 if any failed.
 
-    `read` returns the items of a file, or a result for what it cannot read.
+    `read` returns the items of a file, or a result if the file cannot be read.
     """
 
     @click.command(

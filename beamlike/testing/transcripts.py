@@ -1,6 +1,6 @@
-"""Behaviour as data: TOML files with the panes of one windowed grouping, step by step.
+"""Transcripts: TOML files that list, step by step, the input of a windowed grouping and its expected panes.
 
-Reads a file to frozen declarations, and refuses everything unknown in it; `play` runs them.
+This module reads a file to immutable declarations, and refuses any unknown entry. `play` runs them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from windowing.windows import WindowFn
 
 UNITS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000}
 RUNNERS: Final = ("stage", "local", "spark", "spark_batch")
-"""The runners for which a gap can be declared."""
+"""The runners for which a transcript may declare that they do not support it."""
 
 AGGREGATES: Final = ("collect", "count", "max", "mean", "min", "sum")
 GLOBAL: Final = (MIN_TIME, GLOBAL_WINDOW_END)
@@ -49,23 +49,23 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
     "on_time": (ALWAYS, IF_NON_EMPTY),
     "closing": (ALWAYS, IF_NON_EMPTY),
 }
-"""Choice -> what it may be."""
+"""The allowed values of each setting."""
 
 _TIMINGS = ("early", "on_time", "late")
 _REASONS = ("late", "closed", "no window")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 Pane = Mapping[str, Any]
-"""Attributes of a pane; times in microseconds, `window` as (start, end), `values` sorted."""
+"""Attributes of a pane. Times are in microseconds, `window` is (start, end), and `values` is sorted."""
 
 
 class TranscriptError(ValueError):
-    """An invalid transcript; the message names the file, the step and the expected contents."""
+    """Raised for an invalid transcript. The message names the file, the step and what was expected."""
 
 
 @attrs.frozen
 class Element:
-    """An arriving element; `at` is its event time in microseconds."""
+    """An arriving element. `at` is its event time in microseconds."""
 
     key: str
     value: float
@@ -74,7 +74,7 @@ class Element:
 
 @attrs.frozen
 class Step:
-    """A bundle, or an advance of a clock, with its expected outcome. Times are in microseconds."""
+    """A step: a bundle of elements or an advance of a clock, with its expected outcome. Times are in microseconds."""
 
     name: str
     elements: tuple[Element, ...] = ()
@@ -87,10 +87,10 @@ class Step:
 
 @attrs.frozen
 class Transcript:
-    """The behaviour of one windowed grouping: its windowing, and the steps or the expected error.
+    """A transcript: the windowing of one grouping, and either steps or an expected error.
 
-    `refusal` is set if windows or trigger cannot even be constructed; `unsupported` has a reason for each runner that
-    cannot play it; `unit` is the unit of the file's times, in microseconds.
+    `refusal` is the error message if windows or trigger cannot even be constructed. `unsupported` has a reason for each
+    runner that does not support the transcript. `unit` is the unit of times in the file, in microseconds.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Transcript:
 
 
 def load(path: str | Path) -> Transcript:
-    """Reads a transcript from a file. Raises `TranscriptError`."""
+    """Reads a transcript from a file. Raises `TranscriptError` if the file cannot be read or is invalid."""
     try:
         text = Path(path).read_text("utf-8")
     except OSError as error:
@@ -121,18 +121,18 @@ def load(path: str | Path) -> Transcript:
 
 
 def parse(text: str, path: str) -> Transcript:
-    """Parses a transcript; `path` is named in errors. Raises `TranscriptError`."""
+    """Parses the text of a transcript. Raises `TranscriptError`, which names `path`, if the text is invalid."""
     try:
         return _Reader(path, 1).transcript(tomllib.loads(text))
     except TranscriptError:
         raise
-    except (RecursionError, ValueError) as error:  # numbers of too many digits, too
+    except (RecursionError, ValueError) as error:  # also for numbers with too many digits
         raise TranscriptError(f"{path}: {error}") from None
 
 
 @attrs.frozen
 class _Reader:
-    """Reads the tables of a file; `where` is the place that errors name."""
+    """The parser of a file's tables. `where` is the place that errors name, and `unit` the unit of times (us)."""
 
     where: str
     unit: int
@@ -144,7 +144,7 @@ class _Reader:
         return attrs.evolve(self, where=f"{self.where}: {place}")
 
     def table(self, value: Any, known: Iterable[str], what: str) -> dict[str, Any]:
-        """Requires a table without other keys than `known`."""
+        """Returns the table `value`. Raises `TranscriptError` if it is no table, or has a key that is not `known`."""
         if not isinstance(value, dict):
             raise self.fail(f"{what} is a table, not {value!r}")
         known = tuple(known)
@@ -168,7 +168,7 @@ class _Reader:
         return str(value)
 
     def time(self, value: Any, what: str) -> int:
-        """A time in microseconds: a number in the unit, or a date-time with an offset."""
+        """Reads a time in microseconds: a number in the file's unit, or a date-time with an offset."""
         if isinstance(value, datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // timedelta(microseconds=1)
         if is_number(value):
@@ -176,14 +176,14 @@ class _Reader:
         raise self.fail(f"{what} is a number or a date-time with an offset, not {value!r}")
 
     def scaled(self, value: float, what: str) -> Microseconds:
-        """A number in the unit as microseconds."""
+        """Converts a number in the file's unit to microseconds."""
         try:
             return scaled(value, self.unit)
         except ValueError as error:
             raise self.fail(f"{what}: {error}") from None
 
     def transcript(self, top: dict[str, Any]) -> Transcript:
-        """Reads the whole file."""
+        """Converts the top-level table of a file to a transcript."""
         self.table(top, _TOP, "a transcript")
         for key in ("name", "windowing"):
             if key not in top:
@@ -219,7 +219,7 @@ class _Reader:
         )
 
     def windowing(self, given: Any) -> tuple[dict[str, Any], str | None]:
-        """The choices, and the reason why windows or trigger cannot be constructed, or None."""
+        """Returns the windowing's settings, and the reason why windows or trigger cannot be constructed, or None."""
         self.table(given, ("windows", "trigger", "allowed_lateness", *_CHOICES), "it")
         if "windows" not in given:
             raise self.fail("'windows' is missing")
@@ -240,7 +240,7 @@ class _Reader:
         return choices, None
 
     def check(self, choices: Mapping[str, Any]) -> None:
-        """Requires that each choice by itself is valid. A transcript of an error may have an invalid one."""
+        """Raises `TranscriptError` if a single setting is invalid. Not called if the transcript expects an error."""
         for key, allowed in _MEMBERS.items():
             if key in choices:
                 self.one_of(choices[key], allowed, key)
@@ -252,7 +252,7 @@ class _Reader:
             raise self.fail(f"allowed_lateness must be inside of time, not {format_duration(lateness)}")
 
     def steps(self, given: Any, aggregate: str) -> tuple[Step, ...]:
-        """Reads the steps, whose clocks only advance."""
+        """Reads the steps. Raises `TranscriptError` if a clock does not advance."""
         if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
             raise self.fail("steps are written as [[step]]")
         steps: list[Step] = []
@@ -270,7 +270,7 @@ class _Reader:
         return tuple(steps)
 
     def step(self, item: dict[str, Any], name: str, aggregate: str) -> Step:
-        """Reads a step."""
+        """Converts a table to the step `name`."""
         watermark, now = item.get("watermark"), item.get("processing_time")
         if watermark is not None:
             watermark = MAX_TIME if watermark == "end" else self.time(watermark, 'a watermark (or "end")')
@@ -289,7 +289,7 @@ class _Reader:
         )
 
     def forward(self, step: Step, before: list[Step]) -> None:
-        """Requires that the clocks of a step advance."""
+        """Raises `TranscriptError` unless the clocks of a step advance."""
         for clock, start in (("watermark", MIN_TIME), ("processing_time", 0)):
             now = getattr(step, clock)
             stood = max(
@@ -307,7 +307,7 @@ class _Reader:
         return tuple(read(value) for value in values)
 
     def element(self, given: Any) -> Element:
-        """Reads an element: a table, or a number that is value and event time."""
+        """Reads an element: a table, or a number that is both value and event time."""
         if is_number(given):
             return Element("k", given, self.time(given, "an element"))
         table = self.table(given, _ELEMENT, "an element")
@@ -320,7 +320,7 @@ class _Reader:
         return Element(key, table["value"], self.time(table["at"], "at"))
 
     def watermarks(self, given: Any) -> dict[str, int]:
-        """Reads the expected watermarks after the step; "start" and "end" are the limits of time."""
+        """Reads the expected watermarks after a step. "start" and "end" are the limits of time."""
         limits = {"start": MIN_TIME, "end": MAX_TIME}
         return {
             key: limits[value] if value in ("start", "end") else self.time(value, f"watermarks.{key}")
@@ -328,7 +328,7 @@ class _Reader:
         }
 
     def pane_of(self, aggregate: str) -> Callable[[Any], Pane]:
-        """A reader of panes: with `values` for aggregates that collect, otherwise `value`."""
+        """Returns a function that reads panes. They have `values` if the aggregate is `collect`, otherwise `value`."""
         other = "value" if aggregate == "collect" else "values"
         known = tuple(name for name in PANE if name != other)
 
@@ -341,7 +341,7 @@ class _Reader:
         return pane
 
     def attribute(self, name: str, value: Any) -> Any:
-        """An attribute of a pane as it is compared."""
+        """Returns an attribute of a pane in the form in which it is compared."""
         if name == "window":
             return self.window(value)
         if name == "timestamp":
@@ -365,7 +365,7 @@ class _Reader:
 
 
 def _toml(value: Any) -> str:
-    """A value in TOML."""
+    """Formats a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -380,7 +380,7 @@ def _toml(value: Any) -> str:
 
 
 def pane_text(pane: Pane, unit: int) -> str:
-    """A pane in TOML."""
+    """Formats a pane as TOML."""
     shown = dict(pane)
     if "window" in pane:
         bounds = [time_text(bound, unit) for bound in pane["window"]]
@@ -391,7 +391,7 @@ def pane_text(pane: Pane, unit: int) -> str:
 
 
 def time_text(time: int, unit: int) -> float | str:
-    """A time in the unit of a file; the limits of time are "start" and "end"."""
+    """Converts a time to the unit of the file. The limits of time are "start" and "end"."""
     if time <= MIN_TIME or time >= MAX_TIME:
         return "start" if time <= MIN_TIME else "end"
     return time // unit if time % unit == 0 else time / unit

@@ -18,10 +18,11 @@ $install --no-deps --no-compile --target code "$beamlike"
 $python -m compileall -q -b -s code code # beside the sources, where Python looks in a zip file
 (cd code && "../$python" -m zipfile -c ../beamlike.zip beamlike stages windowing beamlike-*.dist-info)
 
-# Spark's own Python code is in the Spark of the workers.
+# The extra `cluster` is what Spark's Python code needs; that code itself is in the Spark of the workers.
 PYTHONPATH=code $python -c '
 from importlib.metadata import requires
-print(*(one for one in requires("beamlike") if "extra ==" not in one and "pyspark" not in one), sep="\n")
+found = [one.partition("; extra ==") for one in requires("beamlike")]
+print(*(name for name, _, extra in found if not extra or "cluster" in extra), sep="\n")
 ' > requirements.new
 if [ -f environment.tar.gz ] && cmp -s requirements.new requirements.txt; then exit; fi
 rm -f environment.tar.gz

@@ -1,4 +1,4 @@
-"""Aggregates: their accumulators, how these merge, and their results.
+"""Aggregates of a grouping: count, sum, mean, quantiles and others, as expressions over columns.
 
 May import `pickled` and all below it.
 """

@@ -1,6 +1,7 @@
-"""Aggregates as triples of expressions: lift (rows -> accumulator columns), merge (an aggregation), extract.
+"""The base classes of aggregates. An aggregate is three sets of expressions: lift, merge and extract.
 
-Merging is associative, and the accumulator of no elements is its identity, so results do not depend on bundles.
+`lift` computes accumulators of single rows, `merge` merges the accumulators of a group, `extract` computes the result.
+Merging is associative, and merging an empty accumulator changes nothing. So results do not depend on bundles.
 """
 
 from __future__ import annotations
@@ -19,70 +20,72 @@ from windowing.identity import Declared, fields_of
 Schema = pl.Schema
 
 ARRIVAL: Final = "__arrival"
-"""Column of single rows, for an aggregate that is `numbered`: their number, in order of arrival; there may be gaps."""
+"""The column with the number of each row in order of arrival, for aggregates that are `numbered`. It may have gaps."""
 
 COMPARABLE: Final = "a column of numbers, text, booleans or times"
 
 
 @attrs.frozen
 class Part:
-    """An accumulator column: its type and its value for no elements."""
+    """An accumulator column: its type, and its value before any element (`empty`)."""
 
     dtype: pl.DataType
     empty: object = None
 
     def literal(self) -> pl.Expr:
-        """The value for no elements, for every row."""
+        """Returns an expression for the value of the accumulator before any element."""
         value = list(self.empty) if isinstance(self.empty, tuple) else self.empty
-        # A literal of a duration cannot be made of a number.
+        # Polars makes no Duration literal from an integer.
         if isinstance(self.dtype, pl.Duration):
             return pl.lit(value).cast(self.dtype)
         return pl.lit(value, self.dtype)
 
 
 class Condition(Protocol):
-    """A condition on the rows that an aggregate accepts."""
+    """A condition (`where=`) on the rows that an aggregate accepts."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """The columns that the condition reads."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Returns a Boolean for each row."""
+        """Returns a Boolean column, true for rows that meet the condition."""
 
 
 @attrs.frozen
 class Aggregate(Declared):
-    """A result that a grouping computes for each window.
-
-    Its accumulator columns begin with the name of the result and ".".
-    """
+    """The base class of aggregates: a result that a grouping computes for each key and window."""
 
     where: Condition | None = attrs.field(default=None, kw_only=True)
-    """The rows to accept; all other rows count as no elements."""
+    """The condition that a row must meet; other rows are ignored. None accepts all rows."""
 
     subtractable: ClassVar[bool] = False
-    """True if accumulators are sums, so that an element that is retracted can be subtracted."""
+    """True if accumulators are sums, so that a retracted element can be subtracted."""
+
+    has_differences: ClassVar[bool] = False
+    """True if the result for all elements is the sum of the results for its parts, also for retracted elements."""
 
     idempotent: ClassVar[bool] = False
-    """True if an element may arrive again, unchanged or updated, without an effect on the result."""
+    """True if an element that arrives again, unchanged or updated, does not change the result."""
 
     ordered: ClassVar[bool] = False
     """True if the result may depend on the order in which elements arrive."""
 
     python: ClassVar[bool] = False
-    """True if it calls functions of the user's."""
+    """True if the aggregate calls Python functions of the user."""
 
     numbered: ClassVar[bool] = False
-    """True if it reads the number of each element in `ARRIVAL`."""
+    """True if the aggregate reads the column `ARRIVAL`, the number of each element."""
 
     @property
     def kind(self) -> str:
-        """The name of the aggregate: `arg_max`."""
+        """The name of the aggregate in messages and checkpoints, such as `arg_max`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower()
 
     def identity(self) -> Any:
-        """The kind and the attributes, without types: those of the accumulators are compared separately."""
+        """Returns the kind and the attributes, as a checkpoint compares them. Types are compared with the
+        accumulators.
+        """
         types = [
             field.name
             for field in attrs.fields(type(self))
@@ -92,48 +95,48 @@ class Aggregate(Declared):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns of the input that it reads."""
+        """The user's columns that the aggregate reads, including those of its condition."""
         conditions = () if self.where is None else self.where.columns
         return tuple(dict.fromkeys([*self.reads, *(name for name in conditions if name != EVENT_TIME)]))
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns that it reads of rows that it accepts."""
+        """The user's columns that the aggregate reads, without those of its condition."""
         return ()
 
     def dtype(self, schema: Schema) -> pl.DataType:
-        """The type of the result. Raises `TypeError`, which names the expected type, for a column of another type."""
+        """Returns the type of the result. Raises `TypeError` for a column type that the aggregate does not support."""
         raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        """The accumulator columns, by the suffix of their name."""
+        """Returns the accumulator columns by name."""
         return {}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        """The accumulators of single rows."""
+        """Returns expressions, by name, for the accumulators of single rows."""
         return {}
 
-    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
-        """The accumulators that undo those of single rows, if it is `subtractable`."""
+    def negated(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+        """Returns expressions for accumulators that undo `lifted` in a merge. The aggregate must be subtractable."""
         parts = self.parts(schema)
         return {part: parts[part].literal() - value for part, value in lifted.items()}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        """Merges a group's accumulators, in arrival order. Nulls are empty accumulators."""
+        """Returns aggregations, by name, that merge a group's accumulators in arrival order. Nulls are empty ones."""
         return {}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        """The result."""
+        """Returns the expression that computes the result from accumulators."""
         raise NotImplementedError
 
-    def lift_taken(self, schema: Schema) -> dict[str, pl.Expr]:
-        """Like `lift`, with empty accumulators for rows for which its condition does not hold."""
+    def lift_accepted(self, schema: Schema) -> dict[str, pl.Expr]:
+        """Like `lift`, but with empty accumulators for rows that do not meet the condition `where`."""
         lifted = self.lift(schema)
         if self.where is None:
             return lifted
         rows = pl.struct(list(dict.fromkeys([EVENT_TIME, *self.where.columns])))
         taken = rows.map_batches(
-            lambda rows: self.takes(rows.struct.unnest()), return_dtype=pl.Boolean, is_elementwise=True
+            lambda rows: self.accepted(rows.struct.unnest()), return_dtype=pl.Boolean, is_elementwise=True
         )
         parts = self.parts(schema)
         return {
@@ -141,8 +144,8 @@ class Aggregate(Declared):
             for part, value in lifted.items()
         }
 
-    def takes(self, rows: pl.DataFrame) -> pl.Series:
-        """True for rows for which its condition holds. Raises `ResultError` if the condition fails."""
+    def accepted(self, rows: pl.DataFrame) -> pl.Series:
+        """Returns a mask of the rows that meet the condition `where`. Raises `ResultError` if its evaluation fails."""
         if self.where is None:
             return pl.repeat(True, len(rows), dtype=pl.Boolean, eager=True)
         try:
@@ -154,28 +157,30 @@ class Aggregate(Declared):
                 "sets aside the rows for which it fails"
             ) from error
 
-    def where_windows_merge(self) -> Aggregate:
-        """Returns an aggregate with the same result if accumulators are merged in another order than of arrival."""
+    def for_merging_windows(self) -> Aggregate:
+        """Returns an aggregate with the same result, for windows that merge: accumulators are merged in any order."""
         return self
 
-    def where_taken_back(self) -> Aggregate:
-        """Returns an aggregate with the same result if elements may be retracted; it is `subtractable`."""
+    def for_retractions(self) -> Aggregate:
+        """Returns an aggregate with the same result, for elements that may be retracted. It must be subtractable."""
         return self
 
 
 @attrs.frozen
 class OfColumn(Aggregate):
-    """An aggregate of the values of one column."""
+    """The base class of aggregates of the values of one column."""
 
     column: str
 
     wants: ClassVar[str] = "values that can be stored"
+    """The description, in errors, of the columns that the aggregate supports."""
 
     @property
     def reads(self) -> tuple[str, ...]:
         return (self.column,)
 
     def accepts(self, dtype: pl.DataType) -> bool:
+        """True if the aggregate supports columns of this type."""
         return dtype != pl.Object
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -185,6 +190,7 @@ class OfColumn(Aggregate):
         return self.result(dtype)
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
+        """Returns the type of the result for a column of this type."""
         return dtype
 
 
@@ -210,14 +216,16 @@ class OfComparable(OfColumn):
 
 
 def is_comparable(dtype: pl.DataType) -> bool:
-    """True if values of this type have an order."""
+    """True if values of this type can be compared by `<`."""
     return not (dtype.is_nested() or dtype in (pl.Object, pl.Null))
 
 
 def alike(column: str, dtype: pl.DataType) -> pl.Expr:
-    """The values of a column, with -0.0 as 0.0, so that equal values are identical."""
+    """Returns an expression for the values of a column, with -0.0 replaced by 0.0, so that equal values have equal
+    bits.
+    """
     value = pl.col(column)
     if not dtype.is_float():
         return value
-    # To add 0 would do as well, and be left out by polars.
+    # Adding 0 would do the same, but polars optimizes it away.
     return pl.when(value == 0).then(pl.lit(0, dtype)).otherwise(value).alias(column)

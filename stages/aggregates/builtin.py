@@ -1,4 +1,4 @@
-"""Aggregates that keep a number, a value, or all values."""
+"""Simple aggregates: count, min, max, collect, first, last, and the length of the window."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from stages.aggregates.base import (
     Part,
     Schema,
 )
+from stages.aggregates.standing import InOrder, Refoldable, Standing
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 
 @attrs.frozen
 class Count(Aggregate):
-    """The number of elements, or of those whose `column` is not null."""
+    """The number of elements; with `column`, the number of elements in which it is not null."""
 
     subtractable: ClassVar[bool] = True
+    has_differences: ClassVar[bool] = True
 
     column: str | None = None
 
@@ -47,7 +49,7 @@ class Count(Aggregate):
         return acc["count"]
 
 
-class _Extreme(OfComparable):
+class _Extreme(Refoldable, OfComparable):
     idempotent: ClassVar[bool] = True
 
     def parts(self, schema: Schema) -> dict[str, Part]:
@@ -62,7 +64,7 @@ class _Extreme(OfComparable):
 
 @attrs.frozen
 class Min(_Extreme):
-    """The least value of a column, nulls left out; null for no values."""
+    """The least value of a column, without nulls; null if there are no values."""
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"value": acc["value"].min()}
@@ -70,7 +72,7 @@ class Min(_Extreme):
 
 @attrs.frozen
 class Max(_Extreme):
-    """The greatest value of a column, nulls left out; null for no values."""
+    """The greatest value of a column, without nulls; null if there are no values."""
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {"value": acc["value"].max()}
@@ -78,7 +80,7 @@ class Max(_Extreme):
 
 @attrs.frozen
 class Collect(OfColumn):
-    """All values of a column in a list, nulls too, in order of arrival."""
+    """A list of all values of a column, including nulls, in order of arrival."""
 
     ordered: ClassVar[bool] = True
 
@@ -92,7 +94,7 @@ class Collect(OfColumn):
         value = pl.col(self.column)
         if not isinstance(schema[self.column], pl.List):
             return {"values": pl.concat_list(value)}
-        # Of lists, concat_list would make one list.
+        # concat_list would concatenate the items of lists, so these are wrapped in structs.
         wrapped = pl.concat_list(pl.struct(value.alias("value")))
         return {"values": wrapped.list.eval(pl.element().struct.field("value"))}
 
@@ -102,19 +104,22 @@ class Collect(OfColumn):
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc["values"]
 
-    def where_windows_merge(self) -> Aggregate:
+    def for_retractions(self) -> Aggregate:
+        return Standing.of(InOrder(self.column, where=self.where))
+
+    def for_merging_windows(self) -> Aggregate:
         return CollectNumbered(self.column, where=self.where)
 
 
 @attrs.frozen
 class CollectNumbered(Collect):
-    """Like `Collect`, for windows that merge: each value is kept with its number, by which the result is sorted.
+    """Like `Collect`, for windows that merge: stores the arrival number of each value, and sorts the result by it.
 
-    Elements of windows that merge may have arrived in turns, so no order of the windows is that of arrival.
+    Elements of two windows may have arrived alternately, so concatenating their lists would not be in arrival order.
     """
 
     numbered: ClassVar[bool] = True
-    ordered: ClassVar[bool] = False  # its numbers are
+    ordered: ClassVar[bool] = False  # the stored numbers have the order
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         numbered = pl.Struct({"number": pl.Int64(), "value": schema[self.column]})
@@ -129,8 +134,8 @@ class CollectNumbered(Collect):
         return acc["values"].list.eval(value.sort_by(number))
 
 
-class _ByTime(OfColumn):
-    """The value of one element, chosen by its event time; the accumulator is that time and that value."""
+class _ByTime(Refoldable, OfColumn):
+    """The base class of aggregates that select one element by event time. An accumulator is its time and value."""
 
     idempotent: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
@@ -147,16 +152,16 @@ class _ByTime(OfColumn):
 
 @attrs.frozen
 class First(_ByTime):
-    """The value of the element with the least event time; of equals, the one that arrived first."""
+    """The value of the element with the least event time; if several have it, of the one that arrived first."""
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        # A null time is the empty accumulator; arg_min leaves nulls out and returns the first of equals.
+        # A null time is an empty accumulator: arg_min ignores nulls, and returns the first of equal times.
         return {"time": acc["time"].min(), "value": acc["value"].get(acc["time"].arg_min())}
 
 
 @attrs.frozen
 class Last(_ByTime):
-    """The value of the element with the greatest event time; of equals, the one that arrived last."""
+    """The value of the element with the greatest event time; if several have it, of the one that arrived last."""
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         time = acc["time"]
@@ -166,7 +171,7 @@ class Last(_ByTime):
 
 @attrs.frozen
 class WindowLength(Aggregate):
-    """The length of the window in seconds; of a session, from its first element to its last, plus the gap."""
+    """The length of the window in seconds. That of a session is the time from first to last element, plus the gap."""
 
     idempotent: ClassVar[bool] = True
     subtractable: ClassVar[bool] = True
@@ -176,6 +181,6 @@ class WindowLength(Aggregate):
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         start, end = (pl.col(column).cast(pl.Float64) for column in (WINDOW_START, WINDOW_END))
-        # By a column: a constant polars turns into its reciprocal, for frames of several rows only, and the last
-        # digit would depend on how many windows emit together.
+        # The divisor is a column: polars would replace a constant by its reciprocal, but only in frames of several
+        # rows, so the last digit would depend on the number of windows that emit together.
         return (end - start) / (0 * start + 1_000_000)

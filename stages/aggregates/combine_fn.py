@@ -1,4 +1,4 @@
-"""A user's own aggregate in Python: slow, with the interface of the others."""
+"""Aggregates that users write in Python: the class `CombineFn`, and its adapter to the interface of aggregates."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from stages.errors import ResultError
 from windowing.python_rows import Failed, for_each_value
 
 PICKLE: Final = "pickle"
-"""The suffix of the accumulator column."""
+"""The name of the accumulator of a `CombineFn`, which is stored by pickle."""
 
 _NONE: Final = object()
 
 
 class CombineFn:
-    """An aggregate in four functions, as in Beam; it must not matter how elements are split over accumulators.
+    """A user's aggregate, written as four functions as in Beam. `bl.combine` makes an aggregate of it.
 
-    Accumulators are kept in state with pickle, so they must be picklable, and write access to a checkpoint or a
-    savepoint allows to run code in the pipeline that reads it.
+    The result must not depend on how elements are divided over accumulators. Accumulators are stored by pickle, so they
+    must be picklable. Anyone who can write to a checkpoint or savepoint can run code in the pipeline that reads it.
 
-    A row on which `add_input` raises is a dead letter of the grouping, and in none of its aggregates. If another
-    function raises, the run fails. `bl.combine` makes an aggregate of it.
+    If `add_input` raises, its row is a dead letter of the grouping, and is in none of the grouping's aggregates. If
+    another function raises, the run fails.
 
     Example, with the `plays` of `bl.Collection`:
         >>> class Spread(bl.CombineFn):
@@ -54,18 +54,18 @@ class CombineFn:
         raise NotImplementedError
 
     def add_input(self, accumulator: Any, element: Any) -> Any:
-        """Returns the accumulator with one more element; it may change the accumulator in place.
+        """Returns the accumulator with one more element. May change `accumulator` in place.
 
         It is called once for each element, with a new accumulator.
         """
         raise NotImplementedError
 
     def merge_accumulators(self, accumulators: list[Any]) -> Any:
-        """Returns one accumulator for several; it may change the first in place."""
+        """Merges several accumulators into one. May change the first in place."""
         raise NotImplementedError
 
     def extract_output(self, accumulator: Any) -> Any:
-        """Returns the result."""
+        """Returns the result of the aggregate."""
         raise NotImplementedError
 
 
@@ -80,7 +80,7 @@ def _is_combine_fn(owner: object, attribute: attrs.Attribute[Any], value: object
 
 @attrs.frozen
 class Combine(Aggregate):
-    """A `CombineFn` over the values of a column, with results of type `result`."""
+    """The aggregate of a column by a user's `CombineFn`, with results of type `result`."""
 
     ordered: ClassVar[bool] = True
     python: ClassVar[bool] = True
@@ -100,15 +100,15 @@ class Combine(Aggregate):
         return {PICKLE: Part(pl.Binary())}
 
     def accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
-        """The accumulator of each row alone; null if `add_input` raises, and for rows that it does not accept.
+        """Returns the pickled accumulator of each single row; null for rows that `where` excludes.
 
-        It is no expression, which would fail as a whole.
+        If `add_input` raises for a row, calls `failed` and returns null for it. An expression would fail as a whole.
         """
         if self.where is None:
             return self._accumulators(rows, failed)
-        taken = self.takes(rows).arg_true()
-        accumulators = self._accumulators(rows[taken], lambda row, error: failed(taken[row], error))
-        return pl.repeat(None, len(rows), dtype=pl.Binary, eager=True).scatter(taken, accumulators)
+        accepted = self.accepted(rows).arg_true()
+        accumulators = self._accumulators(rows[accepted], lambda row, error: failed(accepted[row], error))
+        return pl.repeat(None, len(rows), dtype=pl.Binary, eager=True).scatter(accepted, accumulators)
 
     def _accumulators(self, rows: pl.DataFrame, failed: Failed) -> pl.Series:
         fn = self.fn
@@ -123,7 +123,7 @@ class Combine(Aggregate):
         return pl.Series(PICKLE, pickled, pl.Binary)
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        # A list per group, and one call for all of them: as an aggregation it would be a call for each.
+        # One call merges the lists of all groups; an aggregation in Python would be a call for each group.
         lists = acc[PICKLE].drop_nulls().implode()
         merge = partial(self._merge, what=self._what(acc))
         return {PICKLE: lists.map_batches(merge, return_dtype=pl.Binary, is_elementwise=True)}
@@ -133,7 +133,9 @@ class Combine(Aggregate):
         return acc[PICKLE].map_batches(extract, return_dtype=self.result, is_elementwise=True)
 
     def _what(self, acc: dict[str, pl.Expr]) -> str:
-        """The owner of the accumulators, for errors: the column has the name of the aggregate, if that has one."""
+        """Returns the owner of the accumulators as text, for errors: the name of the aggregate, if known, and the
+        class.
+        """
         fn = type(self.fn).__name__
         column = acc[PICKLE].meta.output_name()
         if column == PICKLE:
@@ -141,7 +143,7 @@ class Combine(Aggregate):
         return f"aggregate {column.removeprefix('__acc.').removesuffix(f'.{PICKLE}')!r}, the CombineFn {fn},"
 
     def _merge(self, groups: pl.Series, what: str) -> pl.Series:
-        """The accumulator of each list of them: a single one as it is, null for an empty list."""
+        """Merges each list of pickled accumulators. A single one is returned unchanged, null for an empty list."""
         several = groups.list.len() > 1
         merge, dumps, loads = self.fn.merge_accumulators, pickle.dumps, partial(pickled.load, what=what)
         merged = [dumps(merge(list(map(loads, group)))) for group in groups.filter(several).to_list()]
@@ -160,12 +162,12 @@ class Combine(Aggregate):
             raise ResultError(self._unfit(results)) from error
 
     def _unfit(self, results: list[Any]) -> str:
-        """Describes the first result that the type of the result cannot hold."""
+        """Describes the first result that does not fit the result type, for an error."""
         called = f"extract_output of {type(self.fn).__name__}"
         for value in results:
             try:
                 pl.Series([value], dtype=self.result)
-            except Exception:  # whatever it is that polars makes of it
+            except Exception:  # polars raises errors of many kinds
                 given = f"{reprlib.repr(value)}, of type {type(value).__name__},"
                 return f"{called} gave {given} for a result of type {self.result}"
         return f"{called} gave values of several types for a result of type {self.result}"

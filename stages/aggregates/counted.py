@@ -1,4 +1,4 @@
-"""Aggregates of the distinct values of a column, with the number of times that each occurs."""
+"""Aggregates that count how often each value of a column occurs: count distinct, set, mode, quantiles."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ _VALUE: Final = pl.element().struct.field("value")
 _COUNT: Final = pl.element().struct.field("count")
 
 ERROR: Final = 0.01
-"""The relative error of a quantile, at most."""
+"""The maximum relative error of a quantile."""
 
 _BASE: Final = (1 + ERROR) / (1 - ERROR)
+"""The base of logarithms: all numbers with the same logarithm, rounded up, are within `ERROR` of their middle."""
 _LIMIT: Final = 38_000
-"""The bucket of infinity: no finite number has a logarithm to that base that is as far from 0."""
+"""The logarithm that stands for infinity: greater than that of any finite number to the base `_BASE`."""
 _ZERO: Final = 2 * _LIMIT
-"""The offset of logarithms, so that those of numbers near 0 are above 0, too."""
+"""The offset that makes all logarithms positive, so that the sign can be that of the number."""
 
 
 class _Counted(OfColumn):
-    """The number of times that each value occurs, as a list that is sorted by value; nulls are left out.
+    """The base class of aggregates whose accumulator is a list of (value, count), sorted by value, without nulls.
 
-    A value that is retracted before it arrives has a count below 0.
+    If a retraction arrives before its element, the count is negative until then.
     """
 
     subtractable: ClassVar[bool] = True
 
     def counted(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        """The value to count of each row, and its type."""
+        """Returns an expression for the value to count in each row, and its type."""
         dtype = schema[self.column]
         return alike(self.column, dtype), dtype
 
@@ -50,15 +51,17 @@ class _Counted(OfColumn):
         item = pl.struct(value.alias("value"), pl.lit(1, pl.Int64).alias("count"))
         return {_COUNTS: only(item, value.is_not_null(), self._list(schema))}
 
-    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+    def negated(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
         return {_COUNTS: lifted[_COUNTS].list.eval(pl.struct(_VALUE, -_COUNT))}
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-        return {_COUNTS: merged(acc[_COUNTS], _added)}
+        return {_COUNTS: merged(acc[_COUNTS], added)}
 
 
-def _added(items: pl.DataFrame) -> pl.DataFrame:
+def added(items: pl.DataFrame) -> pl.DataFrame:
+    """Adds up the counts of equal values of each group; values whose count is 0 are left out."""
     counts = items.group_by(GROUP, "value").agg(pl.col("count").sum())
+    # Counts of 0 are removed, so a value that was added and retracted leaves no trace in state.
     return counts.filter(pl.col("count") != 0).sort(GROUP, "value")
 
 
@@ -68,7 +71,7 @@ class _Distinct(OfComparable, _Counted):
 
 @attrs.frozen
 class CountDistinct(_Distinct):
-    """The number of distinct values of a column, nulls left out."""
+    """The number of distinct values of a column, without nulls."""
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.Int64()
@@ -79,7 +82,7 @@ class CountDistinct(_Distinct):
 
 @attrs.frozen
 class CollectSet(_Distinct):
-    """The distinct values of a column in a list, in their order, nulls left out."""
+    """The sorted list of the distinct values of a column, without nulls."""
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.List(dtype)
@@ -90,7 +93,7 @@ class CollectSet(_Distinct):
 
 @attrs.frozen
 class Mode(_Distinct):
-    """The most frequent value of a column, of several the least, nulls left out; null for no values."""
+    """The most frequent value of a column, without nulls; null if there are no values. Of several, the least value."""
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return chosen(acc[_COUNTS], self.dtype(schema), _most_often, "value")
@@ -102,15 +105,14 @@ def _most_often(items: pl.DataFrame) -> pl.DataFrame:
 
 
 class _Quantile(Numeric, _Counted):
-    """A value that differs by at most `ERROR` of itself from the one at the rank `q * (n - 1)`, rounded down.
+    """The base class of quantiles: a value within a relative error of `ERROR` of the value at rank floor(q * (n - 1)).
 
-    It counts values by their logarithm, to a base that is as much above 1 as two values in one bucket may differ.
-    Masson, Rim, Lee: DDSketch, VLDB 2019.
+    It counts values by their logarithm to the base `_BASE`, rounded up. Masson, Rim, Lee: DDSketch, VLDB 2019.
     """
 
     @property
     def share(self) -> float:
-        """The share of the values that are before it."""
+        """The quantile's rank as a share of the values, from 0 to 1."""
         raise NotImplementedError
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
@@ -121,6 +123,8 @@ class _Quantile(Numeric, _Counted):
         if isinstance(schema[self.column], pl.Duration):
             value = value.to_physical()
         value = value.cast(pl.Float64).fill_nan(None)
+        # A positive number has a positive bucket, a negative number the negative bucket of its absolute value, and 0
+        # has bucket 0. So buckets, by which accumulators are sorted, have the order of the numbers.
         bucket = (value.abs().log() / math.log(_BASE)).ceil().clip(-_LIMIT, _LIMIT) + _ZERO
         signed = pl.when(value == 0).then(0).otherwise(bucket * value.sign())
         return pl.when(value.is_not_null()).then(signed).cast(pl.Int32), pl.Int32()
@@ -133,19 +137,19 @@ class _Quantile(Numeric, _Counted):
         return value.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else value
 
     def _at_rank(self, items: pl.DataFrame) -> pl.DataFrame:
-        there = items.filter(pl.col("count") > 0).with_columns(pl.col("count").cum_sum().alias("until"))
-        groups = there.group_by(GROUP, maintain_order=True).agg(
+        positive = items.filter(pl.col("count") > 0).with_columns(pl.col("count").cum_sum().alias("until"))
+        groups = positive.group_by(GROUP, maintain_order=True).agg(
             pl.col("count").sum(), (pl.col("until") - pl.col("count")).first().alias("before")
         )
         rank = pl.col("before") + (self.share * (pl.col("count") - 1)).floor()
-        # By their places among the items of all groups, as a sum of each group alone would be a call for each.
+        # Ranks are positions among the items of all groups together, so that one join finds them for all groups.
         return groups.select(GROUP, rank.cast(pl.Int64).alias("rank")).join_asof(
-            there.select("value", (pl.col("until") - 1).alias("rank")), on="rank", strategy="forward"
+            positive.select("value", (pl.col("until") - 1).alias("rank")), on="rank", strategy="forward"
         )
 
 
 def _middle(logarithm: pl.Expr) -> pl.Expr:
-    """The number in the middle, in proportion, of those with this logarithm, rounded up."""
+    """Returns the number with the least relative error for all numbers with this logarithm, rounded up."""
     middle = pl.lit(_BASE).pow(logarithm - 1) * (2 * _BASE / (_BASE + 1))
     finite = middle.clip(upper_bound=sys.float_info.max)
     return pl.when(logarithm < _LIMIT).then(finite).otherwise(math.inf)
@@ -161,7 +165,7 @@ def _is_share(owner: object, attribute: attrs.Attribute[Any], value: object) -> 
 
 @attrs.frozen
 class Quantile(_Quantile):
-    """The value of a column below which a part `q` of the values is, nulls left out; null for no values."""
+    """The approximate `q`-quantile of a column, without nulls; null if there are no values."""
 
     q: float = attrs.field(validator=_is_share)
 
@@ -172,7 +176,7 @@ class Quantile(_Quantile):
 
 @attrs.frozen
 class Median(_Quantile):
-    """The quantile of a half."""
+    """The approximate median of a column: its 0.5-quantile."""
 
     @property
     def share(self) -> float:

@@ -1,4 +1,4 @@
-"""An estimate of the number of distinct values of a column."""
+"""The estimate of the number of distinct values of a column, in bounded space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stages.aggregates.lists import GROUP, ITEM, merged, only
 from stages.keys import key_hash
 
 KEPT: Final = 4096
-"""The number of least hashes that are kept. The standard error is 1 by its root, 1.6%; fewer values are exact."""
+"""The number of least hashes that are stored. The standard error is 1 / sqrt(KEPT), 1.6%; fewer values are exact."""
 
 _HASHES: Final = "hashes"
 _LIST: Final = pl.List(pl.UInt64())
@@ -20,10 +20,10 @@ _LIST: Final = pl.List(pl.UInt64())
 
 @attrs.frozen
 class ApproxCountDistinct(OfComparable):
-    """An estimate of the number of distinct values of a column, nulls left out, from the least of their hashes.
+    """An estimate of the number of distinct values of a column, without nulls, from the k least of their hashes.
 
-    If values are spread evenly, the k-th least of n is at about k / n of the range.
-    Bar-Yossef, Jayram, Kumar, Sivakumar, Trevisan: Counting distinct elements in a data stream, RANDOM 2002.
+    Hashes are spread evenly, so the k-th least of n hashes is at about k / n of their range. Bar-Yossef, Jayram, Kumar,
+    Sivakumar, Trevisan: Counting distinct elements in a data stream, RANDOM 2002.
     """
 
     def result(self, dtype: pl.DataType) -> pl.DataType:

@@ -1,6 +1,6 @@
-"""Exact sums and means of floats for elements that may be retracted: a value that is not finite leaves no trace.
+"""Exact sums and means of floats that may be retracted, infinities and NaN included.
 
-Infinity less infinity is no number, so these are not added up: each infinity and NaN is counted in a column of its own.
+Infinity minus infinity is NaN, so infinities and NaNs are not added: they are counted in columns of their own.
 """
 
 from __future__ import annotations
@@ -12,28 +12,30 @@ import polars as pl
 
 from stages.aggregates import exact
 from stages.aggregates.base import OfColumn, Part, Schema
+from stages.aggregates.exact_parts import PARTS
 
 _COUNTED: Final = {"nan": math.nan, "above": math.inf, "below": -math.inf}
-"""The accumulators beside the sum, and the values that they count."""
+"""The accumulators that count infinities and NaNs, with the value that each counts."""
 
 Columns = dict[str, pl.Expr]
 
 
 class Finite(OfColumn):
-    """A base before an aggregate of sums that stores sums of floats in the columns of `stages.aggregates.exact`.
+    """A mixin for an aggregate with sums, which stores sums of floats in the columns of `stages.aggregates.exact`.
 
-    The accumulator `sum` stays, as state of earlier versions has its floats there.
+    It must come before the aggregate in the list of base classes. The accumulator `sum` remains, since state of earlier
+    versions has sums of floats in it.
     """
 
     def of_finite(self, acc: Columns) -> pl.Expr:
-        """The result of the finite floats."""
+        """Returns an expression for the result if all values are finite."""
         raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         parts = super().parts(schema)
         if not schema[self.column].is_float():
             return parts
-        return {**parts, **dict.fromkeys(_COUNTED, Part(pl.Int64(), 0)), **exact.PARTS}
+        return {**parts, **dict.fromkeys(_COUNTED, Part(pl.Int64(), 0)), **PARTS}
 
     def lift(self, schema: Schema) -> Columns:
         lifted = super().lift(schema)
@@ -45,10 +47,10 @@ class Finite(OfColumn):
         columns, others = exact.split(value)
         return {**lifted, "sum": pl.lit(0.0), **counts, **columns, "rest": exact.limbs_of(others)}
 
-    def taken_back(self, lifted: Columns, schema: Schema) -> Columns:
+    def negated(self, lifted: Columns, schema: Schema) -> Columns:
         sums = {part: value for part, value in lifted.items() if part != "rest"}
         limbs = {"rest": exact.negated(lifted["rest"])} if "rest" in lifted else {}
-        return super().taken_back(sums, schema) | limbs
+        return super().negated(sums, schema) | limbs
 
     def merge(self, acc: Columns) -> Columns:
         sums = super().merge({part: value for part, value in acc.items() if part != "rest"})

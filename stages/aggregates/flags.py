@@ -1,4 +1,4 @@
-"""Aggregates that are true if some, or all, values of a column are."""
+"""Aggregates of Boolean columns: any and all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.aggregates.base import OfColumn, Part, Schema
 
 
 class _Flag(OfColumn):
-    """Counts the values that decide the result."""
+    """The base class of `Any` and `All`. The accumulator counts the values that decide the result."""
 
     idempotent: ClassVar[bool] = True
     subtractable: ClassVar[bool] = True
@@ -21,7 +21,9 @@ class _Flag(OfColumn):
         return dtype == pl.Boolean
 
     def deciding(self) -> pl.Expr:
-        """True for values that decide the result."""
+        """Returns an expression that is true for values that decide the result: true values for any, false ones for
+        all.
+        """
         raise NotImplementedError
 
     def parts(self, schema: Schema) -> dict[str, Part]:
@@ -36,7 +38,7 @@ class _Flag(OfColumn):
 
 @attrs.frozen
 class Any(_Flag):
-    """True if some value is true, nulls left out; false for no values."""
+    """True if at least one value is true. Nulls are ignored; false if there are no values."""
 
     def deciding(self) -> pl.Expr:
         return pl.col(self.column)
@@ -47,7 +49,7 @@ class Any(_Flag):
 
 @attrs.frozen
 class All(_Flag):
-    """True if no value is false, nulls left out; true for no values."""
+    """True if no value is false. Nulls are ignored; true if there are no values."""
 
     def deciding(self) -> pl.Expr:
         return ~pl.col(self.column)

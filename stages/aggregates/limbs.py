@@ -1,8 +1,8 @@
-"""Exact sums of numbers and of their squares in limbs (superaccumulators), and the variance that follows from them.
+"""Sums of floats and of their squares in integer limbs (superaccumulators), and the variance computed from them.
 
-A float is divided into limbs of 26 bits, whose places are multiples of 26 from the point. Limbs are whole numbers, so
-sums of them do not depend on the order, and a sum has the limbs of its greatest number and three below; lower limbs are
-left out. That loses less than one part in 2**78 of the greatest number for each: much less than a rounded sum does.
+A float is divided into limbs of 26 bits: the limb at place p has the value limb * 2**(26 * p). Limbs are integers, so
+their sums do not depend on the order. A sum has the top limb of its greatest number and the three limbs below; lower
+limbs are dropped. For each number this loses less than 2**-78 of the greatest number, much less than rounding does.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Floats = npt.NDArray[np.float64]
 
 BITS: Final = 26
 WIDTH: Final = 13
-"""Numbers of a row: the place of the greatest limb, how many are no numbers, how many there are, two sums in limbs."""
+"""The integers of a row: top place, number of infinities and NaNs, number of values, sum in limbs, squares in limbs."""
 
 _TOP, _WILD, _COUNT = 0, 1, 2
 _SUM: Final = slice(3, 7)
-"""The columns of the sum, whose first limb is at the place `top`."""
+"""The limbs of the sum, from the highest one on, which is at the place `top`."""
 _SQUARES: Final = slice(7, 13)
-"""The columns of the sum of squares, whose first limb is at the place `2 * top + 1`."""
+"""The limbs of the sum of squares, from the highest one on, which is at the place `2 * top + 1`."""
 _LEAST: Final = -42
-"""The place of the greatest limb of 0: that of the least float."""
+"""The top place of 0: that of the least positive float."""
 _ROOM: Final = 2
-"""More limbs, above the first, that a sum of limbs needs: they are below 2**63."""
+"""The number of limbs above the top place that carries of a sum may need, since sums of limbs are below 2**63."""
 
 
 def of_numbers(values: Floats) -> Ints:
-    """A row for each number."""
+    """Converts each number to a row of `WIDTH` integers."""
     known = np.isfinite(values)
     fraction, exponent = np.frexp(np.where(known, values, 0.0))
     top = np.where(fraction == 0, _LEAST, (exponent.astype(np.int64) - 1) // BITS)
@@ -47,7 +47,7 @@ def of_numbers(values: Floats) -> Ints:
 
 
 def added(rows: Ints, starts: Ints) -> Ints:
-    """The sums of rows that are next to each other, from each start to the next."""
+    """Returns the sums of consecutive rows: one for each of `starts`, up to the next start."""
     tops = np.maximum.reduceat(rows[:, _TOP], starts)
     lower = np.repeat(tops, np.diff(starts, append=len(rows))) - rows[:, _TOP]
     lowered = rows.copy()
@@ -59,26 +59,27 @@ def added(rows: Ints, starts: Ints) -> Ints:
 
 
 def negated(rows: Ints) -> Ints:
-    """Rows that undo these rows when they are added."""
+    """Returns the negated rows, which undo these rows in a sum."""
     undone = -rows
     undone[:, _TOP] = rows[:, _TOP]
     return undone
 
 
 def counts(rows: Ints) -> Ints:
-    """The number of numbers in each row."""
+    """Returns the number of values in each row."""
     return rows[:, _COUNT]
 
 
 def variance(rows: Ints) -> tuple[Floats, Ints]:
-    """(the sample variance of each row as a number, the power of two by which it must be multiplied).
+    """Returns the sample variance of each row, as (number, exponent): the variance is number * 2**exponent.
 
-    It is NaN for fewer than two numbers, and if some are infinite or NaN.
+    It is NaN for fewer than two values, and if one of them is infinite or NaN.
     """
     count = counts(rows)
     in_limbs = np.stack([count >> BITS, count & (2**BITS - 1)], axis=1)
     total, squares = (_carried(rows[:, limbs], room=_ROOM) for limbs in (_SUM, _SQUARES))
-    above = _product(in_limbs, squares)  # from the place 2 * top + 4, like the square of the sum
+    # The highest limb of both products is at place 2 * top + 4.
+    above = _product(in_limbs, squares)
     below = _product(total, total)
     difference = -below
     difference[:, : above.shape[1]] += above
@@ -89,7 +90,7 @@ def variance(rows: Ints) -> tuple[Floats, Ints]:
 
 
 def _product(one: Ints, other: Ints) -> Ints:
-    """Limbs of products, not carried: each is below 2**55 if both have at most seven."""
+    """Returns the limbs of products, without carries. Each is below 2**55 if both factors have at most seven limbs."""
     product = np.zeros((len(one), one.shape[1] + other.shape[1] - 1), np.int64)
     for place in range(one.shape[1]):
         product[:, place : place + other.shape[1]] += one[:, place : place + 1] * other
@@ -97,7 +98,7 @@ def _product(one: Ints, other: Ints) -> Ints:
 
 
 def _carried(limbs: Ints, room: int) -> Ints:
-    """Carries: the number stays, with limbs from 0 to 2**26, except the first, and with `room` more before it."""
+    """Normalizes limbs by carrying: all except the highest are from 0 to 2**26 - 1. Adds `room` limbs at the top."""
     carried = np.concatenate([np.zeros((len(limbs), room), np.int64), limbs], axis=1)
     for place in range(carried.shape[1] - 1, 0, -1):
         carry = carried[:, place] >> BITS
@@ -107,7 +108,7 @@ def _carried(limbs: Ints, room: int) -> Ints:
 
 
 def _moved(limbs: Ints, places: Ints) -> Ints:
-    """The limbs so many places lower; limbs below the last place are left out."""
+    """Moves the limbs of each row down by `places`; limbs below the last place are dropped."""
     if not places.any():
         return limbs
     source = np.arange(limbs.shape[1]) - places[:, None]
@@ -116,7 +117,7 @@ def _moved(limbs: Ints, places: Ints) -> Ints:
 
 
 def _number(limbs: Ints) -> Floats:
-    """Converts limbs to a number whose whole part is the first limb."""
+    """Converts limbs to a float whose integer part is the highest limb."""
     number: Any = np.zeros(len(limbs))
     for place in range(limbs.shape[1] - 1, -1, -1):
         number = number / 2.0**BITS + limbs[:, place]

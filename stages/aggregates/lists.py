@@ -1,4 +1,4 @@
-"""Accumulators that are lists: those of all groups are merged at once, as a call for each group would cost more."""
+"""Accumulators that are lists. The lists of all groups are merged at once, since a call for each group is slow."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from typing import Final
 import polars as pl
 
 GROUP: Final = "__group"
+"""The column with the position of an item's group."""
 ITEM: Final = "__item"
-"""Column of an item of a list, if items are no structs."""
+"""The column with an item of a list, if items are no structs."""
 
 Merge = Callable[[pl.DataFrame], pl.DataFrame]
-"""Maps items of several groups, each with the number of its `GROUP`, to the remaining ones, sorted by group.
+"""A function from the items of all groups to the merged items, sorted by the column `GROUP`.
 
-Items that are structs have a column for each field, others the column `ITEM`.
+Items that are structs have a column for each field, other items have the column `ITEM`.
 """
 
 
 def merged(lists: pl.Expr, merge: Merge) -> pl.Expr:
-    """Merges the lists of a group, as an aggregation. A single list stays as it is."""
+    """Returns an aggregation that concatenates and merges the lists of a group. A single list is returned unchanged."""
     dtype = pl.self_dtype().inner_dtype()
     return lists.implode().map_batches(partial(_merged, merge), return_dtype=dtype, is_elementwise=True)
 
 
 def chosen(lists: pl.Expr, dtype: pl.DataType, choose: Merge, field: str) -> pl.Expr:
-    """A field of one item of each list, null if there is none: `choose` returns at most one item of a group."""
+    """Returns an expression for a field of the item that `choose` returns for each list; null if it returns none."""
     together = partial(_chosen, choose, field)
     return lists.map_batches(together, return_dtype=dtype, is_elementwise=True)
 
 
 def only(item: pl.Expr, there: pl.Expr, dtype: pl.List) -> pl.Expr:
-    """A list of one item if `there` is true, else an empty one."""
+    """Returns an expression for a list with one item, empty where `there` is false."""
     return pl.when(there).then(pl.concat_list(item)).otherwise(pl.lit([], dtype))
 
 
@@ -44,13 +45,13 @@ def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
         return pl.repeat([], len(groups), dtype=dtype, eager=True).alias(groups.name)
     numbered = groups.alias(ITEM).to_frame().with_row_index(GROUP)
     several = pl.col(ITEM).list.len() > 1
-    alone = numbered.filter(~several).with_columns(pl.col(ITEM).list.first())
-    if len(alone) == len(numbered):
-        return alone[ITEM].fill_null(pl.Series([[]], dtype=dtype))
+    unchanged = numbered.filter(~several).with_columns(pl.col(ITEM).list.first())
+    if len(unchanged) == len(numbered):
+        return unchanged[ITEM].fill_null(pl.Series([[]], dtype=dtype))
     items = _items(numbered.filter(several).explode(ITEM), dtype)
-    left = _item(merge(items), dtype).group_by(GROUP, maintain_order=True).agg(ITEM)
-    # Polars gathers lists from several chunks ten times as slowly.
-    both = pl.concat([alone, left.cast(alone.schema)], rechunk=True)
+    combined = _item(merge(items), dtype).group_by(GROUP, maintain_order=True).agg(ITEM)
+    # Rechunked, since polars gathers lists from several chunks ten times as slowly.
+    both = pl.concat([unchanged, combined.cast(unchanged.schema)], rechunk=True)
     found = numbered.select(GROUP).join(both, on=GROUP, how="left", maintain_order="left")[ITEM]
     return found.fill_null(pl.Series([[]], dtype=dtype))
 

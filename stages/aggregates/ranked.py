@@ -1,4 +1,4 @@
-"""Aggregates that choose rows: those with the greatest or the least of something, or at random."""
+"""Aggregates that select rows: top, bottom, arg_max, arg_min, and a random sample."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 
 from stages.aggregates.base import COMPARABLE, Aggregate, Part, Schema, alike, is_comparable
 from stages.aggregates.lists import GROUP, merged, only
+from stages.aggregates.standing import Refoldable
 from stages.frames import in_order
 from stages.keys import key_hash
 from windowing.columns import EVENT_TIME
@@ -31,7 +32,7 @@ def _each(columns: Columns) -> tuple[str, ...]:
 
 
 def _is_some(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires at least one column, each named once."""
+    """Validates that there is at least one column, and each is named once."""
     if isinstance(value, tuple) and (not value or len(set(map(repr, value))) < len(value)):
         raise ValueError(
             f"{owner.kind}: {attribute.name} must be a column, or several, each once, not {list(value)}"
@@ -49,14 +50,14 @@ def _is_number_of_rows(owner: Aggregate, attribute: attrs.Attribute[Any], value:
 
 
 @attrs.frozen
-class _Chosen(Aggregate):
-    """The values of a column of chosen rows, or structs of several columns."""
+class _Chosen(Refoldable):
+    """The base class of aggregates that select rows. Results are values of a column, or structs of several columns."""
 
     column: Columns = attrs.field(converter=_one_or_several, validator=_is_some)
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The columns of its result."""
+        """The columns that the result contains."""
         return _each(self.column)
 
     @property
@@ -64,24 +65,27 @@ class _Chosen(Aggregate):
         return self.values
 
     def value(self, schema: Schema) -> pl.Expr:
-        """The value of each row in the result."""
+        """Returns an expression for the value of a row in the result."""
         values = [alike(column, schema[column]) for column in self.values]
         return pl.struct(values) if isinstance(self.column, tuple) else values[0]
 
     @property
     def ranks(self) -> Columns:
-        """The columns by which rows are ranked: by the first, of equals by the next."""
+        """The columns by which rows are sorted, the most significant first."""
         return ()
 
     def order(self, rank: pl.Expr, value: pl.Expr, greatest: bool) -> tuple[list[pl.Expr], list[bool]]:
-        """The expressions to sort rows by, nulls last, and flags for descending: by rank, of equals by their values."""
+        """Returns the expressions to sort rows by, rank first and then values, and for each a flag for descending
+        order.
+        """
+        # Equal ranks are sorted by value, so that the result does not depend on the order of arrival.
         ranks, ties = _parts(rank, self.ranks), _parts(value, self.column)
         return [*ranks, *ties], [*[greatest] * len(ranks), *[False] * len(ties)]
 
     def value_type(self, schema: Schema) -> pl.DataType:
-        """The type of that value.
+        """Returns the type of a row's value in the result.
 
-        Raises `TypeError` for a column whose values have no order, by which ties are decided.
+        Raises `TypeError` if the values of a column cannot be compared, since they decide between equal ranks.
         """
         for column in self.reads:
             if not is_comparable(schema[column]):
@@ -94,7 +98,7 @@ class _Chosen(Aggregate):
 
 
 def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
-    """A value, or the fields of the struct that contains several columns."""
+    """Returns the fields of a struct with these columns; the value itself if it is a single column."""
     return (
         [value.struct.field(column) for column in columns]
         if isinstance(columns, tuple) and columns
@@ -103,28 +107,28 @@ def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
 
 
 def _rank(by: Columns, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-    """The rank of rows and its type. A row with null or NaN in any of the columns has none."""
+    """Returns an expression for the rank of a row, and its type. It is null if one of the columns is null or NaN."""
     each = [
         alike(column, schema[column]).fill_nan(None) if schema[column].is_float() else pl.col(column)
         for column in _each(by)
     ]
     if not isinstance(by, tuple):
         return each[0], schema[by]
-    there = pl.all_horizontal(rank.is_not_null() for rank in each)
-    return pl.when(there).then(pl.struct(each)), pl.Struct({column: schema[column] for column in by})
+    complete = pl.all_horizontal(rank.is_not_null() for rank in each)
+    return pl.when(complete).then(pl.struct(each)), pl.Struct({column: schema[column] for column in by})
 
 
 # Several rows
 
 
 class _Several(_Chosen):
-    """`n` rows: the first of all when sorted by rank and then by value."""
+    """The base class of aggregates of `n` rows: the first ones when sorted by rank and then by value."""
 
     n: int
     greatest: ClassVar[bool] = False
 
     def rank(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        """The rank of rows, and its type. Rows with a null rank are left out."""
+        """Returns an expression for the rank of a row, and its type. Rows with a null rank are ignored."""
         raise NotImplementedError
 
     def dtype(self, schema: Schema) -> pl.DataType:
@@ -145,6 +149,7 @@ class _Several(_Chosen):
         return {_ROWS: merged(acc[_ROWS], self._first)}
 
     def _first(self, items: pl.DataFrame) -> pl.DataFrame:
+        # The first n of a merge are among the first n of each part, so accumulators keep no more than n rows.
         return self._sorted(items).group_by(GROUP, maintain_order=True).head(self.n)
 
     def _sorted(self, items: pl.DataFrame) -> pl.DataFrame:
@@ -175,6 +180,7 @@ class _Ranked(_Several):
         return _rank(self.ranks, schema)
 
     def _first(self, items: pl.DataFrame) -> pl.DataFrame:
+        # With `ties`, further rows are selected whose rank equals that of the n-th row.
         if not self.ties:
             return super()._first(items)
         place = pl.int_range(pl.len()).over(GROUP)
@@ -189,19 +195,19 @@ class _Ranked(_Several):
 
 @attrs.frozen
 class Top(_Ranked):
-    """The values of the `n` rows with the greatest `by`, greatest first; of equals, the lesser values."""
+    """The values of the `n` rows with the greatest `by`, greatest first. Rows with equal `by` are sorted by value."""
 
     greatest: ClassVar[bool] = True
 
 
 @attrs.frozen
 class Bottom(_Ranked):
-    """The values of the `n` rows with the least `by`, least first; of equals, the lesser values."""
+    """The values of the `n` rows with the least `by`, least first. Rows with equal `by` are sorted by value."""
 
 
 @attrs.frozen
 class Sample(_Several):
-    """The values of `n` random rows, chosen by a hash of event time and values: the same in any order of arrival."""
+    """The values of `n` random rows. A hash of event time and values selects them, in whatever order they arrive."""
 
     n: int = attrs.field(validator=_is_number_of_rows)
 
@@ -213,7 +219,7 @@ class Sample(_Several):
 
 
 class _Best(_Chosen):
-    """The value of one row; of those with equal `by` the least, and null only if all are null."""
+    """The base class of aggregates of the value of one row. Of rows with equal `by`, it is the least non-null value."""
 
     idempotent: ClassVar[bool] = True
     greatest: ClassVar[bool]
@@ -231,18 +237,18 @@ class _Best(_Chosen):
         return self.value_type(schema)
 
     @property
-    def _says_rank(self) -> bool:
-        """True if the value contains all columns by which rows are ranked, so that the rank need not be kept."""
+    def _has_rank(self) -> bool:
+        """True if results contain all columns of `by`, so that the rank need not be stored in addition."""
         return set(_each(self.by)) <= set(self.values)
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         value = {_VALUE: Part(self.value_type(schema))}
-        return value if self._says_rank else {_BY: Part(_rank(self.by, schema)[1])} | value
+        return value if self._has_rank else {_BY: Part(_rank(self.by, schema)[1])} | value
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         rank, _ = _rank(self.by, schema)
         value: dict[str, pl.Expr] = {_VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
-        return value if self._says_rank else {_BY: rank} | value
+        return value if self._has_rank else {_BY: rank} | value
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         order, descending = self._order(acc)
@@ -253,7 +259,7 @@ class _Best(_Chosen):
 
     def _order(self, acc: dict[str, pl.Expr]) -> tuple[list[pl.Expr], list[bool]]:
         value = acc[_VALUE]
-        if not self._says_rank:
+        if not self._has_rank:
             return self.order(acc[_BY], value, self.greatest)
         columns = dict(zip(self.values, _parts(value, self.column), strict=True))
         ranks = [columns.pop(column) for column in _each(self.by)]

@@ -1,4 +1,4 @@
-"""Variance and standard deviation of the values of a column."""
+"""The variance and standard deviation of a column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _LIST: Final = pl.List(pl.Int64())
 
 
 class _Spread(OfNumbers):
-    """Exact sums of values and of their squares as one list, which is empty for no values; nulls are left out."""
+    """The base class of `Var` and `Std`. The accumulator is a list with sums of values and squares (`limbs`), or empty.
+
+    Nulls are ignored.
+    """
 
     subtractable: ClassVar[bool] = True
 
@@ -31,7 +34,7 @@ class _Spread(OfNumbers):
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
         return {_SUMS: self._single(_lifted)}
 
-    def taken_back(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
+    def negated(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
         return {_SUMS: self._single(_undone)}
 
     def _single(self, lift: Callable[[pl.Series], pl.Series]) -> pl.Expr:
@@ -46,33 +49,33 @@ class _Spread(OfNumbers):
         return acc[_SUMS].map_batches(self.of_sums, return_dtype=pl.Float64, is_elementwise=True)
 
     def of_sums(self, sums: pl.Series) -> pl.Series:
-        """The result of each list; null for fewer than two values."""
-        there = sums.list.len() > 0
-        rows = _rows(sums.filter(there).list.explode(keep_nulls=False, empty_as_null=False))
+        """Returns the result of each accumulator; null for fewer than two values."""
+        nonempty = sums.list.len() > 0
+        rows = _rows(sums.filter(nonempty).list.explode(keep_nulls=False, empty_as_null=False))
         number, power = limbs.variance(rows)
         found = pl.Series(self.of_variance(number, power))
         several = pl.Series(limbs.counts(rows) > 1)
         nothing = pl.Series([None], dtype=pl.Float64)
         results = pl.repeat(None, len(sums), dtype=pl.Float64, eager=True)
-        return results.scatter(there.arg_true(), found.zip_with(several, nothing))
+        return results.scatter(nonempty.arg_true(), found.zip_with(several, nothing))
 
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
-        """The results, from variances that are numbers times powers of two."""
+        """Returns the results for the variances number * 2**power."""
         raise NotImplementedError
 
 
 @attrs.frozen
 class Var(_Spread):
-    """The variance of a sample, which divides by one less than the number of values; null for fewer than two."""
+    """The sample variance of a column, divided by the number of values minus 1; null for fewer than two values."""
 
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
-        with np.errstate(over="ignore"):  # infinite, then
+        with np.errstate(over="ignore"):  # the result is infinite then
             return np.ldexp(number, power)
 
 
 @attrs.frozen
 class Std(_Spread):
-    """The standard deviation of a sample, the root of its variance; null for fewer than two values."""
+    """The sample standard deviation of a column, the square root of `Var`; null for fewer than two values."""
 
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
         return np.ldexp(np.sqrt(number), power // 2)

@@ -1,7 +1,7 @@
-"""Sums that do not depend on how elements are divided, and an error if the type of the result cannot hold one.
+"""Sums of integers, decimals and durations without intermediate overflow; a result that overflows its type is an error.
 
-Intermediate sums may be beyond the type. Whole numbers of up to 64 bits are added in 128. Values of wider types, and
-durations, are added as two: `high * base + low`, and neither sum can overflow its own type.
+So the result does not depend on the order of elements. Integers of up to 64 bits are added in 128 bits. Values of wider
+types, and durations, are divided into `high * base + low`, which are added apart; neither sum can overflow.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ NARROW: Final[dict[pl.DataType, tuple[int, int]]] = {
     pl.Int64(): (-(2**63), 2**63 - 1),
     pl.UInt64(): (0, 2**64 - 1),
 }
-"""Types of sums that are added up in 128 bits, with their least and greatest value."""
+"""The types of results whose sums are computed in 128 bits, with their least and greatest value."""
 
 _DIGITS: Final = 38
 
 
 @attrs.frozen
 class Wide:
-    """The division of values of a type into two: `base`, and the least and greatest sum, are of stored values."""
+    """The division of values of a type into two parts, `high * base + low`.
+
+    `base`, and the least and greatest allowed sum, are in units of the physical values: those of a decimal without its
+    point, and those of a duration in its time unit.
+    """
 
     dtype: pl.DataType
     base: int
@@ -34,11 +38,11 @@ class Wide:
 
     @property
     def high(self) -> pl.DataType:
-        """The type of the sum of the higher parts."""
+        """The type of the column with the sum of the high parts of values."""
         return pl.Int64() if isinstance(self.dtype, pl.Duration) else pl.Int128()
 
     def split(self, value: pl.Expr) -> tuple[pl.Expr, pl.Expr]:
-        """(low, high) of each value; null for null."""
+        """Returns expressions for the low and the high part of a value; null for null."""
         if isinstance(self.dtype, pl.Decimal):
             low = value % _unit(self.dtype, self.base)
             return low, (value.to_physical() - low.to_physical()) // self.base
@@ -47,9 +51,10 @@ class Wide:
         return (stored % base).cast(self.dtype), (stored // base).cast(self.high)
 
     def total(self, low: pl.Series, high: pl.Series, what: str) -> pl.Series:
-        """The sums. Raises `ResultError` for one that the type cannot hold."""
+        """Combines sums of low and high parts. Raises `ResultError`, which names `what`, if one overflows the type."""
         lows = low.to_physical()
-        if self.dtype == pl.UInt128:  # retracted values are below 0 in it
+        # Retractions can make the low sum negative, which wraps around in an unsigned type.
+        if self.dtype == pl.UInt128:
             lows = lows.cast(pl.Int128, wrap_numerical=True)
         parts = pl.DataFrame({"low": lows, "high": high})
         base = pl.lit(self.base, self.high)
@@ -65,7 +70,7 @@ class Wide:
         return parts.select(self._joined().alias(low.name)).to_series()
 
     def _joined(self) -> pl.Expr:
-        # Both of one sign: of the least number, `high * base` alone may be beyond the type.
+        # Both parts get the same sign. Otherwise `high * base` alone may overflow for the least number of the type.
         up = ((pl.col("high") < 0) & (pl.col("low") > 0)).cast(self.high)
         high, low = pl.col("high") + up, pl.col("low") - up * pl.lit(self.base, self.high)
         if isinstance(self.dtype, pl.Decimal):
@@ -76,7 +81,7 @@ class Wide:
 
 
 def wide(dtype: pl.DataType) -> Wide | None:
-    """Returns how sums of this type are divided; None if one column is enough."""
+    """Returns the division of sums of this type; None if they need no division."""
     if isinstance(dtype, pl.Duration):
         return Wide(dtype, 2**32, -(2**63), 2**63 - 1)
     if isinstance(dtype, pl.Decimal):
@@ -87,7 +92,7 @@ def wide(dtype: pl.DataType) -> Wide | None:
 
 
 def narrow(sums: pl.Series, dtype: pl.DataType, what: str) -> pl.Series:
-    """Casts sums that were added up in a wider type. Raises `ResultError` for one that this type cannot hold."""
+    """Casts sums of 128 bits to this type. Raises `ResultError`, which names `what`, if one overflows it."""
     least, most = NARROW[dtype]
     beyond = sums.filter((sums < least) | (sums > most))
     if len(beyond):
@@ -96,7 +101,7 @@ def narrow(sums: pl.Series, dtype: pl.DataType, what: str) -> pl.Series:
 
 
 def _unit(dtype: pl.Decimal, stored: int) -> pl.Expr:
-    """The decimal that is stored as this power of ten."""
+    """Returns the decimal literal with this physical value: its digits without the point."""
     return pl.lit(Decimal(stored).scaleb(-dtype.scale), dtype)
 
 

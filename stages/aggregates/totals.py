@@ -1,4 +1,4 @@
-"""Sum and mean of a column. Only sums of floats are rounded on the way, and those not if rows may be retracted."""
+"""The sum and mean of a column. Intermediate sums are exact, except sums of floats without retractions."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import polars as pl
 
 from stages.aggregates import exact
 from stages.aggregates.base import Aggregate, Numeric, OfNumbers, Part, Schema
+from stages.aggregates.exact_parts import INTEGER
 from stages.aggregates.finite import Finite
 from stages.aggregates.sums import NARROW, narrow, wide
 
@@ -16,7 +17,9 @@ Columns = dict[str, pl.Expr]
 
 
 def summed(dtype: pl.DataType) -> pl.DataType:
-    """A type wide enough to add up: small integers and booleans become Int64, floats Float64, decimals of 38 digits."""
+    """Returns the type of the sum of a column: Int64 for small integers and Booleans, Float64 for floats, or a wide
+    decimal.
+    """
     if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.UInt64, pl.Int128, pl.UInt128)):
         return pl.Int64()
     if isinstance(dtype, pl.Decimal):
@@ -26,12 +29,10 @@ def summed(dtype: pl.DataType) -> pl.DataType:
 
 @attrs.frozen
 class Sum(Numeric):
-    """The sum of a column, nulls left out; 0 for no values.
-
-    A sum that its type cannot hold is an error; intermediate sums may be beyond the type.
-    """
+    """The sum of a column, without nulls; 0 if there are no values. A result that overflows its type is an error."""
 
     subtractable: ClassVar[bool] = True
+    has_differences: ClassVar[bool] = True
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return summed(dtype)
@@ -67,13 +68,13 @@ class Sum(Numeric):
             lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
         )
 
-    def where_taken_back(self) -> Aggregate:
+    def for_retractions(self) -> Aggregate:
         return FiniteSum(self.column, where=self.where)
 
 
 @attrs.frozen
 class FiniteSum(Finite, Sum):
-    """A sum whose elements may be retracted: an infinity, NaN or a great number then leaves no trace."""
+    """An exact sum of elements that may be retracted. A retracted infinity, NaN or large number has no effect."""
 
     def of_finite(self, acc: Columns) -> pl.Expr:
         return exact.total(acc["whole"], acc["part"], acc["rest"]) + acc["sum"]
@@ -81,10 +82,10 @@ class FiniteSum(Finite, Sum):
 
 @attrs.frozen
 class Mean(OfNumbers):
-    """The mean of a column, nulls left out; null for no values.
+    """The mean of a column, without nulls; null if there are no values.
 
-    The sum of integers is exact, and its quotient rounded once; that of decimals is then divided by the power of ten of
-    their scale.
+    The mean of integers is rounded only once. The mean of decimals is that of their digits as integers, divided by a
+    power of ten.
     """
 
     subtractable: ClassVar[bool] = True
@@ -93,16 +94,13 @@ class Mean(OfNumbers):
         return pl.Float64()
 
     def parts(self, schema: Schema) -> dict[str, Part]:
-        """The accumulator columns.
-
-        `sum` is that of floats; state of earlier versions has the floats of all numbers in it.
-        """
+        # `sum` is for floats. In state of earlier versions, it has the sums of all types.
         dtype = schema[self.column]
         counted = {"sum": Part(pl.Float64(), 0.0), "count": Part(pl.Int64(), 0)}
         if dtype.is_float():
             return counted
-        high = {"high": Part(exact.INTEGER, 0)} if wide(dtype) else {}
-        return {**counted, "whole": Part(exact.INTEGER, 0), **high}
+        high = {"high": Part(INTEGER, 0)} if wide(dtype) else {}
+        return {**counted, "whole": Part(INTEGER, 0), **high}
 
     def lift(self, schema: Schema) -> Columns:
         value, dtype = pl.col(self.column), schema[self.column]
@@ -111,7 +109,7 @@ class Mean(OfNumbers):
             return {"sum": value.cast(pl.Float64).fill_null(0.0), "count": count}
         counted = {"sum": pl.lit(0.0), "count": count}
         if isinstance(dtype, pl.Decimal):  # in units of its last digit
-            value, dtype = value.cast(pl.Decimal(38, dtype.scale)).to_physical(), exact.INTEGER
+            value, dtype = value.cast(pl.Decimal(38, dtype.scale)).to_physical(), INTEGER
         return {**counted, **exact.integers(value, dtype)}
 
     def merge(self, acc: Columns) -> Columns:
@@ -125,13 +123,13 @@ class Mean(OfNumbers):
             mean += quotient / 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else quotient
         return pl.when(acc["count"] > 0).then(mean)
 
-    def where_taken_back(self) -> Aggregate:
+    def for_retractions(self) -> Aggregate:
         return FiniteMean(self.column, where=self.where)
 
 
 @attrs.frozen
 class FiniteMean(Finite, Mean):
-    """A mean whose elements may be retracted: an infinity, NaN or a great number then leaves no trace."""
+    """An exact mean of elements that may be retracted. A retracted infinity, NaN or large number has no effect."""
 
     def of_finite(self, acc: Columns) -> pl.Expr:
         mean = exact.mean(acc["count"], acc["whole"], acc["rest"], part=acc["part"])

@@ -1,4 +1,4 @@
-"""The arrivals that a grouping accepts: each with its window, accumulators, a count, and the hold that it places."""
+"""The arrivals that a grouping accepts, with accumulators, a count of elements, and the hold of each."""
 
 from __future__ import annotations
 
@@ -6,34 +6,41 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import ARRIVAL
-from stages.grouping.dropped import LeftOut
-from stages.grouping.layout import COUNT, NEW_HOLD, WindowLayout
+from stages.grouping.dropped import DroppedInput
+from stages.grouping.layout import COUNT, NEW_HOLD, STANDING, WindowLayout
 from stages.grouping.pre_aggregation import has_accumulators
 from stages.operator import Refused
 from windowing.columns import PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.lateness import collected_at
 
 
 @attrs.frozen(eq=False)
 class AcceptedInput:
-    """The arrivals of a bundle that may become part of the state, and those that were left out.
+    """The arrivals of a bundle, divided into accepted and dropped ones.
 
-    `elements` and `placed` are the counts of `StepOutput`.
+    Attributes:
+        incoming: The accepted arrivals, reduced to one row for each key and window.
+        elements: The number of arrivals, without dead letters.
+        placed: The number of arrivals, each counted once in every window that it is in.
+        refused: The arrivals that became dead letters.
+        dropped: The counts of dropped arrivals, and the arrivals by reason if the plan uses them.
     """
 
     incoming: pl.DataFrame
     elements: int = 0
     placed: int = 0
     refused: Refused | None = None
-    left_out: LeftOut = attrs.field(factory=LeftOut)
+    dropped: DroppedInput = attrs.field(factory=DroppedInput)
 
 
 def with_accumulators(
     placed: pl.DataFrame, layout: WindowLayout, watermark: int, arrived: int
 ) -> pl.DataFrame:
-    """Adds accumulators, a count, and the hold that each row places; a late row holds nothing.
+    """Converts elements with windows to rows with accumulators, the count, and the hold (us) of each.
 
-    Lateness is judged by the input watermark (us), which all shards share. A hold that follows from the window is left
-    out: as a constant it takes no room. `arrived` is the number of elements in all steps before.
+    The hold is null for late elements: those before the input `watermark` (us), which is the same on all shards. It is
+    also null if the window alone determines it, since a constant column is stored as one value.
+    `arrived` is the number of elements in all previous steps, from which arrivals are numbered.
     """
     combiner, windows = layout.windowing.timestamp_combiner, layout.windowing.windows
     if has_accumulators(placed):
@@ -44,6 +51,13 @@ def with_accumulators(
         placed = layout.marked(placed)
         if layout.numbered:
             placed = placed.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))
+    if layout.stands:
+        retracts = PANE_RETRACTED in placed.columns
+        lifted[STANDING] = layout.standing(hold, watermark, retractions=retracts)
+    if layout.counts_times:
+        # A late change may give its pane its own time, and holds so that the pane is in time.
+        final = collected_at(layout.windowing.allowed_lateness, hold)
+        hold = pl.when(hold >= watermark).then(hold).otherwise(final)
     holds = pl.lit(False) if combiner.depends_on_window else hold >= watermark
     holding = pl.when(holds).then(hold).alias(NEW_HOLD)
     return placed.select(*layout.keys, *WINDOW_COLUMNS, holding, **lifted)

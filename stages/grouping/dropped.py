@@ -1,20 +1,28 @@
-"""The side output of a grouping: the elements that it dropped, each with the reason."""
+"""The dropped elements of a grouping, each with the reason, as its side output returns them."""
 
 from __future__ import annotations
 
 import attrs
 import polars as pl
 
-from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, with_reason
+from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, UNMATCHED, with_reason
+from stages.grouping.layout import COUNT, WindowLayout
 from stages.grouping.merging import MERGED_COLUMNS, Combined
+from stages.grouping.unmatched import NONE, Unmatched
 from windowing.columns import WINDOW_COLUMNS
-from windowing.overlap import meets
+from windowing.overlap import merges_with
 from windowing.windows import WindowFn
 
 
 @attrs.frozen(eq=False)
-class Dropped:
-    """Arrivals that were too late, those in no window, and the admitted ones, of which some may be dropped later."""
+class DividedInput:
+    """The arrivals of a bundle, divided by the reasons to drop them.
+
+    Attributes:
+        late: The arrivals that were dropped as late.
+        outside: The arrivals in no window.
+        admitted: All others. Some are dropped when they are merged with the state, because their window is closed.
+    """
 
     late: pl.DataFrame
     outside: pl.DataFrame
@@ -22,35 +30,63 @@ class Dropped:
 
 
 @attrs.frozen(eq=False)
-class LeftOut:
-    """The numbers of arrivals that were too late and in no window; `rows` are set if they are wanted."""
+class Met:
+    """The closed windows that arrivals met, and the windows without the elements that arrivals retract."""
+
+    closed: Combined
+    unmatched: Unmatched = NONE
+
+
+@attrs.frozen(eq=False)
+class DroppedInput:
+    """The numbers of arrivals that were dropped as late, and in no window; `rows` has them if the plan uses them."""
 
     late: int = 0
-    nowhere: int = 0
-    rows: Dropped | None = None
+    outside: int = 0
+    rows: DividedInput | None = None
+
+    def counts(self, met: Met) -> dict[str, int]:
+        """Returns the number of dropped arrivals by reason."""
+        dropped = {LATE: self.late, CLOSED_WINDOW: int(met.closed.rows[COUNT].sum()), NO_WINDOW: self.outside}
+        return dropped | ({UNMATCHED: met.unmatched.count} if met.unmatched.count else {})
 
 
 @attrs.frozen
-class Late:
-    """Finds the dropped arrivals.
+class DroppedRows:
+    """The selection of dropped arrivals.
 
-    `merged_by` merged arrivals with each other before they met the state, if anything did.
+    Attributes:
+        layout: The columns of the grouping.
+        schema: The schema of dropped arrivals.
+        merged_by: The window function, if it merges arrivals with each other before they are merged with the state.
     """
 
-    keys: tuple[str, ...]
+    layout: WindowLayout
     schema: pl.Schema
     merged_by: WindowFn | None
 
-    def rows(self, arrivals: Dropped, closed: Combined) -> pl.DataFrame:
-        """The arrivals that were too late, those in no window, and the admitted ones that met a closed window."""
-        met = arrivals.admitted.clear()
-        if len(closed.rows):
-            met = self._of_windows(arrivals.admitted, self._closed_windows(closed))
-        reasons = ((arrivals.late, LATE), (met, CLOSED_WINDOW), (arrivals.outside, NO_WINDOW))
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+        return self.layout.keys
+
+    def rows(self, arrivals: DividedInput, met: Met) -> pl.DataFrame:
+        """Returns the dropped arrivals with their reasons. `met` has the windows for which others were dropped."""
+        of_closed = arrivals.admitted.clear()
+        if len(met.closed.rows):
+            of_closed = self._of_windows(arrivals.admitted, self._closed_windows(met.closed))
+        reasons = (
+            (arrivals.late, LATE),
+            (of_closed, CLOSED_WINDOW),
+            (met.unmatched.rows(arrivals.admitted, self.layout), UNMATCHED),
+            (arrivals.outside, NO_WINDOW),
+        )
         return pl.concat([with_reason(rows, reason, self.schema) for rows, reason in reasons])
 
     def _closed_windows(self, closed: Combined) -> pl.DataFrame:
-        """The windows of arrivals, as they were before they met the state, that became part of closed ones."""
+        """Returns the windows of arrivals that belong to closed windows, with the bounds before the merge with the
+        state.
+        """
         merged = closed.rows.select(*self.keys, *WINDOW_COLUMNS).rename(
             dict(zip(WINDOW_COLUMNS, MERGED_COLUMNS, strict=True))
         )
@@ -60,4 +96,4 @@ class Late:
     def _of_windows(self, windowed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         if self.merged_by is None:
             return windowed.join(windows, on=[*self.keys, *WINDOW_COLUMNS], how="semi", nulls_equal=True)
-        return windowed.filter(meets(windowed, windows, self.merged_by, self.keys))
+        return windowed.filter(merges_with(windowed, windows, self.merged_by, self.keys))

@@ -1,77 +1,97 @@
-"""Firing: which windows emit a pane, the columns of a pane, and the rows of windows after it."""
+"""Firing: the emission of panes by windows whose trigger is ready, and the state of these windows afterwards."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import attrs
 import polars as pl
 
 from stages import frames
+from stages.clock import StepClock
 from stages.frames import replaced
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, WindowLayout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.clocks import WATERMARK
 from windowing.columns import (
     EVENT_TIME,
+    PANE_CAUSE,
+    PANE_COMPLETE,
     PANE_LAST,
     PANE_RETRACTED,
     PANE_TIMING,
+    PANE_WATERMARK,
     WINDOW_COLUMNS,
     WINDOW_END,
     WINDOW_START,
 )
 from windowing.lateness import collected_at
-from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, describe, number_next, timing
+from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, cause, describe, number_next, timing
+from windowing.time import MAX_TIME, MIN_TIME
 from windowing.triggers.base import ROOT, TriggerContext
 
 
 def ready(layout: WindowLayout, context: TriggerContext) -> pl.Expr:
-    """True for open windows whose trigger is ready."""
+    """Returns an expression that is true for windows that are not closed and whose trigger is ready."""
     trigger = layout.windowing.trigger
     return ~pl.col(CLOSED) & trigger.ready({name: pl.col(name) for name in trigger.cells()}, ROOT, context)
 
 
 def fire(
-    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
+    rows: pl.DataFrame, layout: WindowLayout, clock: StepClock, context: TriggerContext
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Fires these windows, which are ready: (the windows afterwards, their panes)."""
+    """Fires these windows, which must be ready. Returns (the windows afterwards, their panes)."""
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
     after = trigger.on_fire(env, ROOT, pl.lit(True), context)
     rows = rows.with_columns(**{name: after[name] for name in env})
     last = trigger.finished(env, ROOT)
-    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, input_before, context)
+    return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, clock, context)
 
 
 def collect(
-    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
+    rows: pl.DataFrame, layout: WindowLayout, clock: StepClock, context: TriggerContext
 ) -> pl.DataFrame:
-    """The last panes of these open windows, whose time is over: pending elements are always emitted."""
+    """Returns the last panes of windows that are collected. Their pending elements are always emitted."""
     if rows.is_empty():
         return layout.no_panes
-    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, input_before, context)[1]
+    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, clock, context, closing=True)[1]
 
 
 def _emit(
-    rows: pl.DataFrame, layout: WindowLayout, input_before: int, context: TriggerContext
+    rows: pl.DataFrame,
+    layout: WindowLayout,
+    clock: StepClock,
+    context: TriggerContext,
+    *,
+    closing: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    # The hold is part of the promise: a key whose elements hold the watermark is not late on any shard.
-    promised = pl.min_horizontal(pl.lit(input_before, pl.Int64), HOLD)
+    # A pane is late only if the watermark before the step and the window's own hold have both passed its window. The
+    # hold makes this independent of the watermark's holds by other keys, and so of the number of shards.
+    promised = pl.min_horizontal(pl.lit(clock.input_before, pl.Int64), HOLD)
     rows = rows.with_columns(timing(context.watermark, promised).alias(PANE_TIMING))
     emits = _emits(layout)
     if layout.retractions:
         rows = rows.with_columns(_silent(layout).alias(SILENT))
+    asked = _Asked(layout.asked, clock, context.watermark, closing)
     if not layout.retracts:
-        return _after(rows, emits, layout), _panes(rows.filter(emits), layout)
+        return _after(rows, emits, layout), _panes(rows.filter(emits), layout, asked)
     emitting, silent = rows.filter(emits), rows.filter(~emits)
-    panes = _panes(emitting, layout)
-    taken_back = _taken_back(emitting, layout)
-    # Retractions are made first, as the new panes then replace the outstanding ones.
+    panes = _panes(emitting, layout, asked)
+    retractions = _retractions_of(emitting, layout)
+    # Retractions are read from the outstanding panes before the new panes replace these.
     emitting = emitting.with_columns(**_as_outstanding(panes, layout))
-    rows = pl.concat([_standing(emitting, layout), silent])
-    return _after(rows, emits, layout), pl.concat([taken_back, panes])
+    if layout.counts_times:
+        hold = pl.min_horizontal(OUTSTANDING_HOLD, layout.earliest())
+        emitting = emitting.with_columns(hold.alias(OUTSTANDING_HOLD))
+    rows = pl.concat([_without_silent(emitting, layout), silent])
+    return _after(rows, emits, layout), pl.concat([retractions, panes])
 
 
 def _emits(layout: WindowLayout) -> pl.Expr:
-    """True if a window that fires emits a pane; one without new elements only says that the window is complete."""
+    """Returns an expression that is true for firing windows that emit a pane: by new elements, or by `on_time` or
+    `closing`.
+    """
     windowing = layout.windowing
     emits = pl.col(PENDING) > 0
     if windowing.on_time == ALWAYS:
@@ -79,36 +99,67 @@ def _emits(layout: WindowLayout) -> pl.Expr:
     return emits | pl.col(PANE_LAST) if windowing.closing == ALWAYS else emits
 
 
-def _panes(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+@attrs.frozen
+class _Asked:
+    """The pane columns of panes that are asked for, with the step and the input watermark (us) that emit the panes."""
+
+    names: tuple[str, ...]
+    clock: StepClock
+    watermark: int
+    closing: bool
+
+    def columns(self, rows: pl.DataFrame) -> dict[str, pl.Expr | pl.Series]:
+        """Returns the columns of the panes of these windows, which have PANE_TIMING."""
+        found: dict[str, pl.Expr | pl.Series] = {}
+        if PANE_CAUSE in self.names:
+            clock = self.clock
+            found[PANE_CAUSE] = cause(clock.input_before, drained=clock.drained, closing=self.closing)
+        if PANE_COMPLETE in self.names:
+            from stages.completeness import Completeness  # few pipelines need it
+
+            starts, ends = rows[WINDOW_START], rows[WINDOW_END]
+            known = self.clock.completeness or Completeness()
+            found[PANE_COMPLETE] = known.shares(starts, ends, self.watermark)
+        if PANE_WATERMARK in self.names:
+            finite = MIN_TIME < self.watermark < MAX_TIME
+            found[PANE_WATERMARK] = pl.lit(self.watermark if finite else None, pl.Int64)
+        return found
+
+
+def _panes(rows: pl.DataFrame, layout: WindowLayout, asked: _Asked) -> pl.DataFrame:
     end = pl.col(WINDOW_END) - 1
-    timestamp = pl.min_horizontal(pl.col(HOLD), end).fill_null(end)
+    timestamp = pl.min_horizontal(layout.pane_time(), end).fill_null(end)
     return rows.select(
         *layout.keys,
         **layout.extract(),
         **{EVENT_TIME: timestamp},
         **{column: pl.col(column) for column in WINDOW_COLUMNS},
         **describe(pl.col(PANE_LAST)),
+        **asked.columns(rows),
         **{EMITTED: pl.col(PENDING)},
         **({SILENT: pl.col(SILENT)} if layout.retractions else {}),
     )
 
 
 def _silent(layout: WindowLayout) -> pl.Expr:
-    """True for firing windows without elements left, and without panes that stay."""
+    """Returns an expression that is true for firing windows that need no pane since all their elements were
+    retracted.
+    """
     nothing = pl.col(REMAINING) == 0
-    # A pane that stays has to be replaced, or corrected, by one of no elements.
+    # In retracting mode, the retraction of the last pane suffices. In other modes, a pane of no elements must correct
+    # the earlier panes, if there are any.
     return nothing if layout.retracts else nothing & (pl.col(NEXT_INDEX) == 0)
 
 
 def shown(panes: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """The panes that a step emits, without columns that are used inside of the step only."""
+    """Returns the panes that a step emits, without silent ones and without internal columns."""
     if not layout.retractions:
         return panes.drop(EMITTED)
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
-def _taken_back(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """The panes that the next ones of these windows replace, as they were, but marked as retracted."""
+def _retractions_of(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+    """Returns the retractions of these windows: their outstanding panes, with the flag of a retraction."""
     panes = rows.select(*layout.keys, OUTSTANDING).explode(OUTSTANDING, empty_as_null=False)
     return (
         panes.unnest(OUTSTANDING)
@@ -122,14 +173,16 @@ def _taken_back(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
 
 
 def _as_outstanding(panes: pl.DataFrame, layout: WindowLayout) -> dict[str, pl.Series]:
-    """Each pane as the one of its window that may be retracted, which holds at its time."""
+    """Returns the columns that store panes in their windows, to retract them later, with holds at the panes' event
+    times.
+    """
     content = pl.struct(name for name in layout.panes if name not in layout.keys)
     outstanding = panes.select(pl.concat_list(content).alias(OUTSTANDING))[OUTSTANDING]
     return {OUTSTANDING: outstanding, OUTSTANDING_HOLD: panes[EVENT_TIME]}
 
 
-def _standing(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """Windows that have emitted; those that were silent have nothing to retract."""
+def _without_silent(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
+    """Removes outstanding panes of windows with a silent pane: it is not emitted, so it cannot be retracted later."""
     if not layout.retractions:
         return rows
     nothing = layout.nothing_outstanding().items()
@@ -138,16 +191,17 @@ def _standing(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     )
 
 
-def let_go(rows: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
-    """Moves the holds of panes that may be retracted later by the allowed lateness, in windows that are over.
+def delay_holds(rows: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
+    """Delays the holds of outstanding panes by the allowed lateness, in windows that are over.
 
-    A stage that reads the panes allows at least as much lateness, so a correction is not too late there.
+    Stages downstream allow at least the same lateness, so a retraction is not dropped there.
     """
     if not layout.retracts:
         return rows
     windowing = layout.windowing
     times = pl.col(OUTSTANDING).list.eval(pl.element().struct.field(EVENT_TIME))
-    later = collected_at(windowing.allowed_lateness, times.list.min())
+    earliest = pl.min_horizontal(times.list.min(), layout.earliest())
+    later = collected_at(windowing.allowed_lateness, earliest)
     hold = pl.when(context.window_is_over() & (pl.col(OUTSTANDING).list.len() > 0)).then(later)
     return rows.with_columns(hold.otherwise(OUTSTANDING_HOLD).alias(OUTSTANDING_HOLD))
 
@@ -172,12 +226,16 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: WindowLayout) -> pl.DataF
 
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """The panes in a fixed order, for equal bytes in a replay: retracted ones first, then by end, start and key."""
+    """Sorts panes: retractions first, then by end, start and key. So a replayed step emits the same bytes."""
     return frames.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
 def deadline(layout: WindowLayout, context: TriggerContext, clock: str) -> pl.Expr:
-    """The time after `context` at which a window may fire, is collected, or moves the holds of outstanding panes."""
+    """Returns an expression for the next time after `context` at which a window is due on a clock.
+
+    It is due when its trigger may fire, when it is over and must move the holds of its outstanding panes, or when it is
+    collected.
+    """
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
     due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, context, clock))
@@ -186,3 +244,16 @@ def deadline(layout: WindowLayout, context: TriggerContext, clock: str) -> pl.Ex
     holds = pl.col(OUTSTANDING_HOLD).is_not_null() if layout.retracts else pl.lit(False)
     ends = pl.when(holds & ~context.window_is_over()).then(WINDOW_END)
     return pl.min_horizontal(collected_at(layout.windowing.allowed_lateness), due, ends)
+
+
+def due_by_clock(
+    layout: WindowLayout, clocks: Sequence[str], then: TriggerContext, now: TriggerContext
+) -> list[pl.Expr]:
+    """Returns expressions, one for each clock except the watermark, that are true for windows that are due on it."""
+    trigger = layout.windowing.trigger
+    env = {name: pl.col(name) for name in trigger.cells()}
+    return [
+        (trigger.deadline(env, ROOT, then, clock) <= now.time(clock)).fill_null(False)
+        for clock in clocks
+        if clock != WATERMARK
+    ]

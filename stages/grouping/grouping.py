@@ -1,14 +1,14 @@
 """The windowed grouping: a pure function over columns, `(rows, arrivals, clock) -> (rows, panes)`.
 
-The unit of work is all rows of a shard in a bundle. The steps follow the Beam model's grouping engine; triggers
-are evaluated once per bundle, which the model allows.
+It processes all rows of a shard in a bundle at once. The phases of a step are those of the grouping in the Beam model;
+triggers are evaluated once for each bundle, which the model allows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import polars as pl
@@ -16,14 +16,21 @@ import polars as pl
 from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
-from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW, late_schema
+from stages.dropped import late_schema
 from stages.frames import concat_nonempty, partition, replaced
 from stages.grouping.accepting import AcceptedInput, with_accumulators
-from stages.grouping.described import facts_of
-from stages.grouping.dropped import Dropped, Late, LeftOut
-from stages.grouping.firing import collect, deadline, fire, in_order, let_go, ready, shown
+from stages.grouping.described import facts_of, kept_for_changes
+from stages.grouping.dropped import DividedInput, DroppedInput, DroppedRows, Met
+from stages.grouping.firing import collect, deadline, delay_holds, due_by_clock, fire, in_order, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
-from stages.grouping.merging import Combined, combine_merging, combine_windows, reduce_arrivals, split
+from stages.grouping.merging import (
+    Combined,
+    combine_merging,
+    combine_windows,
+    reduce_arrivals,
+    split,
+    split_alone,
+)
 from stages.grouping.pre_aggregation import (
     count_elements,
     count_placed,
@@ -35,31 +42,33 @@ from stages.grouping.pre_aggregation import (
     pre_aggregate_slices,
 )
 from stages.grouping.rejected import refuse
+from stages.grouping.unmatched import without_unmatched
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
-from stages.state_tables import KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
+from stages.state_tables import BucketFacts, KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
-from windowing.overlap import in_company, meets
+from windowing.overlap import merges_with
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import ROOT, TriggerContext
 from windowing.windowing import Windowing
 
-MANY: Final = 2
-"""The windows of a key per arrival from which on it pays to find those without neighbours."""
-
 FEW: Final = 1_000
-"""State with fewer rows than this is processed as a whole: finding the touched rows would cost more."""
+"""The number of state rows up to which all are processed, since a search for the rows of arrivals would cost more."""
 
 
 @attrs.frozen(slots=False)
 class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
-    """Aggregates per key and window. `schema` contains the types of the arrivals' columns, keys included.
+    """The operator that aggregates elements by key and window. It is also its only state table, of windows.
 
-    `merge_windows=False` keeps the windows of arrivals, as after an earlier grouping that has merged them.
-    `retractions`: arrivals may retract earlier ones, and a window without elements left emits nothing. `late_columns`:
-    the columns of dropped arrivals that are returned; None for none. `letter_columns`: further columns that dead
-    letters contain, besides all columns that the grouping reads.
+    Attributes:
+        aggregates: The aggregates by result column.
+        schema: The types of the columns of arrivals, keys included.
+        merge_windows: False if arrivals keep their windows, because an earlier grouping has merged them.
+        retractions: True if arrivals may retract earlier ones. A window without remaining elements emits no pane.
+        late_columns: The columns of dropped arrivals to return; None if dropped arrivals are not returned.
+        letter_columns: Columns that dead letters contain in addition to the columns that the grouping reads.
+        asked: Pane columns that a step or a promise asks for.
     """
 
     keys: tuple[str, ...]
@@ -70,20 +79,22 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     retractions: bool = False
     late_columns: tuple[str, ...] | None = None
     letter_columns: tuple[str, ...] = ()
+    asked: tuple[str, ...] = ()
     layout: WindowLayout = attrs.field(init=False, repr=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         aggregates = self.aggregates
         if self.merging:
-            aggregates = {name: aggregate.where_windows_merge() for name, aggregate in aggregates.items()}
+            aggregates = {name: aggregate.for_merging_windows() for name, aggregate in aggregates.items()}
         if self.retractions:
-            aggregates = {name: aggregate.where_taken_back() for name, aggregate in aggregates.items()}
-        layout = WindowLayout(self.keys, self.windowing, aggregates, self.schema, self.retractions)
+            aggregates = {name: aggregate.for_retractions() for name, aggregate in aggregates.items()}
+        chosen = self.schema, self.retractions, self.asked
+        layout = WindowLayout(self.keys, self.windowing, aggregates, *chosen)
         object.__setattr__(self, "layout", layout)
 
     @property
     def merging(self) -> bool:
-        """True if windows of a key merge here."""
+        """True if this grouping merges windows of a key."""
         return self.windowing.windows.merging and self.merge_windows
 
     @property
@@ -93,32 +104,41 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         return Declaration("grouping", choices, self.aggregates, accumulators=types)
 
     def facts(self, text: Text) -> dict[str, str]:
-        return facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+        facts = facts_of(self.keys, self.windowing, self.aggregates, text, merged=not self.merge_windows)
+        return facts | kept_for_changes(self.layout)
 
     @property
     def panes(self) -> Windowing:
         return self.windowing
 
     @property
+    def gives_changes(self) -> bool:
+        return self.windowing.may_retract()
+
+    def accepts_changes(self, role: str) -> bool:
+        # The flag is one more column of arrivals, which its schema leaves out.
+        return self.retractions
+
+    @property
     def assigns_windows(self) -> bool:
         return True
 
     def needed(self, role: str) -> frozenset[str]:
-        # Columns that are only shown of late and refused rows are left out.
+        # Without the columns that are used only to return dropped rows and dead letters.
         return frozenset(attrs.evolve(self, late_columns=None, letter_columns=()).inputs[role].schema)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The user's columns that it reads: those of keys, aggregates and windowing, and those shown of late rows."""
+        """The user's columns that the grouping reads: for keys, aggregates, windows, dropped rows and dead letters."""
         needed = [column for aggregate in self.aggregates.values() for column in aggregate.columns]
-        # If windows were assigned before, the columns that they were made from may be missing.
+        # If windows were assigned in an earlier step, the columns that they depend on may be missing.
         needed += [column for column in self.windowing.columns if column in self.schema]
         needed += [*(self.late_columns or ()), *self.letter_columns]
         return tuple(dict.fromkeys([*self.keys, *needed]))
 
     @property
     def late_schema(self) -> pl.Schema:
-        """The columns of dropped arrivals, the reason, event time and window."""
+        """The schema of dropped arrivals, with the reason, event time and window."""
         return late_schema(self.schema, self.late_columns or ())
 
     @cached_property
@@ -145,7 +165,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
 
     @cached_property
     def table(self) -> WindowTable | KeyedTable:
-        common: dict[str, Any] = {
+        facts: BucketFacts = {
             "row": "window",
             "waits": "has elements that wait for a pane",
             "keys": self.keys,
@@ -153,33 +173,30 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
             "schema": self.layout.state,
             "incoming": self.layout.incoming,
             "missing": self.layout.missing(),
-            "spread": self._spread(),
         }
         if not self.waits:
-            return KeyedTable(**common)
+            return KeyedTable(**facts, spread=self._spread())
         return WindowTable(
-            **common,
-            waits_until={WATERMARK: pl.col(WINDOW_END)},
+            **facts,
+            spread=self._spread(),
+            # Retractions that match nothing are found among the elements, and `late()` returns them as they arrived.
+            waits_until=None if self.retractions and self.late_columns else {WATERMARK: pl.col(WINDOW_END)},
             holds_as_a_whole=self.holds_as_a_whole,
             merges=self.merging,
             in_turn=self.merging and any(each.ordered for each in self.layout.aggregates.values()),
         )
 
     def _spread(self) -> Spread | None:
-        """Spread by the end of windows if these are the same for all keys."""
+        """Returns the placement of windows in buckets, by their end; None if each key has its own windows."""
         windows = self.windowing.windows
         if windows.span is None:
             return None
-        return Spread(
-            WINDOW_END, windows.period or windows.span, windows.span + self.windowing.allowed_lateness
-        )
+        span, lateness = windows.span, self.windowing.allowed_lateness
+        return Spread(WINDOW_END, windows.period or span, span + lateness)
 
     @property
     def waits(self) -> bool:
-        """True if arrivals may wait until their window is over: nothing depends on them before.
-
-        False with LATEST, whose hold moves with every element.
-        """
+        """True if arrivals may wait in the log until their window is over. LATEST needs each arrival for the hold."""
         exact = not self.merging or self.windowing.windows.merges_by_overlap
         return (
             self.windowing.trigger.waits_for_end
@@ -189,9 +206,9 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
 
     @property
     def holds_as_a_whole(self) -> bool:
-        """True if the hold of a window depends on all of its elements: arrivals that wait may hold elsewhere.
+        """True if the hold of a window depends on all of its elements, so that a waiting arrival's own hold may differ.
 
-        The watermark cannot pass that hold before the window is over, and so processed; a percentile watermark can.
+        The watermark cannot pass the hold before the window is over, when it is processed; a percentile watermark can.
         """
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
@@ -200,7 +217,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
 
     def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if self.merging:
-            return meets(incoming, rows, self.windowing.windows, self.keys)
+            return merges_with(incoming, rows, self.windowing.windows, self.keys)
         window = [*self.keys, *WINDOW_COLUMNS]
         numbered = incoming.select(window).with_row_index("__row")
         hit = numbered.join(rows, on=window, how="semi", nulls_equal=True)["__row"]
@@ -218,9 +235,9 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         return self._advance(loaded.rows, AcceptedInput(loaded.incoming), clock, loaded.overlapping)[0]
 
     def _accept(self, arrivals: pl.DataFrame, clock: StepClock, arrived: int) -> AcceptedInput:
-        """Assigns windows to arrivals; those whose window has been collected are too late.
+        """Assigns windows to arrivals, pre-aggregated or not, and drops those whose window has been collected.
 
-        They may be pre-aggregated already. `arrived` is the number of elements in all steps before.
+        `arrived` is the number of elements in all previous steps.
         """
         elements, refused = refuse(arrivals, self.layout)
         if self.may_pre_aggregate:
@@ -231,26 +248,26 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
         incoming = reduce_arrivals(lifted, self.layout, self.merging)
         wanted = self.late_columns is not None
-        rows = Dropped(behind, outside, accepted) if wanted else None
-        late, nowhere = count_placed(behind), count_placed(outside)
+        rows = DividedInput(behind, outside, accepted) if wanted else None
+        late, outside_count = count_placed(behind), count_placed(outside)
         return AcceptedInput(
             incoming,
             count_elements(elements),
-            int(incoming[COUNT].sum()) + late + nowhere,
+            int(incoming[COUNT].sum()) + late + outside_count,
             refused,
-            LeftOut(late, nowhere, rows),
+            DroppedInput(late, outside_count, rows),
         )
 
     @property
     def may_pre_aggregate(self) -> bool:
-        """True if arrivals may be pre-aggregated before they are sent to shards, as no single late ones are wanted."""
+        """True if arrivals may be pre-aggregated before the shuffle. False if `late()` returns dropped elements."""
         return self.late_columns is None and may_pre_aggregate(self.layout, self.merging)
 
     def pre_aggregated(self, rows: pl.DataFrame) -> pl.DataFrame:
         return pre_aggregate_if_smaller(rows, self.layout) if self.may_pre_aggregate else rows
 
     def concat_arrivals(self, frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-        """Concatenates the arrivals; if some were pre-aggregated in their tasks, the others are as well."""
+        # If some tasks have pre-aggregated their rows, the rows of the others must have the same form.
         if any(map(has_accumulators, frames)):
             frames = [pre_aggregate(frame, self.layout) for frame in frames]
         return super().concat_arrivals(frames)
@@ -258,31 +275,25 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     def _advance(
         self, state: pl.DataFrame, accepted: AcceptedInput, clock: StepClock, overlapping: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, StepOutput]:
-        """Processes elements with the watermarks before this step, then moves the clock: one decision per window each.
+        """Processes elements with the watermarks before this step, then advances the clocks. Returns (rows, output).
 
-        Elements arrive at the processing time of this step. Rows of the keys in `overlapping` may overlap although
-        nothing has arrived for them. Returns the rows that stay, and the output.
+        A window may fire once in each of these two phases. Elements arrive at the processing time of this step. State
+        rows of the keys `overlapping` may overlap, even if these keys have no arrival.
         """
-        touched, untouched, closed, panes = self._elements(state, accepted.incoming, clock, overlapping)
+        touched, untouched, met, panes = self._elements(state, accepted.incoming, clock, overlapping)
         rows = concat_nonempty(touched, untouched)
         if clock.moves and len(rows):
-            rows, due = self._move(rows, clock)
+            rows, due = self._advance_clocks(rows, clock)
             panes = concat_nonempty(panes, due)
-        rows = let_go(rows, self.layout, self._context(clock.now))
-        left_out = accepted.left_out
-        dropped = {
-            LATE: left_out.late,
-            CLOSED_WINDOW: int(closed.rows[COUNT].sum()),
-            NO_WINDOW: left_out.nowhere,
-        }
-        refused = () if accepted.refused is None else (accepted.refused,)
+        rows = delay_holds(rows, self.layout, self._context(clock.now))
+        at_arrival, refused = accepted.dropped, () if accepted.refused is None else (accepted.refused,)
         given = StepOutput(
             shown(panes, self.layout),
             accepted.elements,
             accepted.placed,
             int(panes[EMITTED].sum()),
-            dropped,
-            self._late(left_out.rows, closed),
+            at_arrival.counts(met),
+            self._dropped(at_arrival.rows, met),
             refused,
         )
         return rows, given
@@ -293,10 +304,10 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         incoming: pl.DataFrame,
         clock: StepClock,
         overlapping: pl.DataFrame | None,
-    ) -> tuple[pl.DataFrame, pl.DataFrame, Combined, pl.DataFrame]:
-        """(windows that got elements, the others, closed windows that did, panes)."""
+    ) -> tuple[pl.DataFrame, pl.DataFrame, Met, pl.DataFrame]:
+        """Merges elements, and fires: (windows with new elements, other windows, windows with dropped ones, panes)."""
         if incoming.is_empty() and overlapping is None:
-            nothing = Combined(incoming, pl.LazyFrame())
+            nothing = Met(Combined(incoming, pl.LazyFrame()))
             return state.clear(), state, nothing, self.layout.no_panes
         context = self._context(clock.at_arrival())
         touched, untouched = self._touched(state, incoming, overlapping)
@@ -305,37 +316,37 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
             combined = combine_merging(both, incoming, self.layout, context)
         else:
             combined = combine_windows(both, incoming, self.layout)
+        combined, unmatched = without_unmatched(combined, incoming, self.layout)
         got, others = partition(combined.rows, combined.rows[COUNT] > 0)
         closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
-        rows, panes = self._look(self._absorb(got, context), clock, context)
+        rows, panes = self._fire_ready(self._absorb(got, context), clock, context)
         if len(others):
             untouched = concat_nonempty(untouched, others.select(list(self.layout.state)))
-        return rows, untouched, closed, in_order(panes, self.keys)
+        return rows, untouched, Met(closed, unmatched), in_order(panes, self.keys)
 
     def _touched(
         self, state: pl.DataFrame, incoming: pl.DataFrame, overlapping: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """(state rows that may merge or get elements, those that stay as they are)."""
+        """Divides state into (windows that may merge or get elements, windows that do not change)."""
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         reached = incoming.select(match)
         if overlapping is not None:
             reached = pl.concat([reached, overlapping.select(match)])
         if len(state) <= FEW and not (self.merging or self.python):
-            return state, state.clear()  # rows without elements stay as they are
+            return state, state.clear()  # processing does not change rows without elements
         touched, untouched = split(state, reached, match)
-        windows = self.windowing.windows
-        # To find windows without neighbours pays if keys have many windows, of which few are touched.
-        if not self.merging or not windows.merges_by_overlap or len(touched) <= MANY * len(incoming):
+        if not self.merging:
             return touched, untouched
-        touched, alone = partition(touched, in_company(touched, incoming, windows, self.keys))
+        touched, alone = split_alone(touched, incoming, self.windowing.windows, self.keys)
         return touched, concat_nonempty(untouched, alone)
 
     def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
-        """Updates pending elements, holds and trigger cells of windows that got elements; closed ones stay closed."""
-        trigger, combiner = self.windowing.trigger, self.windowing.timestamp_combiner
+        """Updates pending counts, holds and trigger cells of windows with new elements; closed ones do not change."""
+        trigger, combiner = self.windowing.trigger, self.layout.hold_combiner
         got = ~pl.col(CLOSED)
         new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
-        placed = pl.when(got & ~context.window_is_over()).then(new)
+        over = pl.lit(False) if self.layout.counts_times else context.window_is_over()
+        placed = pl.when(got & ~over).then(new)
         env = {name: pl.col(name) for name in trigger.cells()}
         cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), context)
         absorbed = {
@@ -346,48 +357,39 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         }
         return combined.select(replaced(self.layout.state, absorbed))
 
-    def _move(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Removes windows whose time is over, with a last pane, and fires others that are due if they are ready."""
+    def _advance_clocks(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Advances the clocks: collects windows, and fires others that are ready. Returns (windows left, panes)."""
         then, now = self._context(clock.previous), self._context(clock.now)
         over, rows = partition(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(partition(over, ~over[CLOSED])[0], self.layout, clock.input_before, now)
-        come = pl.any_horizontal(now.window_is_over() & ~then.window_is_over(), *self._come(then, now))
-        looked, others = partition(rows, come)
-        looked, due = self._look(looked, clock, now)
-        return concat_nonempty(others, looked), in_order(concat_nonempty(last, due), self.keys)
+        last = collect(partition(over, ~over[CLOSED])[0], self.layout, clock, now)
+        due_now = pl.any_horizontal(
+            now.window_is_over() & ~then.window_is_over(), *due_by_clock(self.layout, self.clocks, then, now)
+        )
+        checked, others = partition(rows, due_now)
+        checked, due = self._fire_ready(checked, clock, now)
+        return concat_nonempty(others, checked), in_order(concat_nonempty(last, due), self.keys)
 
-    def _come(self, then: TriggerContext, now: TriggerContext) -> list[pl.Expr]:
-        """True for windows that are due on a clock other than the watermark."""
-        trigger = self.windowing.trigger
-        env = {name: pl.col(name) for name in trigger.cells()}
-        return [
-            (trigger.deadline(env, ROOT, then, clock) <= now.time(clock)).fill_null(False)
-            for clock in self.clocks
-            if clock != WATERMARK
-        ]
-
-    def _look(
+    def _fire_ready(
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Fires the windows that are ready: (all windows afterwards, panes)."""
+        """Fires the windows that are ready. Returns (all windows, panes)."""
         firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes
-        fired, panes = fire(firing, self.layout, clock.input_before, context)
+        fired, panes = fire(firing, self.layout, clock, context)
         return concat_nonempty(others, fired), panes
 
-    def _late(self, left_out: Dropped | None, closed: Combined) -> pl.DataFrame:
-        """The arrivals that were dropped, if they are wanted."""
-        if left_out is None:
+    def _dropped(self, arrivals: DividedInput | None, met: Met) -> pl.DataFrame:
+        """Returns the dropped arrivals with their reasons, or an empty frame if they are not returned."""
+        if arrivals is None:
             return self._none_late
         windows = self.windowing.windows
-        in_parts = self.merging and windows.merges_in_parts
-        late = Late(self.keys, self.late_schema, windows if in_parts else None)
-        return late.rows(left_out, closed)
+        parts = windows if self.merging and windows.merges_in_parts else None
+        return DroppedRows(self.layout, self.late_schema, parts).rows(arrivals, met)
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, and the clocks of its trigger."""
+        """The watermark, and the clocks of the trigger."""
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:

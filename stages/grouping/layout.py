@@ -1,4 +1,4 @@
-"""The state of a grouping as columns: one row per (key, window).
+"""The columns of a grouping's state, arrivals and panes. State has one row for each key and window:
 
 key columns | start end | accumulators | pending | hold | pane numbering | trigger cells | outstanding | closed
 """
@@ -14,10 +14,15 @@ import polars as pl
 
 from stages.aggregates.base import Aggregate, Part
 from stages.aggregates.combine_fn import PICKLE, Combine
+from stages.aggregates.counted import added
+from stages.aggregates.lists import merged, only
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (
+    ASKED_COLUMNS,
     EVENT_TIME,
+    PANE_CAUSE,
     PANE_COLUMNS,
+    PANE_COMPLETE,
     PANE_DRAINED,
     PANE_FIRST,
     PANE_LAST,
@@ -25,33 +30,46 @@ from windowing.columns import (
     PANE_TIMING,
     WINDOW_COLUMNS,
 )
+from windowing.lateness import collected_at
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE, PANE_STATE, Accumulation
+from windowing.timestamp_combiners import TimestampCombiner, TimestampOf
 from windowing.windowing import Windowing
 
 CLOSED: Final = "__closed"
-"""Column of a window: true if its trigger has finished. Its arrivals are dropped until the window is collected."""
+"""A column of windows: true if the trigger has finished. Further arrivals are dropped until the window is collected."""
 OUTSTANDING: Final = "__outstanding"
-"""Column of a window, if panes are retracted: the emitted panes that no later one has replaced yet.
+"""A column of windows in retracting mode: the emitted panes that no later pane has replaced yet.
 
-Their hold is in `OUTSTANDING_HOLD`, that of the pending elements in `HOLD`.
+Their hold is in `OUTSTANDING_HOLD`; the hold of pending elements is in `HOLD`.
 """
 EMITTED: Final = "__emitted"
-"""Column of panes, inside of a step only: the number of elements that are in a pane for the first time."""
+"""An internal column of panes: the number of elements that are in a pane for the first time."""
 SILENT: Final = "__silent"
-"""Column of panes, inside of a step only, if elements may be retracted: no element is left, and the pane is not
-emitted.
-"""
+"""An internal column of panes, if elements may be retracted: true if no element remains and the pane is not emitted."""
 REMAINING: Final = "__remaining"
-"""Column of a window, if elements may be retracted: the number of elements that were not."""
+"""A column of windows, if elements may be retracted: the number of elements that were not retracted."""
+STANDING: Final = "__standing"
+"""A column of windows in retracting mode, if panes have the time of an element: the times (us) of the elements.
+
+For rows, it is the combined time of all elements that were not late. If elements may be retracted, it is a list of the
+times of all elements that were late by at most the allowed lateness, with the number of each.
+"""
+_TIMES: Final = pl.List(pl.Struct({"value": pl.Int64(), "count": pl.Int64()}))
 _UNKNOWN: Final = 2**40
-"""The number of remaining elements in state of an earlier version, which lacks it: more than any window has."""
+"""The value of REMAINING in state of an earlier version, which lacks the column: more than any window has."""
 COUNT: Final = "__count"
+"""A column of arrivals: the number of elements in the row."""
 NEW_HOLD: Final = "__new_hold"
-"""Columns of arrivals only: the number of elements for this window, and the hold that they place."""
+"""A column of arrivals: the time (us) at which the elements of the row hold the watermark; null if they do not."""
 
 
 def _accumulator(name: str, part: str) -> str:
     return f"__acc.{name}.{part}"
+
+
+def _is_counted(dtype: pl.DataType) -> bool:
+    inner = dtype.inner if isinstance(dtype, pl.List) else None
+    return isinstance(inner, pl.Struct) and [field.name for field in inner.fields] == ["value", "count"]
 
 
 def _mark(name: str) -> str:
@@ -60,54 +78,83 @@ def _mark(name: str) -> str:
 
 @attrs.frozen(slots=False)
 class WindowLayout:
-    """The columns of the rows of a grouping, and the expressions that fill and fold them."""
+    """The columns of a grouping's state, arrivals and panes, and the expressions to compute, merge and reset them."""
 
     keys: tuple[str, ...]
     windowing: Windowing
     aggregates: Mapping[str, Aggregate]
     schema: pl.Schema
     retractions: bool = False
+    asked: tuple[str, ...] = ()
 
     @cached_property
     def parts(self) -> dict[str, Part]:
-        """Accumulator column -> its part."""
+        """The accumulator columns by name, each with its type and empty value."""
         of_results = {
             _accumulator(name, part): spec
             for name, aggregate in self.aggregates.items()
             for part, spec in aggregate.parts(self.schema).items()
         }
-        # Counts like an accumulator, so every fold of accumulators keeps it.
-        return of_results | ({REMAINING: Part(pl.Int64(), 0)} if self.retractions else {})
+        # Columns that count like accumulators, so every fold of accumulators keeps them.
+        remaining = {REMAINING: Part(pl.Int64(), 0)} if self.retractions else {}
+        times = Part(_TIMES, ()) if self.retractions else Part(pl.Int64())
+        return of_results | remaining | ({STANDING: times} if self.stands else {})
 
     @cached_property
     def combines(self) -> dict[str, Combine]:
-        """Accumulator column -> the user's own aggregate that it belongs to."""
+        """The user's `CombineFn` for each accumulator column that belongs to one."""
         return {
             _accumulator(name, PICKLE): aggregate
             for name, aggregate in self.aggregates.items()
             if isinstance(aggregate, Combine)
         }
 
+    @cached_property
+    def counted(self) -> tuple[str, ...]:
+        """The accumulator columns that are lists of distinct values, each value with the number of its occurrences."""
+        return tuple(
+            name for name, part in self.parts.items() if name != STANDING and _is_counted(part.dtype)
+        )
+
     @property
     def numbered(self) -> bool:
-        """True if some aggregate reads the numbers of elements."""
+        """True if an aggregate needs the arrival numbers of elements."""
         return any(aggregate.numbered for aggregate in self.aggregates.values())
 
     @property
     def retracts(self) -> bool:
-        """True if a pane retracts those that it replaces."""
+        """True in retracting mode: a pane retracts the panes that it replaces."""
         return self.windowing.accumulation is Accumulation.RETRACTING
+
+    @property
+    def stands(self) -> bool:
+        """True if the time of a pane depends on all elements of its window, not only on those since the last pane."""
+        return self.windowing.may_retract() and not self.windowing.timestamp_combiner.depends_on_window
+
+    @property
+    def counts_times(self) -> bool:
+        """True if the state counts the elements of each event time, since elements may be retracted."""
+        return self.stands and self.retractions
+
+    @property
+    def hold_combiner(self) -> TimestampCombiner | TimestampOf:
+        """The timestamp combiner of holds. If elements may be retracted, it is EARLIEST: a retraction of the element
+        that decides the pane's time can give the pane the time of any other element.
+        """
+        if self.counts_times:
+            return TimestampCombiner.EARLIEST
+        return self.windowing.timestamp_combiner
 
     @cached_property
     def outstanding(self) -> pl.List:
-        """The type of OUTSTANDING: panes without their key, which is that of the row."""
+        """The type of the column OUTSTANDING: a list of panes without their key, which the row has."""
         return pl.List(
             pl.Struct({name: dtype for name, dtype in self.panes.items() if name not in self.keys})
         )
 
     @cached_property
     def state(self) -> pl.Schema:
-        """The schema of the state rows."""
+        """The schema of the state table, which has a row for each key and window."""
         return pl.Schema(
             {
                 **{key: self.schema[key] for key in self.keys},
@@ -124,7 +171,7 @@ class WindowLayout:
 
     @cached_property
     def incoming(self) -> pl.Schema:
-        """The schema of arrivals that have been reduced to one row per (key, window)."""
+        """The schema of arrivals after they were reduced to one row for each key and window."""
         return pl.Schema({**self.state, COUNT: pl.Int64(), NEW_HOLD: pl.Int64()})
 
     @cached_property
@@ -133,56 +180,94 @@ class WindowLayout:
         results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
         times = {column: pl.Int64() for column in (EVENT_TIME, *WINDOW_COLUMNS)}
         numbering: dict[str, pl.DataType] = {
-            column: pl.Int64() for column in PANE_COLUMNS if column != PANE_DRAINED
+            column: pl.Int64()
+            for column in PANE_COLUMNS
+            if column != PANE_DRAINED and (column in self.asked or column not in ASKED_COLUMNS)
         }
         numbering |= {column: pl.Boolean() for column in (PANE_FIRST, PANE_LAST, PANE_RETRACTED)}
-        numbering[PANE_TIMING] = pl.String()
+        types = {PANE_TIMING: pl.String(), PANE_CAUSE: pl.String(), PANE_COMPLETE: pl.Float64()}
+        numbering |= {column: dtype for column, dtype in types.items() if column in numbering}
         return pl.Schema({**{key: self.schema[key] for key in self.keys}, **results, **times, **numbering})
 
     @cached_property
     def no_panes(self) -> pl.DataFrame:
-        """A frame of panes, inside of a step, without rows; made once, not in every step."""
+        """An empty frame of panes with internal columns."""
+        # Cached, since every step needs it.
         silent = {SILENT: pl.Boolean()} if self.retractions else {}
         return pl.DataFrame(schema={**self.panes, EMITTED: pl.Int64(), **silent})
 
     def accumulators(self, name: str) -> dict[str, pl.Expr]:
-        """The accumulator columns of one result, as its aggregate names them."""
+        """Returns the accumulator columns of the result `name`, by the names that its aggregate uses."""
         parts = self.aggregates[name].parts(self.schema)
         return {part: pl.col(_accumulator(name, part)) for part in parts}
 
     def lift(self, retractions: bool) -> dict[str, pl.Expr]:
-        """The accumulators of single elements, which are `marked`.
+        """Returns expressions for the accumulators of single elements, in rows that `marked` returned.
 
-        `retractions`: some elements are retracted, and subtracted. Those of users' own aggregates are made before, in
-        `refuse`.
+        If `retractions`, elements with the flag of a retraction are subtracted. The accumulators of a `CombineFn` are
+        columns of the rows already (`refuse`).
         """
         lifts = {name: pl.col(name) for name in self.combines}
         for name, aggregate in self.aggregates.items():
             for part, lifted in self._lifted(aggregate, retractions).items():
                 column = _accumulator(name, part)
-                # An element that is not accepted is as no element: merging it changes nothing.
+                # An element for which `where=` is false has empty accumulators, which change nothing in a merge.
                 if aggregate.where is not None:
                     lifted = pl.when(_mark(name)).then(lifted).otherwise(self.parts[column].literal())
                 lifts[column] = lifted
         if self.retractions:
             one = pl.lit(1, pl.Int64)
             lifts[REMAINING] = pl.when(PANE_RETRACTED).then(-one).otherwise(one) if retractions else one
+        if self.stands:
+            lifts[STANDING] = self.parts[STANDING].literal()  # until `standing` knows which elements are late
         return lifts
+
+    def standing(self, time: pl.Expr, watermark: int, *, retractions: bool) -> pl.Expr:
+        """Returns an expression for the pane time that a single element determines; null, or an empty list, for a late
+        element.
+
+        `time` is the time (us) that a pane with only this element has, and `watermark` the input watermark (us).
+        `retractions`: some elements are retractions, which count -1.
+        """
+        if not self.retractions:
+            return pl.when(time >= watermark).then(time)
+        in_time = collected_at(self.windowing.allowed_lateness, time) >= watermark
+        count = pl.when(PANE_RETRACTED).then(-1).otherwise(1) if retractions else pl.lit(1)
+        item = pl.struct(time.alias("value"), count.cast(pl.Int64).alias("count"))
+        return only(item, in_time.fill_null(False), _TIMES)
+
+    def pane_time(self) -> pl.Expr:
+        """Returns an expression for the event time (us) of a window's next pane; null if all its elements were late."""
+        if not self.stands:
+            return pl.col(HOLD)
+        return self._of_times(self.windowing.timestamp_combiner) if self.retractions else pl.col(STANDING)
+
+    def earliest(self) -> pl.Expr:
+        """Returns an expression for the earliest event time (us) of an element of the window; null if elements cannot
+        be retracted. If all other elements are retracted, the next pane has this time.
+        """
+        if not self.counts_times:
+            return pl.lit(None, pl.Int64)
+        return self._of_times(TimestampCombiner.EARLIEST)
+
+    def _of_times(self, combiner: TimestampCombiner | TimestampOf) -> pl.Expr:
+        there = pl.element().struct.field("value").filter(pl.element().struct.field("count") > 0)
+        return pl.col(STANDING).list.eval(combiner.fold(there)).list.first()
 
     def _lifted(self, aggregate: Aggregate, retractions: bool) -> dict[str, pl.Expr]:
         lifted = aggregate.lift(self.schema)
         if not retractions:
             return lifted
-        undone = aggregate.taken_back(lifted, self.schema)
+        negated = aggregate.negated(lifted, self.schema)
         return {
-            part: pl.when(PANE_RETRACTED).then(undone[part]).otherwise(value)
+            part: pl.when(PANE_RETRACTED).then(negated[part]).otherwise(value)
             for part, value in lifted.items()
         }
 
     def marked(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds a column for each aggregate with a condition, true for elements that it accepts; `lift` reads it."""
+        """Adds a Boolean column for each aggregate with `where=`, true for elements that meet the condition."""
         marks = [
-            aggregate.takes(rows).alias(_mark(name))
+            aggregate.accepted(rows).alias(_mark(name))
             for name, aggregate in self.aggregates.items()
             if aggregate.where is not None
         ]
@@ -190,23 +275,31 @@ class WindowLayout:
 
     @cached_property
     def merge(self) -> dict[str, pl.Expr]:
-        """The accumulators of a group of rows, as aggregations."""
+        """Aggregations that merge the accumulators of a group of rows, by column."""
         of_results = {
             _accumulator(name, part): merged
             for name, aggregate in self.aggregates.items()
             for part, merged in aggregate.merge(self.accumulators(name)).items()
         }
-        return of_results | ({REMAINING: pl.col(REMAINING).sum()} if self.retractions else {})
+        remaining = {REMAINING: pl.col(REMAINING).sum()} if self.retractions else {}
+        return of_results | remaining | ({STANDING: self._merge_standing()} if self.stands else {})
+
+    def _merge_standing(self) -> pl.Expr:
+        if self.retractions:
+            return merged(pl.col(STANDING), added)
+        return self.windowing.timestamp_combiner.fold(pl.col(STANDING))
 
     def extract(self) -> dict[str, pl.Expr]:
-        """The results of rows."""
+        """Returns expressions for the results, by name, over accumulator columns."""
         return {
             name: aggregate.extract(self.accumulators(name), self.schema).cast(self.panes[name])
             for name, aggregate in self.aggregates.items()
         }
 
     def merge_outstanding(self) -> dict[str, pl.Expr]:
-        """The outstanding panes of a group of rows."""
+        """Returns aggregations, by column, that merge the outstanding panes (those that may be retracted) of windows
+        that merge.
+        """
         if not self.retracts:
             return {}
         return {
@@ -215,26 +308,26 @@ class WindowLayout:
         }
 
     def nothing_outstanding(self) -> dict[str, pl.Expr]:
-        """The columns of a window without panes to retract."""
+        """Returns expressions, by column, for a window without outstanding panes (those that may be retracted)."""
         if not self.retracts:
             return {}
         return {OUTSTANDING: pl.lit([], self.outstanding), OUTSTANDING_HOLD: pl.lit(None, pl.Int64)}
 
     def empty(self) -> dict[str, pl.Expr]:
-        """The accumulators of no elements."""
+        """Returns expressions, by column, for the accumulators of a window without elements."""
         return {name: part.literal() for name, part in self.parts.items()}
 
     def missing(self) -> dict[str, pl.Expr]:
-        """The values of columns that state of an earlier plan or version may lack.
+        """Returns expressions for columns that a state of an earlier plan or version may lack.
 
-        An aggregate that was added since then has no elements of these windows.
+        For an aggregate that was added later, a window that existed before has no elements.
         """
         remaining = {REMAINING: pl.lit(_UNKNOWN, pl.Int64)} if self.retractions else {}
         outstanding = {OUTSTANDING_HOLD: pl.lit(None, pl.Int64)} if self.retracts else {}
         return self.empty() | remaining | outstanding
 
     def emptied(self, mask: pl.Expr) -> dict[str, pl.Expr]:
-        """The accumulators, set to those of no elements where the mask holds."""
+        """Returns expressions that reset the accumulators, by column, in the rows for which `mask` is true."""
         return {
             name: pl.when(mask).then(part.literal()).otherwise(pl.col(name))
             for name, part in self.parts.items()
@@ -242,8 +335,8 @@ class WindowLayout:
 
     @cached_property
     def folds(self) -> dict[str, pl.Expr]:
-        """The aggregation of each column when rows of one window become one row."""
-        combiner = self.windowing.timestamp_combiner
+        """Aggregations that merge several rows of one window into one row, by column."""
+        combiner = self.hold_combiner
         cells = self.windowing.trigger.cells().items()
         fold = {"any": pl.Expr.any, "sum": pl.Expr.sum, "min": pl.Expr.min}
         return {
@@ -262,7 +355,7 @@ class WindowLayout:
 
     @cached_property
     def fresh(self) -> dict[str, pl.Expr]:
-        """The values of a new window beside key, bounds and accumulators."""
+        """Expressions, by column, for a new window, except for its key, bounds and accumulators."""
         cells = self.windowing.trigger.cells()
         return {
             PENDING: pl.lit(0, pl.Int64),

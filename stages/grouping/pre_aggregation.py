@@ -1,10 +1,12 @@
-"""Pre-aggregation before the shuffle: of the rows of a source's task, one row per (key, window) is sent to the stage.
+"""Pre-aggregation before the shuffle: a task of a source sends one row for each key and window to the stage.
 
-No pane changes if neither the hold nor the lateness of an element depends on when it meets the state: then
-"lift, fold, place, fold" equals "place, lift, fold". A key with all elements then costs one row per task.
+It changes no pane if neither the hold nor the lateness of an element depends on when the stage receives it. Then
+"accumulate, merge, assign windows, merge" equals "assign windows, accumulate, merge". A key that has all elements costs
+only one row for each task.
 
-Where windows overlap, elements of a key that are in the same windows are folded first, also without a shuffle. So a row
-per slice of time is spread over windows, not one per element: Li et al., "No Pane, No Gain", SIGMOD Record 34 (2005).
+Where windows overlap, elements of a key that are in the same windows are merged first, also without a shuffle. So one
+row for each slice of time is assigned to several windows, instead of each element: Li et al., "No Pane, No Gain",
+SIGMOD Record 34 (2005).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import polars as pl
 
 from stages.aggregates.builtin import Collect
 from stages.aggregates.combine_fn import Combine
+from stages.aggregates.standing import Standing
 from stages.grouping.layout import COUNT, NEW_HOLD, WindowLayout
 from windowing import placing
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
@@ -24,50 +27,54 @@ from windowing.timestamp_combiners import TimestampCombiner
 from windowing.windows import WindowFn
 
 ELEMENTS: Final = "__elements"
-"""Column of pre-aggregated rows: the number of their elements that no other row counts."""
+"""A column of pre-aggregated rows: the number of elements, where one row alone counts an element of several windows."""
 
 LEAST_ROWS: Final = 1_000
-"""Fewer rows than this are sent as they are: pre-aggregation costs about a millisecond."""
+"""The number of rows from which pre-aggregation is tried, since it takes about a millisecond."""
 
 _SLICE: Final = "__slice"
+"""A column with the start of a slice of time: all elements of a slice are in the same windows."""
 
-_NOT_SMALLER: Final = (Collect, Combine)
-"""Aggregates whose accumulators do not shrink: lists of all values, and the pickles of a user's accumulators."""
+_NOT_SMALLER: Final = (Collect, Combine, Standing)
+"""Aggregates whose merged accumulators are as large as the single ones: lists of values, and pickled ones of users."""
 
 
 def may_pre_aggregate(layout: WindowLayout, merging: bool) -> bool:
-    """True if rows may be pre-aggregated before they are sent to shards, so that nothing but their number changes.
+    """True if rows may be pre-aggregated before they are sent to shards, without a change of the output.
 
-    False if windows merge, as they need the event times, and for a combiner that takes the earliest time, as an element
-    behind the input watermark holds nothing, which only the stage knows. The newest element holds if any does.
+    False if windows merge, since this needs event times. False also for a combiner of the earliest time: late elements
+    must not count, and only the stage knows which are late. The latest time is late only if all elements are.
     """
     windowing = layout.windowing
     return (
         not merging
-        # Custom windows are lists, and may overlap in any way.
+        # Custom windows are a list for each row, and may overlap in any way.
         and not isinstance(windowing.windows, CustomWindows)
         and windowing.timestamp_combiner in (TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST)
+        and not layout.counts_times  # the time of each element is counted
         and not any(isinstance(aggregate, _NOT_SMALLER) for aggregate in layout.aggregates.values())
     )
 
 
 def has_accumulators(rows: pl.DataFrame) -> bool:
-    """True if these arrivals are pre-aggregated."""
+    """True if these arrivals were pre-aggregated."""
     return COUNT in rows.columns
 
 
 def count_elements(rows: pl.DataFrame) -> int:
-    """The number of elements, pre-aggregated or not; an element that is in several windows counts once."""
+    """Returns the number of elements in arrivals, pre-aggregated or not. An element in several windows counts once."""
     return int(rows[ELEMENTS].sum()) if has_accumulators(rows) else len(rows)
 
 
 def count_placed(rows: pl.DataFrame) -> int:
-    """The number of elements, pre-aggregated or not, each counted in every window that it is in."""
+    """Returns the number of elements in arrivals, pre-aggregated or not. An element counts once in each of its
+    windows.
+    """
     return int(rows[COUNT].sum()) if has_accumulators(rows) else len(rows)
 
 
 def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(a row per (element, window), the elements in no window), pre-aggregated or not."""
+    """Assigns windows to arrivals, pre-aggregated or not. Returns (a row for each window, arrivals in no window)."""
     if has_accumulators(arrivals):
         outside = pl.col(WINDOW_START).is_null()
         return arrivals.filter(~outside), arrivals.filter(outside)
@@ -75,16 +82,16 @@ def place(arrivals: pl.DataFrame, windows: WindowFn) -> tuple[pl.DataFrame, pl.D
 
 
 def pre_aggregate(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """Arrivals, which may be pre-aggregated -> a row per (key, window), in order of arrival.
+    """Reduces arrivals to one row for each key and window, unless they are pre-aggregated already.
 
-    Columns: keys, window, accumulators, the newest hold (us) in `__new_hold`, elements in `__count` and `__elements`.
-    Elements in no window have a row per key, without bounds.
+    A row has the keys, the window, accumulators, the latest hold (us) in `__new_hold`, and the numbers of elements in
+    `__count` and `__elements`. The elements of a key that are in no window have one row, without bounds.
     """
     return arrivals if has_accumulators(arrivals) else _fold(_numbered(arrivals, layout), layout)
 
 
 def pre_aggregate_if_smaller(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """Pre-aggregates arrivals if that leaves at most half as many rows."""
+    """Pre-aggregates arrivals if the result has at most half as many rows."""
     if len(arrivals) < LEAST_ROWS:
         return arrivals
     sliced = pre_aggregate_slices(arrivals, layout)
@@ -93,10 +100,10 @@ def pre_aggregate_if_smaller(arrivals: pl.DataFrame, layout: WindowLayout) -> pl
 
 
 def pre_aggregate_slices(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """Arrivals with many alike -> a row per (key, window, slice): elements of a key that are in the same windows.
+    """Reduces arrivals to one row for each key, window and slice of time, if the result has at most half as many rows.
 
-    Arrivals stay as they are if they have their windows already, as panes that stay in theirs do, and for aggregates
-    that depend on the order of arrivals, as slices may alternate.
+    A slice is a span of time whose elements are all in the same windows. Arrivals are returned unchanged if they have
+    windows already, or if an aggregate depends on the order of arrivals, which slices do not preserve.
     """
     windows = layout.windowing.windows
     start = windows.slice_start()
@@ -116,14 +123,14 @@ def pre_aggregate_slices(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.Dat
 
 
 def _at_most(rows: int, placed: pl.DataFrame, columns: Sequence[str], layout: WindowLayout) -> bool:
-    """True if there are about so many different keys and values of these columns, or fewer."""
-    # An estimate, within a few percent, costs a tenth of folding rows that are all different.
+    """True if the number of distinct combinations of the key and these columns is estimated to be at most `rows`."""
+    # The estimate, within a few percent, takes a tenth of the time of merging rows that are all distinct.
     hashes = placed.select(*layout.keys, *columns).hash_rows().to_frame()
     return int(hashes.select(pl.first().approx_n_unique()).item()) <= rows
 
 
 def _numbered(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """A row per (element, window), and one for each element in no window; `__elements` is 1 in one row of each."""
+    """Assigns windows to elements: a row for each window, or one without. `__elements` is 1 in the first of them."""
     windows = layout.windowing.windows
     placed, outside = place(arrivals.with_row_index(ELEMENTS), windows)
     rows = pl.concat([placed, outside], how="diagonal") if len(outside) else placed
@@ -132,7 +139,7 @@ def _numbered(arrivals: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
 
 
 def _fold(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str] = WINDOW_COLUMNS) -> pl.DataFrame:
-    """Rows, which may be pre-aggregated -> one per key and values of these columns."""
+    """Reduces rows, pre-aggregated or not, to one row for each key and combination of the columns `by`."""
     lifted = placed if has_accumulators(placed) else _lift(placed, layout, by)
     count = pl.col(COUNT).sum() if has_accumulators(lifted) else pl.len().cast(pl.Int64).alias(COUNT)
     return lifted.group_by(*layout.keys, *by, maintain_order=True).agg(
@@ -145,7 +152,7 @@ def _fold(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str] = WINDOW
 
 def _lift(placed: pl.DataFrame, layout: WindowLayout, by: Sequence[str]) -> pl.DataFrame:
     combiner = layout.windowing.timestamp_combiner
-    # Neither of the two combiners is adjusted; where elements are not in windows yet, one of them is not known.
+    # Without windows, the hold of END_OF_WINDOW is not known yet. LATEST needs none.
     known = WINDOW_END in by or not combiner.depends_on_window
     hold = combiner.element_hold(None) if known else pl.lit(None, pl.Int64)
     return layout.marked(placed).select(

@@ -1,4 +1,4 @@
-"""Arrivals that a user's aggregate cannot process: they are refused before anything else is done with them."""
+"""Dead letters of a grouping: arrivals for which a user's `CombineFn` raises, found before any other processing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stages.operator import Refused
 
 
 def refuse(arrivals: pl.DataFrame, layout: WindowLayout) -> tuple[pl.DataFrame, Refused | None]:
-    """(arrivals with the accumulators of users' own aggregates, the arrivals for which one could not be made).
+    """Adds the accumulators of users' `CombineFn`s to arrivals, and removes arrivals for which one of them raises.
 
     Each row is processed once, even if it is late or in several windows.
     """
@@ -19,8 +19,8 @@ def refuse(arrivals: pl.DataFrame, layout: WindowLayout) -> tuple[pl.DataFrame, 
 
     def failed(row: int, error: Exception) -> None:
         if isinstance(error, MemoryError):
-            raise error  # which is no fault of the row
-        # Only the first error is ever raised, and the frames of a traceback are large.
+            raise error  # not the fault of the row
+        # Only the first error can be raised later, and tracebacks keep large objects alive.
         errors.setdefault(row, error.with_traceback(None) if errors else error)
 
     lifted = arrivals.with_columns(

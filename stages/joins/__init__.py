@@ -1,4 +1,4 @@
-"""Joins by time: pairs of rows of two sides whose event times are near each other.
+"""Joins of rows by key and event time: interval joins, as-of joins, and joins without bounds of time.
 
 May import `pending_rows` and all below it.
 """

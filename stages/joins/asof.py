@@ -4,8 +4,8 @@
     left rows                  a              b    c          d
     result                   (a, v1)        (b, v2) (c, v2)  (d, v3)      (d, null) if v3 is older than the tolerance
 
-A left row is pending until the watermark has passed its time. A version is removed when the watermark reaches NEXT:
-rows that are still to come in time are not before that.
+A left row is pending until the watermark has passed its time. A version is removed when the watermark reaches NEXT: all
+later left rows that are not late have times from NEXT on.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import attrs
 import polars as pl
 
 from stages.clock import StepClock
-from stages.dropped import LATE
+from stages.dropped import LATE, UNMATCHED
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
 from stages.operator import HOLD, MAIN, PENDING, StepOutput
-from stages.pending_rows import NUMBER, PendingRows
+from stages.pending_rows import NUMBER, PendingRows, left_of
 from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
@@ -30,14 +30,14 @@ from windowing.time import MAX_TIME, format_duration
 from windowing.windows import GlobalWindows
 
 NEXT: Final = "__next"
-"""Column of a version: the time of the version that replaces it; null if there is none."""
+"""A column of each version: the time (us) of the next version of its key; null for the newest version."""
 
 How = Literal["left", "inner"]
 
 
 @attrs.frozen(slots=False, eq=False)
 class Versions(StateTable[KeyedTable]):
-    """The versions of each key. A version is removed when no row to come can see it: it was replaced, or is too old."""
+    """The state table of versions, the rows of the right side. `tolerance` (us) is their maximum age, or None."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -46,7 +46,7 @@ class Versions(StateTable[KeyedTable]):
 
     @cached_property
     def rows(self) -> pl.Schema:
-        """The columns of a version."""
+        """The schema of a stored version: the right side's row, and the time of the next version."""
         own = dict.fromkeys((EVENT_TIME, NUMBER, NEXT, PENDING, HOLD), pl.Int64())
         return pl.Schema({**self.schema, **own})
 
@@ -62,7 +62,9 @@ class Versions(StateTable[KeyedTable]):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which a version is removed: the next one counts for all rows to come, or it is too old."""
+        """Returns the deadline of each version: it is due, and removed, when no further left row can match it,
+        because it was replaced or is too old.
+        """
         until = [pl.col(NEXT), pl.lit(MAX_TIME, pl.Int64)]
         if self.tolerance is not None:
             until.append(
@@ -74,8 +76,8 @@ class Versions(StateTable[KeyedTable]):
         return loaded.rows
 
     def newest(self, versions: pl.DataFrame) -> pl.DataFrame:
-        """Keeps a version for each time of a key, the last to arrive, and adds the time of the next version."""
-        # Neighbours in one order are compared: a shift within each key is ten times as slow.
+        """Computes NEXT for all versions of some keys. Of versions with equal times, keeps the last to arrive."""
+        # Adjacent rows of one sort are compared, since a shift within each key is ten times as slow.
         ordered = versions.sort(*self.keys, EVENT_TIME, NUMBER)
         following = pl.col(EVENT_TIME).shift(-1)
         of_key = pl.all_horizontal(pl.col(key).eq_missing(pl.col(key).shift(-1)) for key in self.keys)
@@ -85,10 +87,14 @@ class Versions(StateTable[KeyedTable]):
 
 @attrs.frozen(slots=False, eq=False)
 class AsOfJoin(TimeJoin):
-    """Joins rows of the left side with the newest version of the right side that is not after them; `tolerance` in us.
+    """The as-of join: joins each left row with the newest row (version) of the right side that is not after it.
 
-    A left row waits until all versions up to its time have arrived. If a version is corrected after its time, the
-    correction counts for rows still to come.
+    A left row waits until the watermark has passed its time, so that all versions up to it have arrived. A late version
+    changes only the results of left rows that are joined afterwards.
+
+    Attributes:
+        how: "left" if a left row without a version is emitted, "inner" if it is not.
+        tolerance: The maximum age (us) of a version at the time of the left row; None if there is no maximum.
     """
 
     how: How
@@ -101,8 +107,7 @@ class AsOfJoin(TimeJoin):
 
     @property
     def ordered(self) -> bool:
-        """True: of two versions of one time, the last to arrive counts."""
-        return True
+        return True  # of versions with equal times, the last to arrive is used
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
@@ -110,24 +115,26 @@ class AsOfJoin(TimeJoin):
 
     @cached_property
     def versions(self) -> Versions:
-        """The table of versions, of the right side."""
+        """The state table of versions, the rows of the right side."""
         return Versions(self.keys, self.columns(RIGHT), self.tolerance)
 
     @cached_property
     def pending(self) -> PendingRows:
-        """The table of pending rows, of the left side."""
-        return PendingRows(self.keys, self.columns(LEFT))
+        """The state table of left rows that wait for the watermark. If rows may be retracted, versions wait as well."""
+        return PendingRows(self.keys, self.row if self.changes else self.columns(LEFT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        """Joins the rows whose time the watermark has passed with their versions."""
+        """Stores arriving versions, and joins the left rows whose time the watermark has passed."""
         rows = arrivals[MAIN]
+        if self.changes:
+            return self._step_of_changes(state, rows, clock)
         numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
         left, versions = numbered.filter(~ON_THE_RIGHT), numbered.filter(ON_THE_RIGHT)
-        may_come = in_time(clock.input_before, self.allowed_lateness)
-        # Late left rows within the allowed lateness are due at once, with the versions that are left.
-        due = self._due(state, left.filter(may_come), clock)
+        timely = in_time(clock.input_before, self.allowed_lateness)
+        # A left row that is late, but within the allowed lateness, is joined at once with the versions still in state.
+        due = self._due(state, left.filter(timely), clock)
         panes = self._joined(due, self._versions(state, versions, due, clock))
-        late = left.filter(~may_come)
+        late = left.filter(~timely)
         return StepOutput(
             panes,
             len(rows),
@@ -137,8 +144,33 @@ class AsOfJoin(TimeJoin):
             self.shown(late),
         )
 
+    def _step_of_changes(self, state: State, rows: pl.DataFrame, clock: StepClock) -> StepOutput:
+        """Stores all rows until the watermark has passed their time, and then processes those that are left."""
+        numbered = rows.with_columns((state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER))
+        timely = in_time(clock.input_before, self.allowed_lateness)
+        settled, unmatched = left_of(self._due(state, numbered.filter(timely), clock), list(self.schema))
+        settled = settled.sort(EVENT_TIME, NUMBER)
+        due = settled.filter(~ON_THE_RIGHT).select(list(self._stored(LEFT)))
+        versions = settled.filter(ON_THE_RIGHT).select(list(self._stored(RIGHT)))
+        panes = self._joined(due, self._versions(state, versions, due, clock))
+        late = numbered.filter(~timely)
+        dropped = {LATE: len(late), UNMATCHED: len(unmatched)}
+        shown = [self.shown(late), self.shown(unmatched, UNMATCHED)] if self.late else []
+        return StepOutput(
+            panes,
+            len(rows),
+            len(rows),
+            len(settled),
+            {reason: count for reason, count in dropped.items() if count},
+            pl.concat(shown) if shown else pl.DataFrame(),
+        )
+
+    def _stored(self, side: str) -> pl.Schema:
+        """Returns the schema of a row of one side in a step: the keys and the struct, its time and number."""
+        return pl.Schema({**self.columns(side), EVENT_TIME: pl.Int64(), NUMBER: pl.Int64()})
+
     def _due(self, state: State, left: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
-        """The rows of the left side that no longer wait."""
+        """Returns the rows, new or stored, whose time the watermark has passed. Stores all other rows."""
         waits = (
             GlobalWindows()
             .assign(left)
@@ -150,25 +182,27 @@ class AsOfJoin(TimeJoin):
         )
         loaded = state.load(self.pending, waits)
         pool = pl.concat([loaded.rows, loaded.incoming])
-        come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.pending, pool.filter(~come))
-        return pool.filter(come).sort(EVENT_TIME, NUMBER)
+        ready = pl.col(EVENT_TIME) < clock.watermark
+        state.write_back(self.pending, pool.filter(~ready))
+        return pool.filter(ready).sort(EVENT_TIME, NUMBER)
 
     def _versions(
-        self, state: State, came: pl.DataFrame, due: pl.DataFrame, clock: StepClock
+        self, state: State, new_versions: pl.DataFrame, due: pl.DataFrame, clock: StepClock
     ) -> pl.DataFrame:
-        """The versions of the keys of these rows, new ones among them; all are stored."""
-        table, asked = self.versions, due.select(self.keys).drop_nulls().unique()
+        """Stores new versions, and returns all versions, new or stored, of the keys of the rows `due`."""
+        table, requested = self.versions, due.select(self.keys).drop_nulls().unique()
         nothing = {NEXT: None, PENDING: 0, HOLD: None}
-        new = came.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items())
-        loaded = state.load_with(table, new.select(list(table.rows)), asked)
-        # Versions of keys without new ones are up to date.
+        new = new_versions.with_columns(
+            pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items()
+        )
+        loaded = state.load_with(table, new.select(list(table.rows)), requested)
+        # Keys without new versions keep their NEXT.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)
         versions = pl.concat([others, table.newest(pl.concat([changed, loaded.incoming]))])
         gone = table.deadlines(clock.now)[WATERMARK] <= clock.watermark
         state.write_back(table, versions.filter(~gone))
-        return pl.concat([versions, loaded.requested]).join(asked, self.keys, "semi")
+        return pl.concat([versions, loaded.requested]).join(requested, self.keys, "semi")
 
     def _joined(self, due: pl.DataFrame, versions: pl.DataFrame) -> pl.DataFrame:
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)

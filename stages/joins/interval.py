@@ -1,6 +1,6 @@
-"""The interval join: joins rows of two sides with equal keys whose event times are within bounds of each other.
+"""The interval join: joins rows of two sides that have equal keys and event times within bounds of each other.
 
-A row is stored until the watermark says that no partner can still arrive; an outer join then emits it without one.
+A row is stored until, by the watermark, no partner can arrive any more. If it had none, an outer join then emits it.
 
     left  row of time t       partners      t + low <= right time <= t + high
     right row of time t       partners      t - high <= left time <= t - low
@@ -8,10 +8,10 @@ A row is stored until the watermark says that no partner can still arrive; an ou
     event time   ----- t + low ====== t + high -------------- >
                                             |<- lateness ->| a left row of time t is removed
 
-    step    new left  x stored right        each row has a number, so a pair is made once: by the later arrival
+    step    new left  x stored right        each pair is made once, in the step in which the second row arrives
             stored left x new right
             new left  x new right
-            then: removed and never matched -> emitted alone (outer)
+            then: rows that are removed and never had a partner are emitted (outer join)
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.joins.pairs import pairs
 from stages.joins.side import MATCHED, UNTIL, JoinSide
 from stages.operator import MAIN, StepOutput
 from stages.pending_rows import NUMBER
@@ -40,30 +39,35 @@ from windowing.time import MAX_TIME, MIN_TIME, format_duration
 
 How = Literal["inner", "left", "right", "full"]
 TimeOf = Literal["latest", "left", "right"]
-"""The event time of a result: the latest possible one, or that of its row of one side."""
+"""The event time of a result: the latest possible one, or the time of its row of one side."""
 _ALWAYS: Final = (MIN_TIME, MAX_TIME)
 _LONGEST: Final = 2**61
-"""The longest duration (us) that is computed from a row: added to a time, it does not overflow."""
+"""The maximum of a duration (us) that is computed from a row, so that its sum with a time does not overflow."""
 
 
 class Length(Protocol):
-    """A duration that is computed from each left row."""
+    """An upper bound of the interval that is computed from each left row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """The columns of left rows that the bound is computed from."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Returns a duration for each row."""
+        """Computes the duration for each row of a frame of left rows."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class IntervalJoin(TimeJoin):
-    """Pairs with `left time + low <= right time <= left time + high` (us), both ends included.
+    """The join of rows with equal keys and `left time + low <= right time <= left time + high`.
 
-    `high` may be a length computed from each left row; a row with null matches nothing. With `time_of="latest"`, a pair
-    has the later of the two times, and a row without a partner the time from which on none can arrive. With "left" or
-    "right", a pair has the time of its row of that side, and a row without a partner its own.
+    Attributes:
+        low: The lower bound (us, inclusive).
+        high: The upper bound (us, inclusive), or a duration that is computed from each left row. If it is null, the row
+            matches nothing.
+        how: "inner" for pairs only; "left", "right" or "full" to emit rows of this side, or of both, without a partner.
+        time_of: The event time of results. With "latest", that of a pair is the later of its two times, and that of a
+            row without a partner is the time from which none can arrive. With "left" or "right", that of a pair is the
+            time of its row of this side, and that of a row without a partner is its own.
     """
 
     low: int
@@ -83,12 +87,12 @@ class IntervalJoin(TimeJoin):
 
     @cached_property
     def left(self) -> JoinSide:
-        """The left rows. A partner of a row of time t may arrive until t + high."""
+        """The state table of left rows. The last possible partner of a row of time t has time t + high."""
         return self._side(LEFT, self.high if isinstance(self.high, int) else None)
 
     @cached_property
     def right(self) -> JoinSide:
-        """The right rows. A partner of a row of time t may arrive until t - low."""
+        """The state table of right rows. The last possible partner of a row of time t has time t - low."""
         return self._side(RIGHT, -self.low)
 
     def _side(self, name: str, reach: int | None) -> JoinSide:
@@ -107,27 +111,30 @@ class IntervalJoin(TimeJoin):
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Emits pairs of new rows with stored rows and with each other, then rows that remain without a partner."""
         rows = arrivals[MAIN]
-        may_come = in_time(clock.input_before, self.allowed_lateness)
-        late, usable = rows.filter(~may_come), rows.filter(may_come)
-        # Numbers go on from step to step: with the key they identify a row of the table.
+        timely = in_time(clock.input_before, self.allowed_lateness)
+        late, usable = rows.filter(~timely), rows.filter(timely)
+        # Numbers continue from step to step. Key and number identify a row of a table.
         numbered = (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER)
         usable = usable.with_columns(numbered)
         left = self.left.with_holds(self._with_until(usable.filter(~ON_THE_RIGHT)))
         right = self.right.with_holds(usable.filter(ON_THE_RIGHT))
-        old_left, old_right = self._there(state, self.left, right), self._there(state, self.right, left)
-        # The tables lack the new rows until `_left`, so each pair is in one of the three products only.
+        old_left = self._stored_partners(state, self.left, right)
+        old_right = self._stored_partners(state, self.right, left)
+        # Tables lack the new rows until `_write_side` writes them, so a pair is in exactly one of the three products.
         found = [self._paired(left, old_right), self._paired(old_left, right), self._paired(left, right)]
         paired = pl.concat([pair for pairs_of in found for pair in pairs_of] or [self._nothing])
-        alone = [
-            self._left(state, self.left, left, old_left, paired, clock),
-            self._left(state, self.right, right, old_right, paired, clock),
+        unmatched = [
+            self._write_side(state, self.left, left, old_left, paired, clock),
+            self._write_side(state, self.right, right, old_right, paired, clock),
         ]
-        panes = pl.concat([paired.select(list(self.given)), *alone])
+        panes = pl.concat([paired.select(list(self.given)), *unmatched])
         dropped = {LATE: len(late)} if len(late) else {}
         return StepOutput(panes, len(rows), len(rows), len(usable), dropped, self.shown(late))
 
     def _paired(self, left: pl.DataFrame, right: pl.DataFrame) -> list[pl.DataFrame]:
-        """The pairs, with the numbers of both rows."""
+        """Computes all pairs of these left and right rows, with the numbers of both, as several frames."""
+        from stages.joins.pairs import pairs
+
         found = []
         first, last = pl.col(EVENT_TIME) + self.low, self._last
         for ours, theirs in pairs(left, right, self.keys, first, last):
@@ -142,51 +149,56 @@ class IntervalJoin(TimeJoin):
 
     @property
     def _time_of_pair(self) -> pl.Expr:
-        """The time (us) of a pair, whose left row has `EVENT_TIME` and whose right row has `__time`."""
+        """An expression for the event time (us) of a pair. The left time is `EVENT_TIME`, the right time `__time`."""
         left, right = pl.col(EVENT_TIME), pl.col("__time")
         times = {"latest": pl.max_horizontal(left, right), LEFT: left, RIGHT: right}
         return times[self.time_of].alias(EVENT_TIME)
 
-    def _left(
+    def _write_side(
         self,
         state: State,
         side: JoinSide,
-        came: pl.DataFrame,
+        new: pl.DataFrame,
         old: pl.DataFrame,
         paired: pl.DataFrame,
         clock: StepClock,
     ) -> pl.DataFrame:
-        """Stores the rows of a side that may still get a partner, and returns the others that never had one."""
-        loaded = state.load(side, self._marked(side, came, old, paired) if side.outer else came)
+        """Stores the new rows of a side (`new`), removes rows that can match no more, and emits unmatched ones.
+
+        `old` are the stored rows of the side that may be in `paired`, the pairs of this step.
+        """
+        loaded = state.load(side, self._marked(side, new, old, paired) if side.outer else new)
         rows = loaded.rows
-        if side.outer:  # Marked rows replace the unmarked ones.
+        if side.outer:  # rows that now have a partner replace their earlier versions
             rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
         rows = pl.concat([rows, loaded.incoming])
         over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
         state.write_back(side, rows.filter(~over))
-        alone = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
+        unmatched = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
         other = RIGHT if side.name == LEFT else LEFT
-        return alone.with_columns(
+        return unmatched.with_columns(
             side.stamp.alias(EVENT_TIME), pl.lit(None, self.schema[other]).alias(other)
         ).select(list(self.given))
 
     def _marked(
-        self, side: JoinSide, came: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
+        self, side: JoinSide, new: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
     ) -> pl.DataFrame:
-        """The new rows, and stored rows with their first partner; each is marked if it has one."""
+        """Returns the rows of a side to write: new rows, and stored rows with their first partner, with MATCHED
+        updated.
+        """
         id = [*self.keys, NUMBER]
         partners = paired.select(*self.keys, pl.col(f"__{side.name}_number").alias(NUMBER))
-        alone = came.join(partners, on=id, how="anti")
-        marked = pl.concat([came, old.filter(~pl.col(MATCHED))]).join(partners, on=id, how="semi")
-        return pl.concat([alone, side.with_partner(marked)])
+        unmatched = new.join(partners, on=id, how="anti")
+        marked = pl.concat([new, old.filter(~pl.col(MATCHED))]).join(partners, on=id, how="semi")
+        return pl.concat([unmatched, side.with_partner(marked)])
 
     @property
     def _last(self) -> pl.Expr:
-        """The last time (us) of a partner of a left row."""
+        """An expression for the last possible time (us) of a partner of a left row."""
         return pl.col(EVENT_TIME) + self.high if isinstance(self.high, int) else pl.col(UNTIL)
 
     def _with_until(self, left: pl.DataFrame) -> pl.DataFrame:
-        """Adds the end of the interval to left rows if it is computed from each row."""
+        """Adds the column UNTIL to left rows if the upper bound is computed from each row."""
         if isinstance(self.high, int):
             return left
         try:
@@ -198,7 +210,10 @@ class IntervalJoin(TimeJoin):
         return left.with_columns((pl.col(EVENT_TIME) + longest).alias(UNTIL))
 
     def _range(self, rows: pl.DataFrame) -> tuple[int, int] | None:
-        """The first and last time (us) of the partners of these rows of one side, as their table is spread by it."""
+        """Returns the range (us, inclusive) of the times by which the partners of these rows are spread in their table.
+
+        All rows must be of one side. None if there are no rows.
+        """
         if rows.is_empty():
             return None
         if LEFT in rows.columns:
@@ -210,10 +225,10 @@ class IntervalJoin(TimeJoin):
         least, most = rows.select(first.min(), last.max().alias("last")).row(0)
         return least, most
 
-    def _there(self, state: State, side: JoinSide, came: pl.DataFrame) -> pl.DataFrame:
-        """The stored rows of a side that may be partners of these rows of the other side."""
-        between = self._range(came)
-        return side.table.no_rows if between is None else state.scan(side, between, came.select(self.keys))
+    def _stored_partners(self, state: State, side: JoinSide, new: pl.DataFrame) -> pl.DataFrame:
+        """Reads the stored rows of a side that may be partners of the rows `new` of the other side."""
+        between = self._range(new)
+        return side.table.no_rows if between is None else state.scan(side, between, new.select(self.keys))
 
     @cached_property
     def _nothing(self) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The join without bounds: emits each pair of rows with equal keys once, at once; all rows are retained.
+"""The join without bounds of time: emits each pair of rows with equal keys at once, and stores all rows for ever.
 
 step    new left x stored right,  stored left x new right,  new left x new right;  then the new rows are stored
 """
@@ -21,27 +21,31 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen(slots=False, eq=False)
 class RetainedRows(StateTable[AppendTable]):
-    """The rows of one side, in a column of structs. None is ever removed."""
+    """The state table of all rows of one side (`name`). No row is ever removed."""
 
     name: str
     keys: tuple[str, ...]
     schema: pl.Schema
     clocks = (WATERMARK,)
 
+    @property
+    def marks(self) -> Mapping[str, pl.DataType]:
+        """Further columns of a row, which arrivals have."""
+        return {}
+
     @cached_property
     def table(self) -> AppendTable:
         own = dict.fromkeys((EVENT_TIME, PENDING, HOLD), pl.Int64())
-        rows = pl.Schema({**self.schema, **own})
+        rows = pl.Schema({**self.schema, **own, **self.marks})
         name = "" if self.name == LEFT else self.name
         bounds = (EVENT_TIME, EVENT_TIME)
         return AppendTable(row="row", waits="is kept", keys=self.keys, bounds=bounds, schema=rows, name=name)
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """No row is ever due."""
         return {WATERMARK: pl.lit(None, pl.Int64)}
 
     def of(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The arrivals of this side that have a key; null matches nothing."""
+        """Returns the arrivals of this side, without those with a null key, which match no row."""
         mine = ON_THE_RIGHT if self.name == RIGHT else ~ON_THE_RIGHT
         known = pl.all_horizontal(pl.col(key).is_not_null() for key in self.keys)
         nothing = [pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD)]
@@ -50,7 +54,10 @@ class RetainedRows(StateTable[AppendTable]):
 
 @attrs.frozen(slots=False, eq=False)
 class LastingJoin(TimeJoin):
-    """Pairs of rows with equal keys, with the later of the two times. No row is too late, and none is removed."""
+    """The inner join of all rows with equal keys, at any times. A pair has the later event time of its two rows.
+
+    No row is late, and all rows are stored for ever.
+    """
 
     @property
     def text(self) -> str:
@@ -62,12 +69,12 @@ class LastingJoin(TimeJoin):
 
     @cached_property
     def left(self) -> RetainedRows:
-        """The table of left rows."""
+        """The state table of left rows."""
         return RetainedRows(LEFT, self.keys, self.columns(LEFT))
 
     @cached_property
     def right(self) -> RetainedRows:
-        """The table of right rows."""
+        """The state table of right rows."""
         return RetainedRows(RIGHT, self.keys, self.columns(RIGHT))
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
@@ -76,7 +83,7 @@ class LastingJoin(TimeJoin):
         left, right = self.left.of(rows), self.right.of(rows)
         old_left = state.lookup(self.left, right.select(self.keys).unique())
         old_right = state.lookup(self.right, left.select(self.keys).unique())
-        # Stored after the lookups: a new row must not find itself among the stored ones.
+        # Appended after the lookups, so that pairs of two new rows are made only once, below.
         state.append(self.left, left)
         state.append(self.right, right)
         pairs = [self._pairs(left, old_right), self._pairs(old_left, right), self._pairs(left, right)]

@@ -1,4 +1,4 @@
-"""The state table of one side of an interval join: its rows, as long as a partner of them may still arrive.
+"""The state table of one side of an interval join: each row is stored as long as a partner of it may still arrive.
 
 event time    t ------------ t + reach ------- certain = t + reach + lateness ---- GOES = certain + 1
               |              last time of a    from here on no partner             the row is removed; an outer
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import attrs
 import polars as pl
@@ -17,16 +17,17 @@ import polars as pl
 from stages.joins.base import LEFT
 from stages.operator import HOLD, PENDING
 from stages.pending_rows import NUMBER
-from stages.state_tables import KeyedTable, Spread, StateTable, TimeTable
+from stages.state_tables import BucketFacts, KeyedTable, Spread, StateTable, TimeTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
 MATCHED: Final = "__matched"
+"""A column of each row: true if it has been in a pair. Set only in sides of outer joins."""
 GOES: Final = "__goes"
-"""Column of a row: the watermark (us) at which it is removed."""
+"""A column of each row: the watermark (us) at which it is removed."""
 UNTIL: Final = "__until"
-"""Column of a left row, if its interval is computed from the row: the last time (us) of a partner."""
+"""A column of left rows whose upper bound is computed from the row: the last possible time (us) of a partner."""
 
 _SECOND: Final = 1_000_000
 _HOUR: Final = 3_600 * _SECOND
@@ -34,12 +35,22 @@ _HOUR: Final = 3_600 * _SECOND
 
 @attrs.frozen(slots=False, eq=False)
 class JoinSide(StateTable[TimeTable | KeyedTable]):
-    """The rows of one side, in a column of structs. A partner may arrive up to `reach` (us) after the time of a row.
+    """The state table of one side of an interval join.
 
-    If that is None, a partner may arrive until the time in the row's own `UNTIL`. `outer`: a row without a partner is
-    emitted; with its own time if `own_time`, else with the time at which it was certain. `times_pairs`: pairs have the
-    time of their row of this side. A row holds the watermark at the earliest time with which it may still be emitted:
-    otherwise the result would be late downstream.
+    A row holds the watermark at the earliest event time with which it may still be emitted, in a pair or without a
+    partner. Otherwise the result would be late downstream.
+
+    Attributes:
+        name: The side, "left" or "right".
+        keys: The key columns.
+        schema: The keys and the struct of the side.
+        reach: The last time of a partner, relative to the time of a row (us). If None, it is the row's column `UNTIL`.
+        lateness: The allowed lateness (us).
+        span: The length of the interval of partners (us).
+        outer: True if a row without a partner is emitted when it is removed.
+        own_time: True if such a row is emitted with its own event time, false for the time from which no partner can
+            arrive.
+        times_pairs: True if a pair has the event time of its row of this side.
     """
 
     name: str
@@ -53,13 +64,18 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
     times_pairs: bool
     clocks = (WATERMARK,)
 
+    @property
+    def marks(self) -> Mapping[str, tuple[pl.DataType, object]]:
+        """The columns with the partners of a row: their types, and their values without a partner."""
+        return {MATCHED: (pl.Boolean(), False)}
+
     @cached_property
     def rows(self) -> pl.Schema:
-        """The columns of a row."""
+        """The schema of this state table: the side's struct, system columns and hold."""
         own = {
             EVENT_TIME: pl.Int64(),
             NUMBER: pl.Int64(),
-            MATCHED: pl.Boolean(),
+            **{name: dtype for name, (dtype, _) in self.marks.items()},
             GOES: pl.Int64(),
             PENDING: pl.Int64(),
             HOLD: pl.Int64(),
@@ -67,30 +83,34 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
         until = {UNTIL: pl.Int64()} if self.reach is None else {}
         return pl.Schema({**self.schema, **own, **until})
 
+    @property
+    def spread(self) -> Spread:
+        """The placement of rows by time, so that rows that are read and removed together are stored together."""
+        if self.reach is None:
+            return Spread(GOES, _SECOND, _HOUR)
+        return Spread(EVENT_TIME, _SECOND, max(self.span, 32 * _SECOND))
+
     @cached_property
     def table(self) -> TimeTable | KeyedTable:
-        """Spread by time: rows that are read together and removed together are stored together."""
-        by_time = Spread(EVENT_TIME, _SECOND, max(self.span, 32 * _SECOND))
-        common: dict[str, Any] = {
+        facts: BucketFacts = {
             "row": "row",
             "waits": "waits for a partner",
             "keys": self.keys,
             "bounds": (EVENT_TIME, GOES),
             "schema": self.rows,
             "incoming": self.rows,
-            "spread": Spread(GOES, _SECOND, _HOUR) if self.reach is None else by_time,
-            "name": "" if self.name == LEFT else self.name,
         }
-        # In an outer join, arrivals may be marked at once, and stored rows are marked later.
-        return (
-            KeyedTable(**common) if self.outer else TimeTable(**common, waits_until=self.deadlines(Times()))
-        )
+        name = "" if self.name == LEFT else self.name
+        # In an outer join, MATCHED of stored rows is set later, which is an update by key. Other rows never change.
+        if self.outer:
+            return KeyedTable(**facts, spread=self.spread, name=name)
+        return TimeTable(**facts, spread=self.spread, name=name, waits_until=self.deadlines(Times()))
 
     @property
     def certain(self) -> pl.Expr:
-        """The time (us) from which on no partner can arrive."""
+        """An expression for the time (us) from which no partner of a row can arrive."""
         if self.reach is None:
-            # A partner is not before a row's own lower bound, and neither is this.
+            # If the interval of a row is empty, UNTIL is just before its lower bound (`IntervalJoin._with_until`).
             return pl.col(UNTIL).clip(MIN_TIME, MAX_TIME - self.lateness - 1) + self.lateness
         latest = self.reach + self.lateness
         return (pl.col(EVENT_TIME).clip(MIN_TIME + abs(latest), MAX_TIME - abs(latest) - 1) + latest).cast(
@@ -98,25 +118,28 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which a row is removed."""
+        """Returns the deadline of each row: it is due, and removed, when no partner can arrive any more, by the
+        watermark.
+        """
         return {WATERMARK: pl.col(GOES)}
 
     @property
     def stamp(self) -> pl.Expr:
-        """The time of a row that is emitted without a partner: not before its own."""
+        """An expression for the event time (us) with which a row without a partner is emitted."""
         return pl.col(EVENT_TIME) if self.own_time else pl.max_horizontal(EVENT_TIME, self.certain)
 
     def with_holds(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Prepares rows without a partner for the table, with the holds of those that may be emitted alone."""
+        """Converts arrivals of this side to rows of the table, with their holds, as rows without a partner yet."""
+        marks = [pl.lit(value, dtype).alias(name) for name, (dtype, value) in self.marks.items()]
         return rows.with_columns(
-            pl.lit(False).alias(MATCHED),
+            *marks,
             (self.certain + 1).alias(GOES),
             pl.lit(0, pl.Int64).alias(PENDING),
             (self.stamp if self.outer else self._hold_of_pairs).alias(HOLD),
         ).select(list(self.rows))
 
     def with_partner(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Marks rows that have a partner now: they hold for further pairs only."""
+        """Sets MATCHED in rows that have their first partner. Their hold is then only for further pairs."""
         return rows.with_columns(pl.lit(True).alias(MATCHED), self._hold_of_pairs.alias(HOLD))
 
     @property

@@ -1,4 +1,4 @@
-"""Keyed state and timers: the methods of a user's class are called for rows and timers, key by key.
+"""Keyed state and timers: calls a user's class for each row and timer of a key, with the state of that key.
 
 May import `pending_rows` and all below it.
 """

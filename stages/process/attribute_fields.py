@@ -1,4 +1,4 @@
-"""State fields as attributes of a user's object: loaded at the first read, removed when their time to live is over."""
+"""Descriptors for state fields of a `Process`: fields that are loaded at their first read, and fields that expire."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.process.fields import FieldColumn
 
 
 class LazyField:
-    """A field that is loaded when a method first reads it; then it is a plain attribute of the object."""
+    """A descriptor of a field that is loaded when a method first reads it, and is a plain attribute from then on."""
 
     def __init__(self, name: str, load: Callable[[], Any]) -> None:
         self.name, self.load = name, load
@@ -21,42 +21,61 @@ class LazyField:
         return value
 
 
+class FailedSide:
+    """A descriptor of a side input whose value could not be made: a method that reads it fails."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def __get__(self, owner: Any, kind: type) -> Any:
+        raise ValueError(str(self.error))
+
+
 class ExpiringField:
-    """A field with a time to live: the time of each write is recorded."""
+    """A descriptor of a field with a time to live. It holds the current key's value and the time of its last write.
+
+    A method may change a container, such as a list, without an assignment. So a copy is made at the first read of a
+    call, and compared after the call.
+    """
 
     def __init__(self, field: FieldColumn, call: Call) -> None:
         self.field, self.call = field, call
         self.value: Any = None
         self.written: int | None = None
-        self._seen: Any = None
-        self._looked = False
-        self._gone: tuple[Any, int] | None = None
+        """The time of the last write (us); None if the field has no value."""
+        self._copy: Any = None
+        """The copy of the value that was made at its first read in this call."""
+        self._was_read = False
+        """True if the current call has read a container."""
+        self._expired: tuple[Any, int] | None = None
+        """The value, and the time of its last write, if it had expired when the current call read it."""
 
     def load(self, raw: Any, written: int | None) -> None:
-        """Loads the value of the current key."""
+        """Loads the field of the next cell: its stored value, and the time of its last write (us)."""
         self.value, self.written = raw if self.field.plain else self.field.load(raw), written
-        self._looked, self._gone = False, None
+        self._was_read, self._expired = False, None
 
     def saved(self) -> tuple[Any, int | None]:
-        """A copy of the value, for `restore`."""
+        """Returns a copy of the value and the time of its last write, for `restore`."""
         return deepcopy(self.value), self.written
 
     def restore(self, saved: tuple[Any, int | None]) -> None:
-        """Sets the value back to what `saved` returned."""
+        """Resets the field to a copy that `saved` returned."""
         self.value, self.written = saved
-        self._looked, self._gone = False, None
+        self._was_read, self._expired = False, None
 
     def stored(self) -> Any:
-        """The value as the column stores it; None if there is none."""
+        """Returns the value as the state column stores it; None if the field has no value."""
         return None if self.written is None else self.field.store(self.value)
 
-    def called(self) -> None:
-        """Completes a call of a method: a container that the method has changed counts as written."""
-        if self._looked and self._image() != self._seen:
+    def after_call(self) -> None:
+        """Completes a call of a user's method. If the method has changed a container, the field counts as written."""
+        if self._was_read and self._image() != self._copy:
             self.written = self._clock
-        elif self._gone is not None and self.written is None:  # a row of an earlier time may still see it
-            self.value, self.written = self._gone
-        self._looked, self._gone = False, None
+        # An expired value that was not replaced is restored: a row with an earlier time may still read it.
+        elif self._expired is not None and self.written is None:
+            self.value, self.written = self._expired
+        self._was_read, self._expired = False, None
 
     @property
     def _clock(self) -> int:
@@ -66,22 +85,22 @@ class ExpiringField:
         field = self.field
         assert field.ttl is not None
         if field.immutable:
-            return field.default if self._outlived(field.ttl) else self.value
-        if not self._looked:
-            if self._outlived(field.ttl):
-                self._gone = None if self.written is None else (self.value, self.written)
+            return field.default if self._has_expired(field.ttl) else self.value
+        if not self._was_read:
+            if self._has_expired(field.ttl):
+                self._expired = None if self.written is None else (self.value, self.written)
                 self.value = deepcopy(field.default) if field.plain else field.load(None)
                 self.written = None
-            self._seen, self._looked = self._image(), True
+            self._copy, self._was_read = self._image(), True
         return self.value
 
     def _image(self) -> Any:
-        """A copy that differs from the value once a method has changed it."""
+        """Returns a copy of the value, to compare with it after the call and detect a change."""
         if self.field.pickled:
             return self.field.store(self.value)
         return deepcopy(self.value) if self.field.nested else copy(self.value)
 
-    def _outlived(self, ttl: int) -> bool:
+    def _has_expired(self, ttl: int) -> bool:
         return self.written is None or self._clock >= self.written + ttl
 
     def __set__(self, owner: Any, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The key, times and window that a method of a `Process` may read during a call."""
+"""The key, times and window that a method of a `Process` can read during a call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 
 class Window(NamedTuple):
-    """The window of a row: the times at which it starts and ends, `start <= time < end`."""
+    """The window of a row: from `start` (inclusive) to `end` (exclusive)."""
 
     start: datetime
     end: datetime
@@ -21,12 +21,24 @@ class Window(NamedTuple):
 
 @attrs.define(eq=False)
 class Call:
-    """The current call of a method. Times are in microseconds.
+    """The current call of a method. One object is updated for each call. Times are in microseconds.
 
-    `now` is the time of the row or timer, `stamp` that of emitted rows. `expiry` is the time at which the window is
-    collected. `hops` is 0 for a row; for a firing it is one more than the hops stored with that firing. `endless` is
-    true at the end of input, when no row follows and time advances without an end. `keys` contains a list for each
-    key column; `cell` is the index of the current key in it.
+    Attributes:
+        key_type: The named tuple of the key columns.
+        keys: The values of all keys, a list for each key column.
+        processing_time: The processing time of the step.
+        at_end: True if the input has ended.
+        cell: The index of the current key in the lists of `keys`.
+        now: The time of the row or timer.
+        stamp: The event time of emitted rows.
+        watermark: The input watermark.
+        start: The start of the window.
+        end: The end of the window.
+        expiry: The watermark at which the window is collected.
+        late: True if the row is late.
+        retracted: True if the row retracts an earlier one.
+        hops: 0 for a row; for a firing, one more than the hops of the call that set the timer.
+        endless: True at the end of input, when no more rows arrive and timers fire however late they are set for.
     """
 
     key_type: Any
@@ -47,19 +59,19 @@ class Call:
 
     @property
     def key(self) -> Any:
-        """The current key as a named tuple."""
+        """The key of the current row or timer, as a named tuple of the key columns."""
         return self.key_type(*[column[self.cell] for column in self.keys])
 
     @property
     def window(self) -> Window | None:
-        """The window of the row; None for the global window."""
+        """The window of the row; None in the global window."""
         if self.end >= GLOBAL_WINDOW_END:
             return None
         return Window(to_datetime(self.start), to_datetime(self.end))
 
     @property
     def shown_watermark(self) -> datetime | None:
-        """The watermark as a datetime; None before there is one."""
+        """The input watermark as a datetime; None before there is one."""
         return None if self.watermark <= MIN_TIME else to_datetime(self.watermark)
 
     @property

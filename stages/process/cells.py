@@ -1,30 +1,48 @@
-"""The fields and timers of one cell as attributes of the user's object, and as columns again."""
+"""The conversion of cells between columns and attributes: a user's object has the state of one cell after another.
+
+A cell is the state of one key and window: its fields and timers, a row of the frame `cells`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy, deepcopy
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import polars as pl
 
 from stages.errors import UnreadableState
-from stages.process.attribute_fields import ExpiringField, LazyField
+from stages.process.attribute_fields import ExpiringField, FailedSide, LazyField
 from stages.process.calls import Call
 from stages.process.columns import MISFITS, as_column, one_by_one
 from stages.process.declarations import Process
 from stages.process.fields import FieldColumn
 from stages.process.layout import CellLayout
+from stages.process.stateful import Unavailable
 from stages.process.timers import Family, Single
+
+NO_SIDES: Final[Mapping[str, Any]] = MappingProxyType({})
+"""The values of the sides of a process that has none."""
 
 
 class CellState:
-    """A user's object that carries the fields and timers of one cell after another; `cells` contains their columns."""
+    """The user's object, `process`, whose attributes are the fields and timers of the current cell.
 
-    def __init__(self, process: Process, layout: CellLayout, cells: pl.DataFrame, call: Call) -> None:
-        self.layout, self.cells, self.call = layout, cells, call
+    For each cell: `load`, calls of methods with `after_call` after each, `store`. Then `after` returns all cells.
+    """
+
+    def __init__(
+        self,
+        process: Process,
+        layout: CellLayout,
+        cells: pl.DataFrame,
+        call: Call,
+        sides: Mapping[str, Any] = NO_SIDES,
+    ) -> None:
+        self.layout, self.cells, self.call, self.sides = layout, cells, call, sides
         self.unreadable: UnreadableState | None = None
-        """A field that a method has asked for in vain, whatever the method made of the error."""
+        """The error of a field that could not be loaded. It is raised after the call even if the method caught it."""
         self.timers: list[Single | Family] = [
             (Family if declared.family else Single)(name, declared, call)
             for name, declared in layout.timers.items()
@@ -56,14 +74,17 @@ class CellState:
         process = copy(declared)
         own: dict[str, Any] = {field.name: LazyField(field.name, self._loading(field)) for field in self.lazy}
         own |= {one.field.name: one for one in self.expiring}
-        own |= dict.fromkeys([field.name for field in self.plain])  # the value of a field that was deleted
-        # A class that forbids to set its parameters, as a frozen one, still allows to set its state fields.
+        own |= dict.fromkeys([field.name for field in self.plain])  # so a deleted field reads as None
+        failed = {name: one for name, one in self.sides.items() if isinstance(one, Unavailable)}
+        own |= {name: FailedSide(one.error) for name, one in failed.items()}
+        # State fields can be set even if the user's class is frozen.
         own["__setattr__"] = object.__setattr__
         object.__setattr__(process, "__class__", type(type(process).__name__, (type(process),), own))
         for name in (*own, *self.layout.timers):
-            vars(process).pop(name, None)  # a dataclass has the declaration itself as its default
+            vars(process).pop(name, None)  # in a dataclass, the declaration is also an instance attribute
         vars(process).update({timer.name: timer for timer in self.timers}, _call=self.call)
         vars(process).update({field.name: None for field in self.plain})
+        vars(process).update({name: one for name, one in self.sides.items() if name not in failed})
         return process
 
     def _loading(self, field: FieldColumn) -> Any:
@@ -80,7 +101,7 @@ class CellState:
         return load
 
     def load(self, cell: int) -> None:
-        """Makes this cell the current one."""
+        """Sets the attributes of the user's object to the fields and timers of this cell."""
         attributes = self._attributes
         for field in self.lazy:
             attributes.pop(field.name, None)
@@ -91,8 +112,8 @@ class CellState:
         for timer, columns in self._firings:
             timer.load(cell, *columns)
 
-    def leave(self, cell: int) -> None:
-        """Stores the fields and timers of the current cell. If one cannot be stored, none is."""
+    def store(self, cell: int) -> None:
+        """Stores the attributes of the user's object as this cell. If one cannot be stored, raises and stores none."""
         attributes = self._attributes
         changed = [
             (field.name, field.store(attributes.pop(field.name)))
@@ -100,8 +121,8 @@ class CellState:
             if field.name in attributes
         ]
         stored = [one.stored() for one in self.expiring]
-        # All conversions that may raise are above, and all writes below: a cell is stored as a whole or not at all.
-        self._require_as_declared()
+        self._require_no_other_attribute()
+        # Everything that may raise is above, and all writes are below: a cell is stored completely or not at all.
         for field, values in self._values:
             values[cell] = attributes.get(field.name)
         for name, value in changed:
@@ -109,26 +130,26 @@ class CellState:
         for (one, values, written), value in zip(self._expiring, stored, strict=True):
             values[cell], written[cell] = value, one.written
         for timer, columns in self._firings:
-            timer.leave(cell, *columns)
+            timer.store(cell, *columns)
 
-    def as_declared(self) -> None:
-        """Resets all attributes but state fields to their declared values."""
+    def reset_parameters(self) -> None:
+        """Resets all attributes that are not state fields to their declared values."""
         for name in self._attributes.keys() - self._declared:
             del self._attributes[name]
         self._attributes.update(self._fixed)
 
-    def called(self) -> None:
-        """Completes a call of a method. None in a field with a default counts as nothing written."""
+    def after_call(self) -> None:
+        """Completes a call of a method. A field with a default that was set to None gets the default."""
         if self.unreadable is not None:
             raise self.unreadable
         for field in self._with_default:
             if self._attributes.get(field.name) is None:
                 self._attributes[field.name] = deepcopy(field.default)
         for one in self._containers:
-            one.called()
+            one.after_call()
 
     def saved(self) -> Any:
-        """A copy of everything that a method may change, for `restore`."""
+        """Returns a copy of all fields and timers of the current cell, for `restore`."""
         names = [field.name for field in (*self.plain, *self.lazy) if field.name in self._attributes]
         return (
             {name: deepcopy(self._attributes[name]) for name in names},
@@ -137,7 +158,7 @@ class CellState:
         )
 
     def restore(self, saved: Any) -> None:
-        """Sets everything back to what `saved` returned."""
+        """Resets all fields and timers of the current cell to a copy that `saved` returned."""
         fields, expiring, timers = saved
         self._attributes.clear()
         self._attributes.update(self._fixed, **fields)
@@ -147,20 +168,21 @@ class CellState:
             timer.restore(was)
 
     def require_fitting(self) -> None:
-        """Raises `TypeError` for a value that the type of its field cannot hold, and for an undeclared attribute."""
+        """Raises `TypeError` if a value does not fit the type of its field, or if an undeclared attribute was set."""
         for field in (*self.plain, *self.lazy):
             if field.name in self._attributes:
                 _require(field, lambda field=field: field.store(self._attributes[field.name]))  # type: ignore[misc]
         for one in self.expiring:
             _require(one.field, one.stored)
-        self._require_as_declared()
+        self._require_no_other_attribute()
 
-    def _require_as_declared(self) -> None:
-        """Raises `TypeError` if an attribute that is no state field was added or set."""
+    def _require_no_other_attribute(self) -> None:
+        """Raises `TypeError` if a method has set an attribute that is no state field."""
         attributes = self._attributes
         for name, value in self._fixed:
             if attributes.get(name, self) is not value:
                 kind = "timer" if name in self.layout.timers else "parameter"
+                kind = "side input" if name in self.sides else kind
                 raise TypeError(
                     f"self.{name} is a {kind}, and all keys have it in common; it must not be set in a method"
                 )
@@ -173,7 +195,10 @@ class CellState:
                 )
 
     def after(self, dead: Iterable[int]) -> tuple[pl.DataFrame, set[int]]:
-        """(the cells without the dead ones; the numbers of the cells with a value that does not fit its column)."""
+        """Returns all cells except the `dead` ones, and the numbers of cells with a value that does not fit its column.
+
+        Such a value is null in the returned cells.
+        """
         misfits = set[int]()
         columns = [self._series(field, values, misfits) for field, values in self._values]
         for one, values, written in self._expiring:
@@ -192,7 +217,9 @@ class CellState:
         return (cells.filter(~pl.int_range(pl.len()).is_in(dead)) if dead else cells), misfits
 
     def _merged(self, field: FieldColumn, misfits: set[int]) -> pl.Series:
-        """The column of a field, with the values that were loaded and may have changed."""
+        """Returns the new column of a lazily loaded field: the old column with the values that methods have read or
+        set.
+        """
         changed, column = self._changed[field.name], self.cells[field.column]
         found = self._series(field, list(changed.values()), misfits, list(changed))
         places = list(range(len(column)))
@@ -212,7 +239,7 @@ class CellState:
 
 
 def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
-    """The values of a field, with its default in place of null."""
+    """Returns the values of a field by cell, with its default in place of null."""
     values: list[Any] = column.to_list()
     if field.default is not None:
         return [field.default if value is None else value for value in values]
@@ -220,7 +247,7 @@ def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
 
 
 def _require(field: FieldColumn, stored: Callable[[], Any]) -> None:
-    """Raises `TypeError` if the column of a field cannot hold the value that is stored in it."""
+    """Raises `TypeError`, which names the field, if the result of `stored` does not fit the column of the field."""
     try:
         as_column(field.column, [stored()], field.dtype)
     except (MemoryError, UnreadableState):

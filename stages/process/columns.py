@@ -1,20 +1,29 @@
-"""Python values as columns of state: a value is stored as it is, or an error is raised; none silently becomes null."""
+"""Strict conversion of Python values to columns of state: a value is stored exactly, or an error is raised."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Any, Final
 
 import polars as pl
 
-MISFITS: Final = (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError)
-"""The errors that polars raises for values that are not of a type."""
+MISFITS: Final = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    AttributeError,
+    RuntimeError,
+    pl.exceptions.PolarsError,
+    pl.exceptions.PanicException,
+)
+"""The errors that polars raises for values that do not fit a type. A Decimal that is too large is a `RuntimeError`."""
 
 _NO_VALUES: Final = (pl.Object, pl.Null, pl.Unknown)
 
 
 def require_kept(dtype: pl.DataType) -> None:
-    """Raises `TypeError` for a type that no column of state can have: its values are not writable, or always null."""
+    """Raises `TypeError` for a type that state cannot store: an object, or a type without values."""
     for inner in _parts(dtype):
         require_kept(inner)
     if isinstance(dtype, _NO_VALUES):
@@ -22,16 +31,26 @@ def require_kept(dtype: pl.DataType) -> None:
 
 
 def as_column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
-    """Returns a column of exactly this type. Raises one of `MISFITS` if the type cannot hold a value."""
+    """Converts values to a column of this exact type. Raises `TypeError` or a polars error if a value does not fit."""
     require_leaves(values, dtype)
-    column = pl.Series(name, values, dtype=dtype, strict=True)
+    column = strict_series(name, values, dtype)
     if column.dtype != dtype:
         raise TypeError(f"found a value of type {column.dtype}")
     return column
 
 
+def strict_series(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
+    """Converts values to a column. Raises one of `MISFITS` that is an `Exception` if a value does not fit."""
+    try:
+        return pl.Series(name, values, dtype=dtype, strict=True)
+    except (
+        pl.exceptions.PanicException
+    ):  # no `Exception`, and polars raises it for such a Decimal in any column
+        raise TypeError("a value cannot be in a column, such as a Decimal that is NaN or infinite") from None
+
+
 def one_by_one(name: str, values: list[Any], dtype: pl.DataType) -> tuple[pl.Series, set[int]]:
-    """(the values as a column, null where one does not fit; the numbers of those). Each value is checked by itself."""
+    """Returns the values as a column of this type, and the positions of values that do not fit, which are null."""
     columns, wrong = [pl.Series(name, [], dtype=dtype)], set[int]()
     for number, value in enumerate(values):
         try:
@@ -43,12 +62,28 @@ def one_by_one(name: str, values: list[Any], dtype: pl.DataType) -> tuple[pl.Ser
 
 
 def require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
-    """Raises one of `MISFITS` for a value inside of a struct that does not fit.
+    """Raises a polars error or `TypeError` for a value that polars would change silently.
 
-    Polars would turn it into null, and drop a key that is no field of the struct.
+    It would convert a value inside a struct that does not fit, and a text in place of a list, to null; drop a key that
+    is no field of a struct; and round a Decimal to the digits of the type.
     """
-    if _has_struct(dtype):
+    if isinstance(dtype, pl.Decimal):
+        _require_digits(values, dtype.scale)
+    elif _is_checked(dtype):
         _require_leaves(values, dtype)
+    elif isinstance(dtype, pl.List | pl.Array):
+        _require_lists(value for value in values if value is not None)
+
+
+def _require_digits(values: Iterable[Any], most: int) -> None:
+    for value in values:
+        if isinstance(value, Decimal):
+            if not value.is_finite():
+                raise TypeError(f"{value} is no number that a column can have")
+            _, digits, exponent = value.as_tuple()
+            further = -int(exponent) - most
+            if further > 0 and any(digits[-further:]):
+                raise TypeError(f"{value} has more than {most} digits after the point")
 
 
 def _require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
@@ -65,20 +100,25 @@ def _require_leaves(values: Iterable[Any], dtype: pl.DataType) -> None:
         for field in dtype.fields:
             _require_leaves([value.get(field.name) for value in found], _instance(field.dtype))
     elif isinstance(dtype, pl.List | pl.Array):
-        for value in found:
-            if isinstance(value, str | bytes) or not isinstance(value, Iterable):
-                raise TypeError(f"expected a list, got {value!r}")
+        _require_lists(found)
         _require_leaves([one for value in found for one in value], _instance(dtype.inner))
     elif found:
         as_column("", found, dtype)
 
 
-def _has_struct(dtype: pl.DataType) -> bool:
-    return isinstance(dtype, pl.Struct) or any(map(_has_struct, _parts(dtype)))
+def _require_lists(values: Iterable[Any]) -> None:
+    for value in values:
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise TypeError(f"expected a list, got {value!r}")
+
+
+def _is_checked(dtype: pl.DataType) -> bool:
+    """True for a type with a struct or a Decimal inside."""
+    return isinstance(dtype, pl.Struct | pl.Decimal) or any(map(_is_checked, _parts(dtype)))
 
 
 def _parts(dtype: pl.DataType) -> list[pl.DataType]:
-    """The types of which a nested type consists."""
+    """Returns the types of a struct's fields or of a list's items; empty for a type that is not nested."""
     if isinstance(dtype, pl.Struct):
         return [_instance(field.dtype) for field in dtype.fields]
     return [_instance(dtype.inner)] if isinstance(dtype, pl.List | pl.Array) else []

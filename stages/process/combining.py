@@ -1,4 +1,4 @@
-"""The value of a `Combining` field: an aggregate of the added rows, computed by the columns that groupings use."""
+"""The value of a `Combining` field: an aggregate of added rows, with the same accumulators as in a grouping."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Accumulators = dict[str, Any]
 
 
 class CombinedRows:
-    """The accumulators of a key, and the rows added since; they are merged at a read, and at the end of the step."""
+    """The accumulators of a key, and rows that were added since. They are merged at a read and at the step's end."""
 
     __slots__ = ("accumulators", "added", "aggregate", "schema")
 
@@ -23,7 +23,7 @@ class CombinedRows:
         self.accumulators, self.added = accumulators, list[Mapping[str, Any]]()
 
     def add(self, row: Mapping[str, Any] | None = None) -> None:
-        """Adds a row with the columns that the aggregate reads. Other columns of it are ignored."""
+        """Adds a row. It must have the columns that the aggregate reads; further ones are ignored."""
         given = row or {}
         missing = [column for column in self.aggregate.columns if column not in given]
         if missing:
@@ -31,16 +31,16 @@ class CombinedRows:
         self.added.append({column: given[column] for column in self.aggregate.columns})
 
     def read(self) -> Any:
-        """Returns the result so far."""
+        """Returns the aggregate of all added rows."""
         return self.merged().select(self._extract()).to_series().to_list()[0]
 
     def clear(self) -> None:
-        """Removes all that was added."""
+        """Removes all added rows, so that the aggregate is that of no rows."""
         self.accumulators = None
         self.added.clear()
 
     def merged(self) -> pl.DataFrame:
-        """The accumulators, in one row."""
+        """Merges the added rows into the accumulators, and returns these as a frame of one row."""
         parts = self.aggregate.parts(self.schema)
         dtypes = {name: part.dtype for name, part in parts.items()}
         before = self.accumulators or {name: part.empty for name, part in parts.items()}
@@ -49,18 +49,18 @@ class CombinedRows:
             return rows
         columns = {name: self.schema[name] for name in self.aggregate.columns}
         added = pl.DataFrame(self.added, columns, orient="row") if columns else _nothing(len(self.added))
-        added = added.filter(self.aggregate.takes(added))
-        # Beside the columns, as there may be literals only.
+        added = added.filter(self.aggregate.accepted(added))
+        # By `with_columns`, since an aggregate may consist of literals only, as a count does.
         lifted = added.with_columns(
             **{name: part.cast(dtypes[name]) for name, part in self.aggregate.lift(self.schema).items()}
         )
         both = pl.concat([rows, lifted.select(list(dtypes))])
         merged = self.aggregate.merge({name: pl.col(name) for name in parts})
-        # As a group: some merges return several values, which only a group collects in a list.
+        # In a group, since some merges return several values, which only a group collects in a list.
         return both.group_by(pl.lit(0).alias("")).agg(**merged).select(list(parts))
 
     def stored(self) -> Accumulators | None:
-        """The accumulators as the column stores them; None if nothing was added."""
+        """Returns the accumulators as the state column stores them; None if no row was ever added."""
         if not self.added:
             return self.accumulators
         return self.merged().row(0, named=True)

@@ -1,4 +1,4 @@
-"""Cumulative aggregates: for each row, the accumulators of all rows of its key up to that row."""
+"""Cumulative (running) aggregates: for each row, the aggregate of all rows of its key up to this row."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Columns = dict[str, pl.Expr]
 
 
 class Cumulative(Protocol):
-    """An aggregate that has a value for each row.
+    """An aggregate with a result for each row: that of the row and all rows before it.
 
-    The first row of a key in a step contains the accumulators of all steps before; the rows after it are lifted.
+    In each step, a row with the accumulators of the previous steps is put before the rows of each key.
     """
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """The type of the result. Raises `TypeError` for a column that the aggregate cannot read."""
+        """Returns the type of the result. Raises `TypeError` for a column type that the aggregate does not support."""
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """The accumulator columns, by the suffix of their name."""
+        """Returns the types of the accumulators by name."""
 
     def lift(self, schema: pl.Schema) -> Columns:
-        """The accumulators of single rows."""
+        """Returns expressions, by name, for the accumulators of a single row."""
 
     def so_far(self, acc: Columns) -> Columns:
-        """The accumulators of each row and all rows before it in its group."""
+        """Returns expressions, by name, for the merged accumulators of a row and all rows before it in its group."""
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
-        """The result."""
+        """Returns the expression that computes the result from accumulators."""
 
 
 @attrs.frozen
@@ -45,36 +45,31 @@ class Previous:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The input columns that it reads."""
+        """The input columns that the aggregate reads."""
         return (self.column,)
 
     def __str__(self) -> str:
         return f"previous({self.column})"
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """The type of the column."""
         return schema[self.column]
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """The current and the previous value."""
         return {"value": schema[self.column], "before": schema[self.column]}
 
     def lift(self, schema: pl.Schema) -> Columns:
-        """The current value, with null as the previous one."""
         return {"value": pl.col(self.column), "before": pl.lit(None, schema[self.column])}
 
     def so_far(self, acc: Columns) -> Columns:
-        """The current value, and that of the row before."""
         return {"value": acc["value"], "before": acc["value"].shift(1)}
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
-        """The previous value."""
         return acc["before"]
 
 
 @attrs.frozen
 class OfAggregate(Declared):
-    """The cumulative form of an aggregate of groupings."""
+    """The cumulative form of a grouping's aggregate. `text` is the aggregate as a user writes it."""
 
     aggregate: Count | Sum | Mean | Min | Max | First | Last
     text: str
@@ -86,22 +81,18 @@ class OfAggregate(Declared):
         return self.aggregate.identity()
 
     def dtype(self, schema: pl.Schema) -> pl.DataType:
-        """The result type of the aggregate."""
         dtype = self.aggregate.dtype(schema)
         if isinstance(self.aggregate, Min | Max) and isinstance(dtype, pl.Enum | pl.Categorical):
             raise TypeError(f"{self.text} has no running form of {dtype}; cast the column to String before")
         return dtype
 
     def parts(self, schema: pl.Schema) -> dict[str, pl.DataType]:
-        """The accumulator types of the aggregate."""
         return {name: part.dtype for name, part in self.aggregate.parts(schema).items()}
 
     def lift(self, schema: pl.Schema) -> Columns:
-        """The accumulators of single rows, as in a grouping."""
-        return self.aggregate.lift_taken(schema)
+        return self.aggregate.lift_accepted(schema)
 
     def so_far(self, acc: Columns) -> Columns:
-        """Sums are added up, extremes are kept, and for first and last the better of two values by time is kept."""
         match self.aggregate:
             case Count() | Sum() | Mean():
                 return {name: part.fill_null(strategy="zero").cum_sum() for name, part in acc.items()}
@@ -115,17 +106,18 @@ class OfAggregate(Declared):
                 return _replaced(acc, acc["time"] >= acc["time"].cum_max().forward_fill().shift(1))
 
     def extract(self, acc: Columns, schema: pl.Schema) -> pl.Expr:
-        """The result, as in a grouping."""
         return self.aggregate.extract(acc, schema)
 
 
 def _replaced(acc: Columns, better: pl.Expr) -> Columns:
-    """Time and value of the last row that was better than all rows before it. A null time means no value so far."""
+    """Returns the time and value of the latest row for which `better` is true. A null time means that there is no value
+    yet.
+    """
     found = better.fill_null(True) & acc["time"].is_not_null()
-    taken = (
+    latest = (
         pl.when(found).then(pl.struct(acc["time"].alias("time"), acc["value"].alias("value"))).forward_fill()
     )
-    return {"time": taken.struct.field("time"), "value": taken.struct.field("value")}
+    return {"time": latest.struct.field("time"), "value": latest.struct.field("value")}
 
 
 def cumulative(aggregate: Aggregate | Previous, text: str) -> Cumulative | None:

@@ -1,4 +1,8 @@
-"""Dedup: of rows with the same id, the first to arrive passes at once, and covers later ones for some time."""
+"""The operator of `dedup` and `distinct`: emits the first row of each id at once, and drops duplicates for some time.
+
+A row *covers* the rows of its id that are its duplicates: with `within`, those of times [t, t + within) for a row of
+time t; otherwise all rows of its window. Only rows that are emitted cover others.
+"""
 
 from __future__ import annotations
 
@@ -25,22 +29,23 @@ from windowing.windows import GlobalWindows
 
 By = Literal["event", "processing"]
 
-_TIME: Final = "__time"
-"""Column of rows: the time that is compared with `within`."""
+SINCE_TIME: Final = "__time"
+"""The column with the event time or processing time of a row (us), by which duplicates are determined."""
 _SINCE: Final = "__since"
-"""Column of rows: the time of the earlier row that may cover it."""
+"""The column with the time (us) of an earlier emitted row of the same id, which may cover the row."""
 
 _SECOND: Final = 1_000_000
 
 _ROUNDS: Final = 64
-"""The rounds of the decision in columns. A round decides the first row left of every id, and the rows that it covers.
-Rows that are left after so many rounds share a few ids at times far apart, and are decided row by row.
+"""The maximum number of rounds, each of which emits one row of every id and drops the rows that it covers.
+
+Rows that are left then have few ids, with times far apart. They are processed one by one.
 """
 
 
 @attrs.frozen(slots=False, eq=False)
 class SeenIds(StateTable[TimeTable]):
-    """The ids that are remembered: a row for each row that passed, for as long as it may cover others."""
+    """The state table of emitted ids: a row for each emitted row, for as long as it may cover further arrivals."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -50,23 +55,23 @@ class SeenIds(StateTable[TimeTable]):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, which ends windows, and the clock by which ids are forgotten."""
+        """The clocks by which ids are removed: the watermark, and processing time if `within` is measured in it."""
         timed = self.by == "processing" and self.within is not None
         return (WATERMARK, PROCESSING_TIME) if timed else (WATERMARK,)
 
     @property
     def column(self) -> str:
-        """The column with the time of the row that passed."""
+        """The name of the column with the time (us) of an emitted row, by which it covers later rows of its id."""
         return f"__s.{self.by}"
 
     @cached_property
     def rows(self) -> pl.Schema:
-        """The columns of a row."""
+        """The schema of this state table: id, window, time and hold."""
         return pl.Schema({**self.schema, self.column: pl.Int64(), PENDING: pl.Int64(), HOLD: pl.Int64()})
 
     @cached_property
     def table(self) -> TimeTable:
-        """Spread by time: a step reads the times that may cover its arrivals, and writes only new rows."""
+        # Spread by time, so that a step reads only the times that may cover its arrivals, and writes only new rows.
         if self.within is None:
             spread = Spread(WINDOW_END, _SECOND, 3600 * _SECOND)
         else:
@@ -85,7 +90,7 @@ class SeenIds(StateTable[TimeTable]):
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:
-        """The range of times (us) in which an earlier row can make one of these rows a duplicate."""
+        """Returns the range of times (us, inclusive) of the emitted rows that may cover one of these rows."""
         column = WINDOW_END if self.within is None else self.column
         first, last = rows.select(
             pl.col(column).min().alias("first"), pl.col(column).max().alias("last")
@@ -93,7 +98,9 @@ class SeenIds(StateTable[TimeTable]):
         return first - (self.within or 0), last
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which an id is forgotten: it covers no row in time any more, or its window is collected."""
+        """Returns the deadline of each id: it is removed when its window is collected, or when any row that it
+        covers would be dropped as late.
+        """
         over = collected_at(self.allowed_lateness)
         if self.within is None:
             return {WATERMARK: over}
@@ -106,10 +113,12 @@ class SeenIds(StateTable[TimeTable]):
 
 @attrs.frozen(slots=False, eq=False)
 class Dedup(Keyed):
-    """Passes the rows that no earlier row of the same keys covers: a row of time t covers [t, t + within).
+    """The operator that emits a row unless an emitted row of the same keys covers it.
 
-    `by`: times are event times, or the processing times at which rows arrive. Without `within` the first row of a
-    window covers all others.
+    Attributes:
+        within: The time (us) for which a row covers others: a row of time t covers the times [t, t + within). If None,
+            the first row of a window covers all others.
+        by: "event" to compare event times, "processing" to compare the processing times of arrival.
     """
 
     within: int | None
@@ -127,7 +136,7 @@ class Dedup(Keyed):
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """The time of each row that passed. Its kind says for how long a row covers others."""
+        # The stored time of each emitted row, with the time for which it covers others.
         return {self.by: "window" if self.within is None else Microseconds(self.within)}
 
     @property
@@ -156,62 +165,68 @@ class Dedup(Keyed):
         return Result(passed.select(*self.schema, EVENT_TIME, *WINDOW_COLUMNS))
 
     def _passed(self, rows: pl.DataFrame, seen: pl.DataFrame) -> pl.DataFrame:
-        """The `NUMBER` of the rows that pass."""
-        # In the global window, windows need not be compared, which costs as much as all the rest.
+        """Returns the `NUMBER` of the rows to emit; `seen` are the emitted rows of previous steps."""
+        # Comparing windows costs as much as everything else, so it is left out if there is only the global window.
         id = self.keys if isinstance(self.windowing.windows, GlobalWindows) else self.id
         cells = rows.select(id).unique(maintain_order=True).with_row_index(CELL)
         to_cells: dict[str, Any] = {"on": id, "nulls_equal": True}
         time = self.cells.column
-        left = rows.join(cells, **to_cells, maintain_order="left").select(
-            CELL, NUMBER, pl.col(time).alias(_TIME)
+        candidates = rows.join(cells, **to_cells, maintain_order="left").select(
+            CELL, NUMBER, pl.col(time).alias(SINCE_TIME)
         )
         before = seen.join(cells, **to_cells).select(CELL, pl.col(time).alias(_SINCE))
         if self.within is None:
-            return left.join(before, on=CELL, how="anti", maintain_order="left").unique(CELL, keep="first")
-        return _first_and_uncovered(_uncovered(left, before, self.within), self.within)
+            return candidates.join(before, on=CELL, how="anti", maintain_order="left").unique(
+                CELL, keep="first"
+            )
+        return first_and_uncovered(_uncovered(candidates, before, self.within), self.within)
 
 
 def _uncovered(rows: pl.DataFrame, before: pl.DataFrame, within: int) -> pl.DataFrame:
-    """The rows that no row of earlier steps covers, in order of arrival."""
+    """Returns the rows that are no duplicates of the emitted rows `before`, those of previous steps, in order of
+    arrival.
+    """
     if before.is_empty():
         return rows
-    nearest = rows.sort(_TIME).join_asof(
+    nearest = rows.sort(SINCE_TIME).join_asof(
         before.sort(_SINCE),
-        left_on=_TIME,
+        left_on=SINCE_TIME,
         right_on=_SINCE,
         by=CELL,
         strategy="backward",
         check_sortedness=False,
     )
-    covered = (pl.col(_TIME) - pl.col(_SINCE) < within).fill_null(False)
+    covered = (pl.col(SINCE_TIME) - pl.col(_SINCE) < within).fill_null(False)
     return nearest.filter(~covered).drop(_SINCE).sort(NUMBER)
 
 
-def _first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
-    """The rows, in order, that no earlier passing row covers."""
+def first_and_uncovered(rows: pl.DataFrame, within: int) -> pl.DataFrame:
+    """Returns the rows to emit, from rows that are no duplicates of previous steps but may be duplicates of each
+    other.
+    """
     passed = [rows.clear()]
     for _ in range(_ROUNDS):
         if rows.is_empty():
             break
-        # The first row left of an id passes: rows that an earlier one covers are removed already.
+        # The first remaining row of each id is emitted, since rows that an earlier one covers have been removed.
         first = rows.unique(CELL, keep="first", maintain_order=True)
         passed.append(first)
         if len(first) == len(rows):
             rows = rows.clear()
             break
-        since = first.select(CELL, pl.col(_TIME).alias(_SINCE))
-        after = pl.col(_TIME) - pl.col(_SINCE)
+        since = first.select(CELL, pl.col(SINCE_TIME).alias(_SINCE))
+        after = pl.col(SINCE_TIME) - pl.col(_SINCE)
         rows = rows.join(since, on=CELL, maintain_order="left").filter((after < 0) | (after >= within))
         rows = rows.drop(_SINCE)
     return pl.concat([*passed, rows.filter(_one_by_one(rows, within))])
 
 
 def _one_by_one(rows: pl.DataFrame, within: int) -> pl.Series:
-    """Decides row by row which rows pass."""
-    kept: dict[int, list[int]] = defaultdict(list)
+    """Returns a mask of the rows to emit, among rows that may cover each other. It is computed row by row."""
+    emitted_times: dict[int, list[int]] = defaultdict(list)
     passes = []
-    for cell, time in rows.select(CELL, _TIME).iter_rows():
-        times = kept[cell]
+    for cell, time in rows.select(CELL, SINCE_TIME).iter_rows():
+        times = emitted_times[cell]
         place = bisect_right(times, time)
         passes.append(place == 0 or time - times[place - 1] >= within)
         if passes[-1]:

@@ -1,6 +1,6 @@
-"""Runs a user's methods for rows and timers: cell by cell (a key and window), each cell in its order of time.
+"""Calls a user's methods for rows and timers: cell by cell (a key and window), and within a cell in order of time.
 
-No other place calls Python per row: input and output are columns. The rows of a step lie cell by cell:
+Python is called for each row only here: input and output are columns. The rows of a step are sorted by cell:
 
     state of the plan    cell 0               cell 1           cell 2        a row per cell, null for a new one
     rows of the plan     a a a | t t t t      | t t            a |           a: at once, t: in order of time
@@ -10,8 +10,8 @@ No other place calls Python per row: input and output are columns. The rows of a
     a cell is run:  load fields and timers -> rows at once -> rows in order of time, with the event timers between them
                     -> event timers up to the watermark -> processing timers -> expiry -> store fields and timers
 
-The log has an entry for each emitted row (item, time, cell), and for each row or firing on which a method raised. It
-can be reset to an earlier length, so a cell that fails is run again as if nothing had happened.
+The log has an entry for each emitted row (item, time, cell), and for each row or firing for which a method raised. If
+a cell fails, the log is reset to its length before the cell, and the cell is run again.
 """
 
 from __future__ import annotations
@@ -21,92 +21,52 @@ from copy import deepcopy
 from types import GeneratorType
 from typing import Any, Final
 
-import attrs
-import polars as pl
-
 from stages.clock import StepClock
 from stages.errors import ResultError, UnreadableState
 from stages.operator import PENDING
+from stages.process.by_cell import FiringId
+from stages.process.call_log import CallLog, CallPlan
 from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
 from stages.process.layout import CellLayout
 from stages.process.time_conversion import from_datetime
 from stages.process.timers import SOON, Family, Single
+from windowing.python_rows import Objects, is_one_row
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
 MOST_HOPS: Final = 10_000
-"""The length of a chain of firings that set each other at the end of input, or while time hardly advances, at most."""
+"""The maximum length of a chain of firings, each set by the previous one, at the end of input or within `SOON`."""
 
 MOST_IN_A_STEP: Final = 1_000_000
-"""The firings of one key in a step that were set by other firings of the step, at most: emitted rows are in memory."""
+"""The maximum number of firings of a cell in a step that other firings of the step set. It bounds the emitted rows."""
 
 _CHUNK: Final = 10_000  # rows as dicts at a time
 
-_NO_ROWS: Final = (Mapping, str, TimestampedValue)
-
-FiringId = tuple[str, str | None, int]
-"""The name of a timer, its tag, if it is of a family, and its time (us)."""
-
 Check = Callable[[Sequence[Any]], Mapping[int, str]]
-"""Returns the results that do not fit the declared columns, by their number, with the reason."""
+"""A function that returns, by position, the reason for each result that does not fit the declared columns."""
 
+Take = Callable[[Any], Any]
+"""A function that copies the values of an emitted item."""
 
 Invoke = Callable[[Any, tuple[Any, ...], "FiringId | int"], None]
-"""Calls a method with arguments, for a firing or for the row of this number."""
+"""A function that calls a method with arguments. Its last argument is the firing or the position of the row."""
 
 
 class RunawayTimer(ResultError):
-    """A timer that fires again and again without end."""
+    """Raised if a timer seems to fire without end."""
 
 
 _NO_FAULT_OF_ROWS: Final = (MemoryError, RunawayTimer, UnreadableState)
-
-
-@attrs.frozen(eq=False)
-class CallPlan:
-    """The calls of a step: `rows` by cell, and `state` with a row for each cell, null for a new one.
-
-    Rows `begins[i]` up to `timed_from[i]` of cell i are processed at once, those from there to `begins[i + 1]` in order
-    of time.
-    """
-
-    state: pl.DataFrame
-    begins: Sequence[int]
-    timed_from: Sequence[int]
-    rows: pl.DataFrame
-    times: Sequence[int]
-    retracted: Sequence[bool] | None = None
-
-
-@attrs.define
-class CallLog:
-    """The results of the calls: emitted `items` with the time (us) and cell of each, and refused rows and firings."""
-
-    items: list[Any] = attrs.field(factory=list)
-    times: list[int] = attrs.field(factory=list)
-    cells: list[int] = attrs.field(factory=list)
-    refused_rows: list[tuple[int, Exception]] = attrs.field(factory=list)
-    refused_firings: list[tuple[int, FiringId, Exception]] = attrs.field(factory=list)
-    fired: int = 0
-
-    def mark(self) -> tuple[int, int, int, int]:
-        """The current position, for `reset_to`."""
-        return len(self.items), len(self.refused_rows), len(self.refused_firings), self.fired
-
-    def reset_to(self, mark: tuple[int, int, int, int]) -> None:
-        """Removes everything after a position."""
-        items, rows, firings, self.fired = mark
-        del self.items[items:], self.times[items:], self.cells[items:]
-        del self.refused_rows[rows:], self.refused_firings[firings:]
+"""Errors for which no row or firing is to blame: they stop the run, and make no dead letter."""
 
 
 class Executor:
-    """Runs the methods for the cells of a step.
+    """The executor of a user's methods for all cells of a step, in one of two ways.
 
-    If a method raises, its cell is run again, as the cells `call_by_call` are: each call has a copy of what it may
-    change, the changes of a call that raises are undone, and its results are checked before they count. Other cells do
-    not pay for that.
+    At first a cell is run as a whole, without copies. If a method raises, the cell is run again call by call: state is
+    copied before each call and restored if it raises, and its results are checked at once. So only cells with errors
+    pay for the copies. The cells `call_by_call` are run in this way from the beginning.
     """
 
     def __init__(
@@ -117,15 +77,18 @@ class Executor:
         clock: StepClock,
         check: Check,
         call_by_call: frozenset[int],
+        take: Take,
+        objects: Objects | None = None,
     ) -> None:
-        self.plan, self.check, self.call_by_call = plan, check, call_by_call
-        # Plain numbers, as they are read for each row.
+        self.plan, self.check, self.call_by_call, self.objects = plan, check, call_by_call, objects
+        self.take = take
+        # Attributes of its own, since they are read for each row.
         self.input_before, self.watermark, self.at_end = clock.input_before, clock.watermark, clock.at_end
         self.processing_time = clock.processing_time
         self.log = CallLog()
         keys = [plan.state[key].to_list() for key in layout.keys]
         self.call = Call(layout.key_type, keys, self.processing_time, self.at_end)
-        self.state = CellState(process, layout, plan.state, self.call)
+        self.state = CellState(process, layout, plan.state, self.call, plan.sides)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
         self.event_timers = [timer for timer in self.timers if timer.event]
@@ -135,20 +98,29 @@ class Executor:
         self.starts, self.ends = (plan.state[column].to_list() for column in layout.window)
         self.known = plan.state[PENDING].is_not_null().to_list()
         self.dead: list[int] = []
-        self.element, self.called = self.state.process.element, self.state.called
-        self._chunk: list[dict[str, Any]] = []
+        self.element, self.after_call = self._receiving(self.state.process.element), self.state.after_call
+        self._chunk: list[Any] = []
         self._first = 0
         self._invoke: Invoke = self._trusted
         self._chained = 0
         self._touched = False
 
+    def _receiving(self, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Returns the method that is called for the rows of a chunk. If rows are objects, each call receives an object
+        of its own, since the method may change it.
+        """
+        if self.objects is None:
+            return element
+        make = self.objects.make
+        return lambda raw: element(make(raw))
+
     def run(self) -> CallLog:
-        """Runs all cells."""
+        """Runs all cells, and returns the log of all calls."""
         for cell in range(len(self.starts)):
             if cell in self.call_by_call:
                 self._run_cell(cell, self._checked, self.known[cell])
                 continue
-            # No copy of the state is needed: only `leave` writes it, at the end of a cell that has succeeded.
+            # No copy of the state is needed: only `store` writes it, at the end of a cell that has succeeded.
             mark = self.log.mark()
             try:
                 self._run_cell(cell, self._trusted, True)
@@ -156,12 +128,12 @@ class Executor:
                 self._raise_unless_of_rows(error)
                 self.log.reset_to(mark)
                 self._chunk = []  # a method may have changed the row of its call
-                self.state.as_declared()
+                self.state.reset_parameters()
                 self._run_cell(cell, self._checked, self.known[cell])
         return self.log
 
     def _run_cell(self, cell: int, invoke: Invoke, touched: bool) -> None:
-        """Runs one cell. `touched`: the cell is kept; otherwise it is kept only if a call succeeds."""
+        """Runs one cell. Unless `touched`, the cell is stored only if at least one of its calls succeeds."""
         self._invoke, self._touched = invoke, touched
         plan, call = self.plan, self.call
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
@@ -169,7 +141,7 @@ class Executor:
         self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, timed_from, end = plan.begins[cell], plan.timed_from[cell], plan.begins[cell + 1]
-        # Rows at once are late, or need no order: they have the watermark of before the step.
+        # These rows are late, or are processed in order of arrival: methods read the watermark before the step.
         if begin < timed_from:
             call.watermark = self.input_before
             for row, given in enumerate(self._row_dicts(begin, timed_from), begin):
@@ -180,14 +152,14 @@ class Executor:
             time = plan.times[row]
             self._fire_until(time, self.event_timers)
             self._row(row, time, given)
-        # No row of the step is left, so timers may fire up to the clock of the step.
+        # All rows of the step have been processed, so timers may fire up to the watermark after the step.
         self._advance()
-        self.state.leave(cell)
+        self.state.store(cell)
         if not self._touched:
             self.dead.append(cell)
 
     def _advance(self) -> None:
-        """Advances time to the clocks of the step, which may be past the end of the window."""
+        """Fires all timers that are due after the step, and expires the cell if its window is collected."""
         call = self.call
         firing = self.event_timers
         call.endless = self.at_end
@@ -202,31 +174,37 @@ class Executor:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
 
-    def _row_dicts(self, begin: int, end: int) -> Iterable[dict[str, Any]]:
-        """Yields these rows as dicts, made in chunks that usually contain all of them."""
+    def _row_dicts(self, begin: int, end: int) -> Iterable[Any]:
+        """Yields the rows at these positions as dicts, or as `make` of the objects receives them.
+
+        Rows are converted in chunks, often of many cells.
+        """
         first = self._first
         if first <= begin and end <= first + len(self._chunk):
             return self._chunk[begin - first : end - first]
         return self._across(begin, end)
 
-    def _across(self, begin: int, end: int) -> Iterator[dict[str, Any]]:
+    def _across(self, begin: int, end: int) -> Iterator[Any]:
         while begin < end:
             if not self._first <= begin < self._first + len(self._chunk):
-                self._chunk, self._first = self.plan.rows.slice(begin, _CHUNK).rows(named=True), begin
+                rows = self.plan.rows.slice(begin, _CHUNK)
+                self._first = begin
+                self._chunk = rows.rows(named=True) if self.objects is None else self.objects.raw(rows)
             upto = min(end, self._first + len(self._chunk))
             yield from self._chunk[begin - self._first : upto - self._first]
             begin = upto
 
-    def _row(self, row: int, time: int, given: dict[str, Any]) -> None:
+    def _row(self, row: int, time: int, given: Any) -> None:
         call = self.call
         call.now = call.stamp = time
-        call.late, call.hops = time < self.input_before, 0
+        call.late = time < self.input_before if self.plan.late is None else self.plan.late[row]
+        call.hops = 0
         if self.plan.retracted is not None:
             call.retracted = self.plan.retracted[row]
         self._invoke(self.element, (given,), row)
 
     def _fire_until(self, limit: int, timers: Sequence[Single | Family]) -> None:
-        """Fires event timers up to this time, in order of time, with those that other firings set."""
+        """Fires event timers up to the time `limit` in order of time, including those that these firings set."""
         while True:
             found = None
             for timer in timers:
@@ -250,7 +228,7 @@ class Executor:
         self._invoke(self.methods[timer.name], () if tag is None else (tag,), (timer.name, tag, time))
 
     def _count(self, timer: Single | Family, time: int, hops: int) -> None:
-        """Raises `RunawayTimer` for a chain of firings that would not end, or would fill the memory."""
+        """Counts a firing that another firing set. Raises `RunawayTimer` if its chain exceeds the limits."""
         if not hops:
             return
         self._chained += 1
@@ -271,14 +249,17 @@ class Executor:
         raise RunawayTimer(f"{runs} {why}, the last time for {format_time(time)}; {hint}")
 
     def _by_processing_time(self, event_timers: Sequence[Single | Family]) -> None:
-        """Fires each due timer once; a timer that is set for the current time then fires in the next step."""
+        """Fires each due processing-time timer once. A timer that a firing sets fires in a later step, even if due.
+
+        At the end of input there is no later step, so timers that firings set fire, too, each timer and tag once.
+        """
         latest = MAX_TIME if self.at_end else self.processing_time
         done = set[tuple[int, str | None]]()
         while due := self._due(latest, done):
             for _, number, tag in due:
                 timer = self.processing_timers[number]
                 done.add((number, tag))
-                # Another one may have cleared it, or set it anew.
+                # An earlier firing may have cleared the timer, or set it again.
                 if timer.is_due(tag, latest):
                     time, output, hold, hops = timer.take_of(tag)
                     stamp = self._output_watermark()
@@ -290,7 +271,9 @@ class Executor:
                 return
 
     def _due(self, latest: int, done: set[tuple[int, str | None]]) -> list[tuple[int, int, str | None]]:
-        """(time, number, tag) of the processing-time timers that are due and not done, in their order."""
+        """Returns the processing-time timers that are due and not `done`, as (time, position of the timer, tag),
+        sorted.
+        """
         due = [
             (time, number, tag)
             for number, timer in enumerate(self.processing_timers)
@@ -300,7 +283,7 @@ class Executor:
         return sorted(due, key=lambda firing: (*firing[:2], firing[2] or ""))
 
     def _output_watermark(self) -> int:
-        """The output watermark before the step, as this key alone holds it, which is the same on any shard."""
+        """Returns the output watermark (us) if only this cell held it, on any number of shards."""
         holds = [timer.least_hold() for timer in self.timers]
         return min([self.input_before, *(hold for hold in holds if hold is not None)])
 
@@ -308,7 +291,7 @@ class Executor:
         result = method(*args)
         if result is not None:
             self._emit(result)
-        self.called()
+        self.after_call()
 
     def _checked(self, method: Any, args: tuple[Any, ...], origin: FiringId | int) -> None:
         saved, mark = self.state.saved(), self.log.mark()
@@ -328,21 +311,24 @@ class Executor:
                 self.log.refused_firings.append((self.call.cell, origin, error))
 
     def _raise_unless_of_rows(self, error: Exception) -> None:
-        """Raises errors that no row or firing has caused, so that none becomes a dead letter for them."""
+        """Raises an error that no row or firing has caused, such as too little memory, so that it does not become a
+        dead letter.
+        """
         if self.state.unreadable is not None:
             raise self.state.unreadable
         if isinstance(error, _NO_FAULT_OF_ROWS):
             raise error
 
     def _emit(self, result: Any) -> None:
-        if type(result) is not GeneratorType and (
-            isinstance(result, _NO_ROWS) or not isinstance(result, Iterable)
-        ):
+        if type(result) is not GeneratorType and (is_one_row(result) or not isinstance(result, Iterable)):
             hint = (
-                "; write yield in place of return" if isinstance(result, Mapping | TimestampedValue) else ""
+                ""
+                if isinstance(result, str) or not is_one_row(result)
+                else "; write yield in place of return"
             )
             raise ResultError(f"expected several dicts, as a method with yield gives, got {result!r}{hint}")
-        log, call = self.log, self.call
+        log, call, take = self.log, self.call, self.take
+        before = len(log.items)
         for item in result:
             stamp = call.stamp
             if type(item) is TimestampedValue:
@@ -353,6 +339,8 @@ class Executor:
                         f"{format_time(call.stamp)}, the time of its row or timer: it could be late"
                     )
                 item = item.value
-            log.items.append(item)
+            log.items.append(take(item))
             log.times.append(stamp)
             log.cells.append(call.cell)
+        if call.stamp < call.now:
+            log.early.extend(range(before, len(log.items)))

@@ -1,4 +1,4 @@
-"""The columns of state fields, and the conversion of values between Python and these columns."""
+"""The columns of state fields, and the conversion of field values between Python and columns."""
 
 from __future__ import annotations
 
@@ -14,21 +14,35 @@ from stages import pickled
 from stages.aggregates.combine_fn import Combine
 from stages.process.columns import MISFITS, as_column, require_kept
 from stages.process.combining import CombinedRows
-from stages.process.declarations import Combining, Field, List, Map, OrderedList, Set, Value
 from stages.process.ordered import Ordered
+from stages.process.state_fields import Combining, Field, List, Map, OrderedList, Set, Value
 from windowing.columns import EVENT_TIME
 
 AsType = Callable[[Any], pl.DataType]
-"""The polars dtype of a type as users write it; raises `TypeError` for anything else."""
+"""A function from a type as users write it to a polars dtype. Raises `TypeError` for anything else."""
+
+Convert = Callable[[Any], Any]
+
+AsObjects = Callable[[Any], tuple[Convert, Convert] | None]
+"""For a type whose values are objects of a class: (their conversion from a column's values, that back); else None."""
 
 
 @attrs.frozen
 class FieldColumn:
-    """A field as a column.
+    """The column of a state field.
 
-    `load` converts a value of the column to the one that a method reads, `store` converts it back. `plain`: both are
-    the same, so values are loaded without conversion. `immutable`: no method can change such a value. `nested`: the
-    value contains others that a method can change. `ttl` is in microseconds, of event or processing time.
+    Attributes:
+        name: The name of the field.
+        kind: The class of the field, such as "Value".
+        dtype: The type of the column.
+        load: Converts a value of the column to the value that a method reads.
+        store: Converts a value of the field to a value of the column.
+        default: The value of a field that was not written.
+        plain: True if values need no conversion.
+        immutable: True if methods can only replace a value, not change it.
+        nested: True if a value contains further values that a method can change.
+        ttl: The time to live after the last write (us), if any.
+        by_event: True if `ttl` is measured in event time, false for processing time.
     """
 
     name: str
@@ -45,27 +59,33 @@ class FieldColumn:
 
     @property
     def pickled(self) -> bool:
-        """True if values are arbitrary objects, stored by pickle."""
+        """True if values are objects, stored by pickle or as structs."""
         return self.kind == "Value" and not self.plain
 
     @property
     def column(self) -> str:
-        """The column of its values."""
+        """The name of the state column with the values of the field."""
         return f"__s.{self.name}"
 
     @property
     def written(self) -> str:
-        """The column with the time of the last write (us), of a field that expires."""
+        """The name of the column with the time of the last write (us); it exists only if there is a `ttl`."""
         return f"__w.{self.name}"
 
 
-def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) -> FieldColumn:
-    """Returns the column of a field; `schema` contains the columns of rows. Raises `TypeError` for an unknown type."""
+def _none(kind: Any) -> None:
+    return None
+
+
+def field_column(
+    name: str, field: Field, as_type: AsType, schema: pl.Schema, as_objects: AsObjects = _none
+) -> FieldColumn:
+    """Returns the column of a field. Raises `TypeError` for an unknown type. `schema` is that of arriving rows."""
     if isinstance(field, Combining):
         return _combining(name, field, schema)
-    dtype, load, store = _stored(name, field, as_type)
-    default = _default(field, dtype) if isinstance(field, Value) else None
-    plain = isinstance(field, Value) and field.type is not object
+    dtype, load, store = _stored(name, field, as_type, as_objects)
+    plain = isinstance(field, Value) and field.type is not object and as_objects(field.type) is None
+    default = _default(field, dtype) if isinstance(field, Value) and plain else None
     expiring: Any = field
     return FieldColumn(
         name,
@@ -83,10 +103,8 @@ def field_column(name: str, field: Field, as_type: AsType, schema: pl.Schema) ->
 
 
 def _is_nested(field: Field, as_type: AsType) -> bool:
-    match field:
-        case Value(type=kind) | List(type=kind) | Set(type=kind) | OrderedList(type=kind) | Map(value=kind):
-            return kind is not object and as_type(kind).is_nested()
-    return False
+    kind = _type_of_values(field)
+    return kind is not object and as_type(kind).is_nested()
 
 
 def _hashable(what: str, kind: Any, as_type: AsType) -> pl.DataType:
@@ -97,11 +115,62 @@ def _hashable(what: str, kind: Any, as_type: AsType) -> pl.DataType:
 
 
 def _stored(
-    name: str, field: Field, as_type: AsType
-) -> tuple[pl.DataType, Callable[[Any], Any], Callable[[Any], Any]]:
+    name: str, field: Field, as_type: AsType, as_objects: AsObjects
+) -> tuple[pl.DataType, Convert, Convert]:
     dtype, load, store = _conversions(name, field, as_type)
     require_kept(dtype)
-    return dtype, load, store
+    keys = as_objects(field.key) if isinstance(field, Map) else None
+    found = as_objects(_type_of_values(field))
+    if keys is None and found is None:
+        return dtype, load, store
+    same = (_same, _same)
+    return (dtype, *_of_objects(field, load, store, found or same, keys or same))
+
+
+def _type_of_values(field: Field) -> Any:
+    match field:
+        case Value(type=kind) | List(type=kind) | Set(type=kind) | OrderedList(type=kind) | Map(value=kind):
+            return kind
+    return None
+
+
+def _of_objects(
+    field: Field,
+    load: Convert,
+    store: Convert,
+    values: tuple[Convert, Convert],
+    keys: tuple[Convert, Convert],
+) -> tuple[Convert, Convert]:
+    """Returns the conversions of a field with objects in place of dicts, or of other values that a column does not
+    have.
+    """
+    load_one, store_one = values
+    load_key, store_key = keys
+
+    def loaded(raw: Any) -> Any:
+        if isinstance(field, Value):
+            return deepcopy(field.default) if raw is None else load_one(raw)
+        found = load(raw)
+        if isinstance(field, Map):
+            return {load_key(key): load_one(value) for key, value in found.items()}
+        if isinstance(field, OrderedList):
+            return Ordered(found.times, list(map(load_one, found.values)))
+        return type(found)(map(load_one, found))
+
+    def stored(value: Any) -> Any:
+        if isinstance(field, Value):
+            return None if value is None or value == field.default else store_one(value)
+        if isinstance(field, Map):
+            return store({store_key(key): store_one(one) for key, one in _expected(value, dict).items()})
+        if isinstance(field, OrderedList):
+            _expected(value, Ordered)
+            return store(Ordered(value.times, list(map(store_one, value.values))))
+        kinds = (set, frozenset, list) if isinstance(field, Set) else (list, tuple)
+        return store(list(map(store_one, _expected(value, *kinds))))
+
+    if isinstance(field, Value) and field.default is not None:
+        store_one(field.default)
+    return loaded, stored
 
 
 def _conversions(
@@ -141,7 +210,7 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
             f"{type(field.aggregate).__name__.lower()} reads event times, which added rows do not have; keep "
             "it in a bl.Value or a bl.OrderedList"
         )
-    # A column of state per field: the accumulators of an aggregate are the fields of a struct.
+    # Each field is one column of state, so the accumulators of an aggregate are the fields of a struct.
     parts = field.aggregate.parts(schema)
     dtype = pl.Struct({part: spec.dtype for part, spec in parts.items()})
     return FieldColumn(
@@ -149,8 +218,8 @@ def _combining(name: str, field: Combining, schema: pl.Schema) -> FieldColumn:
     )
 
 
-def _default(field: Value, dtype: pl.DataType) -> Any:
-    """The default as the column returns it. Raises `TypeError` if the column cannot hold it."""
+def _default(field: Value[Any], dtype: pl.DataType) -> Any:
+    """Returns the default of a field after conversion to its type. Raises `TypeError` if it does not fit."""
     if field.default is None:
         return None
     if field.type is object:
@@ -172,8 +241,8 @@ def _unpickled(name: str, default: Any) -> Callable[[Any], Any]:
 
 
 def _pickled(default: Any) -> Callable[[Any], Any]:
-    """Returns a `store` that writes null for a value equal to the default."""
-    # Bytes are compared, as values of a user's class may have no equality.
+    """Returns a `store` function that pickles a value, and writes null for a value equal to the default."""
+    # Pickled bytes are compared, since a user's class may define no equality.
     nothing = pickle.dumps(default)
 
     def store(value: Any) -> bytes | None:
@@ -196,8 +265,8 @@ def _set(raw: list[Any] | None) -> set[Any]:
 
 
 def _sorted(value: set[Any]) -> list[Any] | None:
-    """The values in an order that is the same in each process, which that of a set is not."""
-    # Equal sets must be equal in state, too: a replayed batch writes the same bytes.
+    """Returns the items of a set in an order that is the same in every process."""
+    # A replayed batch must write the same bytes.
     return sorted(_expected(value, set, frozenset, list), key=repr) or None
 
 
@@ -209,11 +278,11 @@ def _entries(value: dict[Any, Any]) -> list[dict[str, Any]] | None:
     return [{"key": key, "value": one} for key, one in _expected(value, dict).items()] or None
 
 
-def _ordered(raw: list[dict[str, Any]] | None) -> Ordered:
+def _ordered(raw: list[dict[str, Any]] | None) -> Ordered[Any]:
     return Ordered([entry["time"] for entry in raw or ()], [entry["value"] for entry in raw or ()])
 
 
-def _timed(value: Ordered) -> list[dict[str, Any]] | None:
+def _timed(value: Ordered[Any]) -> list[dict[str, Any]] | None:
     _expected(value, Ordered)
     return [{"time": time, "value": one} for time, one in zip(value.times, value.values, strict=True)] or None
 

@@ -1,4 +1,4 @@
-"""Checks of the frames that a user's function returns: they must have the declared columns and types."""
+"""Checks that the frames returned by a user's function have the declared columns and types."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stages.errors import ResultError
 
 
 def two_frames(given: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the emitted rows and the state. Raises `ResultError` for anything but a tuple of two frames."""
+    """Returns `given`, a tuple of two frames: emitted rows and state. Raises `ResultError` for anything else."""
     match given:
         case tuple((pl.DataFrame() as emitted, pl.DataFrame() as state)):
             return emitted, state
@@ -26,7 +26,10 @@ def two_frames(given: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def fitting(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], what: str) -> pl.DataFrame:
-    """Returns the frame with exactly these columns. A null column and a smaller type are cast to the declared type."""
+    """Returns a frame with exactly these columns, cast to these types. Raises `ResultError` if this would lose data.
+
+    `what` is the name of the frame in error messages.
+    """
     if set(frame.columns) != set(schema):
         expected = ", ".join(schema)
         raise ResultError(
@@ -44,7 +47,7 @@ def fitting(frame: pl.DataFrame, schema: Mapping[str, pl.DataType], what: str) -
 
 
 def _becomes(given: Any, wanted: Any) -> bool:
-    """True if a cast loses nothing, or raises."""
+    """True if a cast between these types is allowed: it loses no data, and raises for a value that does not fit."""
     if given == wanted or given == pl.Null:
         return True
     if isinstance(given, pl.Struct) and isinstance(wanted, pl.Struct):

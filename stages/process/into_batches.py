@@ -1,4 +1,4 @@
-"""Rows in batches: the rows of a key are collected until there are enough, or the first has waited long enough."""
+"""The operator of `group_into_batches`: collects the rows of a key until there are enough or the first is too old."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import MAX_TIME, format_duration
 
 ROWS: Final = "rows"
-"""The column of a batch that contains its rows."""
+"""The output column with the rows of a batch, a list of structs."""
 
 UNTIL: Final = "__until"
-"""Column of a row: the processing time (us) at which its batch is emitted, full or not."""
+"""A column of each collected row: the processing time (us) at which its batch is emitted at the latest."""
 SIZE: Final = "__bytes"
-"""Column of a row: its size in bytes."""
+"""A column of each collected row: its size in bytes; 0 if batches have no limit of bytes."""
 _BATCH: Final = "__batch"
+"""A column of rows during a step: the number of their batch; null if they are not emitted in this step."""
 
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 @attrs.frozen
 class Limits:
-    """The limits of a batch: its number of rows, its bytes, and the time (us) that its first row waits at most."""
+    """The limits of a batch: the number of rows, the bytes, and the time (us) for which its first row may wait."""
 
     size: int | None
     bytes: int | None
@@ -49,7 +50,7 @@ class Limits:
 
 @attrs.frozen(slots=False, eq=False)
 class Collected(StateTable[KeyedTable]):
-    """The rows of each key and window that are in no batch yet."""
+    """The state table of the rows that are in no emitted batch yet. `timed` is true if they wait for a limited time."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -57,12 +58,12 @@ class Collected(StateTable[KeyedTable]):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The watermark, which ends windows, and processing time if rows wait for a limited time."""
+        """The clocks at which a batch is due: the watermark, and processing time if rows wait for a limited time."""
         return (WATERMARK, PROCESSING_TIME) if self.timed else (WATERMARK,)
 
     @cached_property
     def rows(self) -> pl.Schema:
-        """The columns of a row."""
+        """The schema of this state table: the collected row, its window, number, limits and hold."""
         own = (EVENT_TIME, *WINDOW_COLUMNS, NUMBER, UNTIL, SIZE, PENDING, HOLD)
         return pl.Schema({**self.schema, **dict.fromkeys(own, pl.Int64())})
 
@@ -78,17 +79,19 @@ class Collected(StateTable[KeyedTable]):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which the batch of a row is emitted, full or not."""
+        """Returns the deadline of each row: it is due when its window ends, or when it has waited for the maximum
+        time.
+        """
         over = {WATERMARK: pl.col(WINDOW_END)}
         return {**over, PROCESSING_TIME: pl.col(UNTIL)} if self.timed else over
 
 
 @attrs.frozen(slots=False, eq=False)
 class IntoBatches(Keyed):
-    """Emits a row for each batch: the keys, and in `ROWS` its rows as structs, in order of arrival.
+    """The operator that emits one row for each batch: the keys, and the column `ROWS` with the batch in arrival order.
 
-    A batch is emitted when it is full, when its first row has waited long enough, and when its window is over. It has
-    the time of its earliest row, and holds the watermark there until then.
+    A batch is emitted when it is full, when its first row has waited for the maximum time, or when its window ends. Its
+    event time is that of its earliest row, at which the batch holds the watermark until it is emitted.
     """
 
     limits: Limits
@@ -136,14 +139,14 @@ class IntoBatches(Keyed):
         return pl.lit(None if wait is None else min(clock.processing_time, MAX_TIME - wait) + wait, pl.Int64)
 
     def _due(self, clock: StepClock) -> pl.Expr:
-        """True for rows whose batch is emitted now if they are its first row."""
+        """Returns an expression that is true for rows that are due: a batch whose first row is due is emitted now."""
         deadlines = self.cells.deadlines(Times()).items()
         return pl.any_horizontal(
             (deadline <= clock.now.times[name]).fill_null(False) for name, deadline in deadlines
         )
 
     def _batched(self, rows: pl.DataFrame, due: pl.Expr) -> pl.DataFrame:
-        """The rows, ordered by key and window, with the number of their batch; null if they are in none yet."""
+        """Adds the column `_BATCH`, the number of the batch, to rows, which must be sorted by cell and arrival."""
         if rows.is_empty():
             return rows.with_columns(pl.lit(None, pl.UInt32).alias(_BATCH))
         cells = rows[CELL].to_numpy()
@@ -154,28 +157,31 @@ class IntoBatches(Keyed):
             complete |= ends - starts >= self.limits.size
         if self.limits.bytes is not None:
             complete |= sizes[ends] - sizes[starts] >= self.limits.bytes
-        # A batch that is followed by another one of its key has no room for its rows.
+        # A batch that is followed by another one of the same cell is full: the next row did not fit.
         complete[:-1] |= cells[starts[1:]] == cells[starts[:-1]]
         numbers = pl.Series(_BATCH, np.repeat(np.arange(len(starts)), ends - starts), dtype=pl.UInt32)
         given = pl.Series(np.repeat(complete, ends - starts))
         return rows.with_columns(pl.when(given).then(numbers).alias(_BATCH))
 
     def _ranges(self, cells: Numbers, sizes: Numbers) -> tuple[Numbers, Numbers]:
-        """The row numbers at which batches start and end, in order."""
+        """Returns the positions of the rows at which batches start and end, in order. `sizes` are the cumulative
+        bytes.
+        """
         count = len(cells)
         places = np.arange(count)
-        # If a batch started at a place, the next one would start there.
-        following = np.searchsorted(cells, cells, "right")
+        # For each position: the start of the next batch, if a batch started at this position.
+        following = np.searchsorted(cells, cells, "right")  # at the latest, at the first row of the next cell
         if self.limits.size is not None:
             following = np.minimum(following, places + self.limits.size)
         if self.limits.bytes is not None:
+            # A batch has at least one row, even if this row alone exceeds the limit of bytes.
             fits = np.searchsorted(sizes, sizes[:-1] + self.limits.bytes, "right") - 1
             following = np.minimum(following, np.maximum(fits, places + 1))
         starts = np.concatenate([_reachable(following), [count]])
         return starts[:-1], starts[1:]
 
     def _given(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """A row for each batch."""
+        """Converts rows with a batch number to one output row for each batch."""
         first = [pl.col(name).first() for name in (*self.keys, *WINDOW_COLUMNS)]
         batches = rows.group_by(_BATCH, maintain_order=True).agg(
             *first, pl.struct(self.schema.names()).alias(ROWS), pl.col(EVENT_TIME).min()
@@ -184,9 +190,9 @@ class IntoBatches(Keyed):
 
 
 def _reachable(following: Numbers) -> Numbers:
-    """The row numbers that are reached from the first one by going on from each to the one `following` it.
+    """Returns the positions on the path that begins at position 0 and continues from each position p at `following[p]`.
 
-    The length of a jump is doubled in each round, so the number of rounds is the logarithm of the number of rows.
+    Each round doubles the length of the jumps, so the number of rounds is logarithmic in the number of rows.
     """
     count = len(following)
     reached = np.zeros(count + 1, dtype=bool)
@@ -201,7 +207,9 @@ def _reachable(following: Numbers) -> Numbers:
 
 
 def _bytes_of(schema: pl.Schema) -> pl.Expr:
-    """The bytes of a row: the length of texts and binaries, of lists and structs as JSON, 8 for any other value."""
+    """Returns an expression for the bytes of a row: the length of text and binary, of nested values as JSON, 8 for
+    others.
+    """
     sizes = []
     for name, dtype in schema.items():
         column = pl.col(name)

@@ -1,4 +1,4 @@
-"""The base of operators over keys and windows: rows are assigned to windows, dropped if late, and ordered by time."""
+"""The base class of operators by key and window: assigns rows to windows, drops late rows, and sorts rows by time."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
-from stages.dropped import LATE, NO_WINDOW, late_schema, with_reason
+from stages.dropped import LATE, NO_WINDOW, UNMATCHED, late_schema, with_reason
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput
-from stages.pending_rows import NUMBER, PendingRows
+from stages.pending_rows import NUMBER, PendingRows, left_of
 from stages.state_tables import BucketTable, State, StateTable, Table
 from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -26,28 +26,59 @@ from windowing.windows import GlobalWindows
 Order = Literal["time", "arrival"]
 
 CELL: Final = "__cell"
-"""Column of rows in a step: the number of their key and window."""
+"""A column of rows during a step: the number of their cell (the state of their key and window)."""
 TIMED: Final = "__timed"
-"""Column of rows in a step: 0 if they are processed at once, 1 if they are processed in the order of time."""
+"""A column of rows during a step: 0 if they are processed in order of arrival, 1 if in order of time."""
 
 
 @attrs.frozen(eq=False)
 class Result:
-    """The `panes` of processed rows, `refused` rows and firings, and the numbers of refused rows and fired timers."""
+    """The result of processing rows in a step.
+
+    Attributes:
+        panes: The emitted rows.
+        refused: The rows and timer firings that became dead letters.
+        fired: The number of timers that fired.
+        refused_rows: The number of rows that became dead letters.
+        unmatched: The retractions of rows that are not there.
+    """
 
     panes: pl.DataFrame
     refused: tuple[Refused, ...] = ()
     fired: int = 0
     refused_rows: int = 0
+    unmatched: pl.DataFrame | None = None
+
+
+@attrs.frozen(eq=False)
+class Accepted:
+    """The arrivals of a step: rows to process, in their windows and numbered, and rows that are left out.
+
+    `usable` is the number of arrivals without refused ones. Rows `nowhere` are in no window.
+    """
+
+    rows: pl.DataFrame
+    usable: int
+    late: pl.DataFrame
+    nowhere: pl.DataFrame
+    refused: tuple[Refused, ...]
 
 
 @attrs.frozen(slots=False, eq=False)
 class Keyed(Operator):
-    """Processes the rows of each key and window.
+    """The base class of operators that process the rows of each key and window.
 
-    `title` names the operator for people. `schema` contains the columns of rows, `keys` among them. `order="time"`:
-    rows wait for the watermark and are processed in order of time; with "arrival" they are processed at once. `late`:
-    dropped rows are returned with the reason. `retracted`: rows may retract earlier ones.
+    Attributes:
+        keys: The key columns.
+        schema: The schema of arriving rows, keys included.
+        windowing: The windowing that assigns rows to windows.
+        order: "time" if rows wait for the watermark and are processed in order of time; "arrival" if they are
+            processed at once.
+        title: The name of the operator for people.
+        late: True if dropped rows are returned with the reason.
+        retracted: True if rows may retract earlier ones.
+        sums: True if waiting rows and their retractions cancel out, so that only the remaining rows are processed. Rows
+            with equal times are then sorted by their values.
     """
 
     keys: tuple[str, ...]
@@ -57,16 +88,16 @@ class Keyed(Operator):
     title: str = attrs.field(kw_only=True)
     late: bool = attrs.field(default=False, kw_only=True)
     retracted: bool = attrs.field(default=False, kw_only=True)
+    sums: bool = attrs.field(default=False, kw_only=True)
 
     @property
     def id(self) -> list[str]:
-        """The columns that identify a key and window."""
+        """The columns that identify a cell: the key and the window."""
         return [*self.keys, *WINDOW_COLUMNS]
 
     @property
     def ordered(self) -> bool:
-        """True: rows of one time are processed in the order of arrival."""
-        return True
+        return True  # rows with equal times are processed in order of arrival
 
     @property
     def clocks(self) -> tuple[str, ...]:
@@ -79,12 +110,12 @@ class Keyed(Operator):
 
     @property
     def cells(self) -> StateTable[BucketTable]:
-        """The state table of keys and windows."""
+        """The state table of cells: a row with the state of each key and window."""
         raise NotImplementedError
 
     @cached_property
     def pending(self) -> PendingRows:
-        """The table of rows that wait for the watermark."""
+        """The state table of rows that wait for the watermark, to be processed in order of time."""
         return PendingRows(self.keys, self.row)
 
     @property
@@ -93,9 +124,9 @@ class Keyed(Operator):
 
     @property
     def row(self) -> pl.Schema:
-        """The columns of a row, and a flag for retractions."""
-        taken_back = {PANE_RETRACTED: pl.Boolean()} if self.retracted else {}
-        return pl.Schema({**self.schema, **taken_back})
+        """The schema of a row, with a flag for retractions if there may be any."""
+        flag = {PANE_RETRACTED: pl.Boolean()} if self.retracted or self.sums else {}
+        return pl.Schema({**self.schema, **flag})
 
     kind: ClassVar[str]
     """The kind of the operator in a checkpoint."""
@@ -108,17 +139,17 @@ class Keyed(Operator):
 
     @property
     def does(self) -> object:
-        """The user's code or further choices that tell the operator from others of its kind."""
+        """The user's code or other options that state does not depend on, for the operator's declaration."""
         return None
 
     @property
     def kept(self) -> Mapping[str, object]:
-        """The state fields, by the name that the user chose, with their kind."""
+        """The kind of each state field, by the name that the user chose."""
         raise NotImplementedError
 
     @property
     def content(self) -> pl.Schema:
-        """The columns of the state fields."""
+        """The schema of the operator's state columns, without key, window and holds."""
         raise NotImplementedError
 
     @property
@@ -139,83 +170,110 @@ class Keyed(Operator):
         }
 
     def own_facts(self, text: Text) -> dict[str, str]:
-        """Returns the facts that only operators of this kind have."""
+        """Describes for people the options that only this kind of operator has; `text` formats values."""
         raise NotImplementedError
 
     def usable(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, tuple[Refused, ...]]:
-        """Splits rows into (rows that can be processed, refused rows)."""
+        """Divides arrivals into rows that can be processed, and dead letters."""
         return rows, ()
 
     def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
-        """Processes rows, which have their window, and whatever else is due; stores what is left."""
+        """Processes rows, which have their window, and the cells that are due; writes the new state."""
         raise NotImplementedError
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        """Processes rows that need not wait, then rows whose time the watermark has passed, and what else is due."""
-        usable, refused = self.usable(arrivals[MAIN])
+        """Processes rows that do not wait, then rows whose time the watermark has passed, and cells that are due."""
+        accepted = self.accepted(state, arrivals[MAIN], clock)
+        rows, unmatched = self.in_order(state, accepted.rows, clock)
+        return self.step_output(accepted, rows, unmatched, self.process_rows(state, rows, clock))
+
+    def accepted(self, state: State, arrivals: pl.DataFrame, clock: StepClock) -> Accepted:
+        """Assigns arrivals to windows and numbers them, without those that are refused or dropped."""
+        usable, refused = self.usable(arrivals)
         placed, nowhere = place(usable, self.windowing.windows)
-        played, late = self._judged(placed, clock.input_before)
-        # Numbers go on from step to step, so they order all rows of a key by arrival. A late row holds nothing.
-        numbered = played.with_columns(
+        timely, late = self._split_late(placed, clock.input_before)
+        # Numbers continue from step to step, so they order all rows by arrival. A late row does not hold the watermark.
+        numbered = timely.with_columns(
             (state.arrived + pl.int_range(pl.len(), dtype=pl.Int64)).alias(NUMBER),
             pl.lit(1, pl.Int64).alias(PENDING),
             pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD),
         ).select(list(self.pending.schema))
-        rows = pl.concat(self._in_order(state, numbered, clock))
-        result = self.process_rows(state, rows, clock)
-        dropped = {LATE: len(late), NO_WINDOW: len(nowhere)}
+        return Accepted(numbered, len(usable), late, nowhere, refused)
+
+    def in_order(
+        self, state: State, rows: pl.DataFrame, clock: StepClock
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Returns the rows to process, and retractions of rows that are not there. Stores the rows that wait."""
+        return self.remaining(pl.concat(self._in_order(state, rows, clock)))
+
+    def step_output(
+        self, accepted: Accepted, rows: pl.DataFrame, unmatched: pl.DataFrame, result: Result
+    ) -> StepOutput:
+        """Returns the output of a step that has accepted these arrivals, and processed `rows` with this result."""
+        late, nowhere = accepted.late, accepted.nowhere
+        unmatched = unmatched if result.unmatched is None else result.unmatched
+        dropped = {LATE: len(late), NO_WINDOW: len(nowhere), UNMATCHED: len(unmatched)}
         return StepOutput(
             result.panes,
-            len(usable),
-            len(placed) + len(nowhere),
+            accepted.usable,
+            len(accepted.rows) + len(late) + len(nowhere),
             len(rows),
             {reason: count for reason, count in dropped.items() if count},
-            self._shown(late, nowhere) if self.late else pl.DataFrame(),
-            (*refused, *result.refused),
+            self._shown(late, nowhere, unmatched) if self.late else pl.DataFrame(),
+            (*accepted.refused, *result.refused),
             result.fired,
             len(rows) - result.refused_rows,
         )
 
-    def _judged(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """(rows that are in time, rows that are too late)."""
+    def remaining(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides rows whose turn has come into (rows to process, retractions without a row to retract)."""
+        return left_of(rows, list(self.schema)) if self.sums else (rows, rows.clear())
+
+    def _split_late(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides rows into (rows to process, rows that are dropped because they are too late)."""
         lateness = self.windowing.allowed_lateness
-        may_come = collected_at(lateness) > watermark
+        timely = collected_at(lateness) > watermark
         if self.order == "time":
-            may_come &= in_time(watermark, lateness)
-        return rows.filter(may_come), rows.filter(~may_come)
+            timely &= in_time(watermark, lateness)
+        return rows.filter(timely), rows.filter(~timely)
 
     def _in_order(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Iterator[pl.DataFrame]:
-        """Yields rows to process at once, then rows whose time the watermark has passed; the others are stored."""
+        """Yields rows to process in order of arrival, then rows to process in order of time. Stores all other rows."""
         if self.order == "arrival":
             yield rows.with_columns(pl.lit(0).alias(TIMED))
             return
-        # A row behind the watermark of before the step can no longer be put in order: it is processed at once.
-        behind = pl.col(EVENT_TIME) < clock.input_before
+        # Rows with later times than a late row have been processed already, so it is processed at once.
+        behind = pl.col(HOLD).is_null()
         yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
         loaded = state.load(self.pending, rows.filter(~behind))
         pool = pl.concat([loaded.rows, loaded.incoming])
-        come = pl.col(EVENT_TIME) < clock.watermark
-        state.write_back(self.pending, pool.filter(~come))
-        yield pool.filter(come).with_columns(pl.lit(1).alias(TIMED))
+        ready = pl.col(EVENT_TIME) < clock.watermark
+        state.write_back(self.pending, pool.filter(~ready))
+        yield pool.filter(ready).with_columns(pl.lit(1).alias(TIMED))
 
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of these cells, with the number of their cell, in the order in which they are processed."""
+        """Adds the column CELL to rows, the position of their cell in `cells`, and sorts them in processing order."""
         numbers = cells.select(self.id).with_row_index(CELL)
         order = [CELL, TIMED, pl.when(pl.col(TIMED) == 1).then(EVENT_TIME), NUMBER]
         return rows.join(numbers, on=self.id, how="left", nulls_equal=True).sort(order)
 
-    def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame) -> pl.DataFrame:
-        """The dropped rows, with the reason."""
+    def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame, unmatched: pl.DataFrame) -> pl.DataFrame:
+        """Adds the reasons to dropped rows, and concatenates them. Rows `nowhere` are in no window."""
         schema = late_schema(self.row, self.row.names())
-        reasons = ((late, LATE), (nowhere, NO_WINDOW))
+        reasons = [(late, LATE), (nowhere, NO_WINDOW)]
+        if self.sums or self.retracted:
+            reasons.append((unmatched, UNMATCHED))
         return pl.concat([with_reason(rows, reason, schema) for rows, reason in reasons])
 
 
 def touched(
     cells: pl.DataFrame, reached: pl.DataFrame, due: pl.Expr, id: list[str]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(cells with arrivals, new ones included, or with something due; the other cells)."""
-    # A key may contain nulls, so keys are compared with nulls equal, and the mark says where a row was found.
+    """Divides cells into (cells with an arrival or due, new cells included; other cells).
+
+    `reached` has the keys and windows of arrivals, the columns `id`; `due` is true for cells that are due.
+    """
+    # Keys may be null, so a column of the right side, not a key, shows whether the join found a match.
     marks = reached.with_columns(pl.lit(True).alias("__reached"))
     marked = cells.join(marks, on=id, how="left", nulls_equal=True, maintain_order="left")
     active = pl.col("__reached").fill_null(False) | due.fill_null(False)

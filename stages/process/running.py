@@ -1,4 +1,4 @@
-"""Running aggregates: each row with its key's aggregates of all rows up to it, computed in columns."""
+"""The operator of `running`: adds to each row aggregates of all rows of its key up to this row."""
 
 from __future__ import annotations
 
@@ -13,20 +13,21 @@ from stages.clock import StepClock
 from stages.declared import Said, Text
 from stages.operator import HOLD, PENDING
 from stages.pending_rows import NUMBER
+from stages.process.by_cell import ByCell, CellsOutput
 from stages.process.cumulative import Cumulative
-from stages.process.keyed import CELL, Keyed, Result, touched
-from stages.state_tables import KeyedTable, Loaded, State, StateTable
+from stages.process.keyed import CELL
+from stages.state_tables import KeyedTable, Loaded, StateTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.lateness import collected_at
 
 _SO_FAR = -1
-"""The number of the row with the totals of earlier steps, which is before all rows."""
+"""The number (column NUMBER) of the row with the totals of previous steps, which is before all arrivals."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class Totals(StateTable[KeyedTable]):
-    """The totals of each key and window."""
+    """The state table of totals, the accumulators of all rows so far, with a row for each key and window."""
 
     keys: tuple[str, ...]
     schema: pl.Schema
@@ -50,7 +51,7 @@ class Totals(StateTable[KeyedTable]):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which the window is collected."""
+        """Returns the deadline of each row: it is due when its window is collected."""
         return {WATERMARK: collected_at(self.allowed_lateness)}
 
     def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
@@ -58,15 +59,15 @@ class Totals(StateTable[KeyedTable]):
 
 
 @attrs.frozen(slots=False, eq=False)
-class Running(Keyed):
-    """Adds columns to rows: cumulative `aggregates` by name."""
+class Running(ByCell):
+    """The operator that adds columns to each row, one for each of the cumulative `aggregates`, by column name."""
 
     aggregates: Mapping[str, Cumulative]
     kind: ClassVar[str] = "running"
 
     @cached_property
     def parts(self) -> dict[str, pl.DataType]:
-        """The columns of totals, with their types."""
+        """The types of the accumulator columns by name."""
         return {
             f"__s.{name}.{part}": dtype
             for name, aggregate in self.aggregates.items()
@@ -91,31 +92,32 @@ class Running(Keyed):
     def own_facts(self, text: Text) -> dict[str, str]:
         return {"running": ", ".join(f"{name} = {aggregate}" for name, aggregate in self.aggregates.items())}
 
-    def process_rows(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Result:
-        loaded = state.load(self.cells, rows.select(self.id).unique(maintain_order=True))
-        over = collected_at(self.windowing.allowed_lateness) <= clock.watermark
-        cells, idle = touched(loaded.rows, loaded.incoming, over, self.id)
-        shown = [*self.schema, *self.aggregates, EVENT_TIME, *WINDOW_COLUMNS]
+    def due(self, clock: StepClock) -> pl.Expr:
+        return collected_at(self.windowing.allowed_lateness) <= clock.watermark
+
+    def process_cells(self, cells: pl.DataFrame, rows: pl.DataFrame, clock: StepClock) -> CellsOutput:
         if cells.is_empty():
-            state.write_back(self.cells, idle)
-            return Result(pl.DataFrame(schema=self._given()))
-        both = self._together(cells, self.by_cell(cells, rows))
+            times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
+            nothing = pl.DataFrame(schema={CELL: pl.UInt32(), **self.emitted, **times})
+            return CellsOutput(nothing, self.cells.table.no_rows)
+        shown = [CELL, *self.emitted, EVENT_TIME, *WINDOW_COLUMNS]
+        both = self._together(cells, rows)
         totals = both.group_by(CELL, maintain_order=True).agg(pl.col(*self.id, *self.parts).last())
-        kept = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
-        left = kept.filter(~over).select(list(self.cells.table.schema))
-        state.write_back(self.cells, pl.concat([idle, left]))
+        stored = totals.with_columns(pl.lit(0, pl.Int64).alias(PENDING), pl.lit(None, pl.Int64).alias(HOLD))
+        remaining = stored.filter(~self.due(clock)).select(list(self.cells.table.schema))
         results = [self._result(name, aggregate) for name, aggregate in self.aggregates.items()]
-        return Result(both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown))
+        panes = both.filter(pl.col(NUMBER) != _SO_FAR).with_columns(results).select(shown)
+        return CellsOutput(panes, remaining)
 
     def _together(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-        """The totals of earlier steps and the rows, by cell and in order, each with the totals up to it."""
+        """Puts the totals of previous steps before the rows of each cell, and computes the totals up to each row."""
         lifted = rows.with_columns(
             expression.alias(f"__s.{name}.{part}")
             for name, aggregate in self.aggregates.items()
             for part, expression in aggregate.lift(self.schema).items()
         )
         before = cells.with_row_index(CELL).with_columns(pl.lit(_SO_FAR, pl.Int64).alias(NUMBER))
-        # Stable: the totals of earlier steps are before the rows of their cell.
+        # A stable sort keeps the totals of previous steps before the rows of their cell.
         both = pl.concat([before, lifted], how="diagonal").sort(CELL, maintain_order=True)
         return both.with_columns(
             expression.over(CELL).alias(f"__s.{name}.{part}")
@@ -129,7 +131,7 @@ class Running(Keyed):
     def _columns(self, name: str, aggregate: Cumulative) -> dict[str, pl.Expr]:
         return {part: pl.col(f"__s.{name}.{part}") for part in aggregate.parts(self.schema)}
 
-    def _given(self) -> pl.Schema:
+    @cached_property
+    def emitted(self) -> pl.Schema:
         results = {name: aggregate.dtype(self.schema) for name, aggregate in self.aggregates.items()}
-        times = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())
-        return pl.Schema({**self.schema, **results, **times})
+        return pl.Schema({**self.schema, **results})

@@ -1,4 +1,4 @@
-"""The state table of cells: a row per key and window."""
+"""The state table of cells: a row of fields and timers for each key and window."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windowing.clocks import Times
 
 @attrs.frozen(slots=False, eq=False)
 class Cells(StateTable[KeyedTable]):
-    """A row per key and window. Arrivals are keys and windows, and none of them waits."""
+    """The state table of cells. As arrivals it receives only the keys and windows of rows; none of them waits."""
 
     layout: CellLayout
 
@@ -40,11 +40,13 @@ class Cells(StateTable[KeyedTable]):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        """The clocks of its timers, of lifetimes, and of the ends of windows."""
+        """The clocks at which a timer fires, a field expires, or a window is collected."""
         return tuple(self.layout.deadlines())
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """The time at which a timer fires, a field expires, or a window is collected."""
+        """Returns the deadlines of each cell, by clock: it is due when a timer fires, a field expires, or its window
+        is collected.
+        """
         return self.layout.deadlines()
 
     def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:

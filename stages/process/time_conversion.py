@@ -14,15 +14,15 @@ _LAST: Final = datetime.max.replace(tzinfo=UTC)
 
 
 def to_datetime(us: int) -> datetime:
-    """The time in UTC, limited to the years 1 to 9999."""
+    """Converts microseconds to a datetime in UTC; times outside of the years 1 to 9999 become the first or last one."""
     try:
-        return _EPOCH + timedelta(0, 0, us)  # by name it takes twice as long
+        return _EPOCH + timedelta(0, 0, us)  # with keyword arguments it takes twice as long
     except OverflowError:
         return _FIRST if us < 0 else _LAST
 
 
 def from_datetime(time: object) -> int:
-    """The microseconds of a datetime; one without a zone is UTC. Raises `TypeError` for anything else."""
+    """Converts a datetime, in UTC if it has no zone, to microseconds. Raises `TypeError` for anything else."""
     if not isinstance(time, datetime):
         raise TypeError(f"expected a datetime, got {time!r}")
     since = (time if time.tzinfo is not None else time.replace(tzinfo=UTC)) - _EPOCH
@@ -31,5 +31,5 @@ def from_datetime(time: object) -> int:
 
 @lru_cache(maxsize=1024)
 def length(duration: Duration) -> int:
-    """A duration in microseconds, cached as a process uses the same few of them for every row."""
+    """Converts a duration to microseconds. Cached, since a process uses the same few durations for every row."""
     return int(of_any_length(duration))

@@ -1,4 +1,4 @@
-"""Timers as a user's method sees them: the pending firings of the current key."""
+"""Timers as attributes of a user's object: they hold the pending firings of the current key and window."""
 
 from __future__ import annotations
 
@@ -6,41 +6,54 @@ from collections.abc import Callable
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import repeat
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from stages.process.calls import Call
-from stages.process.declarations import EventTimer, ProcessingTimer, Timer
+from stages.process.choices import Domain
 from stages.process.time_conversion import from_datetime, length, to_datetime
 from windowing.time import MAX_TIME, Duration, format_time
 
 Firing = tuple[int, int | None, int | None, int]
-"""The time at which a timer fires, its output timestamp if that is another, its hold (all in us), and its hops.
+"""The time at which a timer fires, its output timestamp if it differs, its hold (all in us), and its hops.
 
-Hops: 0 if a row or an earlier step set it; else the length of the chain of firings that set each other and in which
-time hardly advanced.
+Hops are 0 if a row or a previous step set the firing. Otherwise they are the length of its chain: firings that were
+each set by the previous one, with time advancing by less than `SOON`.
 """
 
 SOON: Final = 1_000
-"""The time (us) by which a firing must advance so that its chain is not endless."""
+"""A firing that advances time by less than this (us) continues a chain, which might never end."""
 
 _STALE: Final = 100
-"""The outdated entries that a queue may have besides as many as are pending."""
+"""The number of outdated entries that a queue may have, in addition to as many as there are pending firings."""
+
+
+class TimerFacts(Protocol):
+    """The properties of a declared timer on which its firings depend. `stages/process/timer_fields.py` has the
+    declarations.
+    """
+
+    @property
+    def domain(self) -> Domain: ...
+
+    @property
+    def drops(self) -> bool: ...
+
+    @property
+    def holds(self) -> bool: ...
 
 
 class Pending:
-    """The base of timers: computes and checks the time of a firing. `time` (us) is that of the first firing, if any."""
+    """The base class of timers: computes and checks the times of firings. `time` (us) is that of the first, if any."""
 
     __slots__ = ("call", "drops", "event", "holds", "name", "time")
 
-    def __init__(self, name: str, declared: Timer, call: Call) -> None:
+    def __init__(self, name: str, declared: TimerFacts, call: Call) -> None:
         self.name, self.call = name, call
-        self.event = isinstance(declared, EventTimer)
-        self.drops = isinstance(declared, EventTimer) and declared.at_end == "drop"
-        self.holds = isinstance(declared, ProcessingTimer) and declared.hold
+        self.event, self.drops, self.holds = declared.domain == "event", declared.drops, declared.holds
         self.time: int | None = None
 
     def firing_at(self, time: datetime, output: datetime | None) -> Firing:
-        """The firing at this time. Raises `ValueError` for an event time after the window is collected."""
+        """Returns the firing at this time. Raises `ValueError` for an event time after the window is collected."""
         at = from_datetime(time)
         if self.event and at > self.call.expiry:
             raise ValueError(
@@ -50,7 +63,7 @@ class Pending:
         return self._firing(at, output)
 
     def firing_after(self, duration: Duration, output: datetime | None) -> Firing:
-        """The firing a duration after the time of the row or timer, at the latest when the window is collected."""
+        """Returns the firing a duration after the current time, at the latest when the window is collected."""
         call = self.call
         if self.event:
             at = call.now + length(duration)
@@ -60,13 +73,16 @@ class Pending:
         return self._firing(min(call.processing_time + length(duration), MAX_TIME), output)
 
     def held(self, time: int | None, output: int | None, hold: int | None = None) -> int | None:
-        """The time at which a firing holds that is stored as `time`, `output` and, by processing time, `hold`."""
+        """Returns the event time at which a firing holds the watermark, if it does.
+
+        The arguments are its stored columns; only processing-time timers have the column `hold`.
+        """
         if self.event:
             return time if output is None else output
         return output if self.holds else hold
 
     def too_late(self) -> bool:
-        """True if the current firing is at the time when the window is collected: no later firing is possible."""
+        """True if an event timer can no longer be set, since the current firing is at the collection of the window."""
         return self.event and self.call.now >= self.call.expiry
 
     def _firing(self, at: int, output: datetime | None) -> Firing:
@@ -75,18 +91,20 @@ class Pending:
         return at, stamp, self.held(at, stamp, given), self._hops(at)
 
     def _hops(self, at: int) -> int:
-        """The hops of a firing that the current row or firing sets for this time."""
+        """Returns the hops of a firing that the current call sets for this time."""
         call = self.call
         if not call.hops:
             return 0
-        # A chain that advances time ends by itself; at the end of input, time advances without an end.
+        # A chain that advances time ends when it reaches the clock. At the end of input the clock has no end.
         since = call.now if self.event else call.processing_time
         return call.hops if call.endless or at - since < SOON else 1
 
     def _output(self, at: int, output: datetime | None) -> int | None:
-        """The output timestamp at which a pending timer holds the watermark; None if it holds at its own time.
+        """Returns the output timestamp of a firing (us); None if it is the firing's own time, the default of event
+        timers.
 
-        For a processing-time timer the default is the time of the row that set it.
+        The default of processing-time timers is the event time of the current row or timer. Raises `ValueError` if
+        `output` is out of range.
         """
         call = self.call
         if output is None:
@@ -112,21 +130,21 @@ class Single(Pending):
     def after(self, duration: Duration, output: datetime | None = None) -> None:
         """Sets the timer to fire after a duration, at the latest when the window is collected.
 
-        It replaces a pending firing. In a firing at the time at which the window is collected nothing is set: no time
-        is left.
+        A pending firing is replaced. If the current firing is at the time at which the window is collected, no firing
+        is set, since no time is left.
 
         Args:
-            duration: Counted from the time of the current row or firing.
-            output: The time of the emitted rows, at which the watermark is held until then. By default that is the time
-                of the firing. By processing time it is the output watermark, which is not held unless the timer has
-                `hold=True`.
+            duration: The time from the current row or firing; for a processing-time timer, from the processing time.
+            output: The event time of emitted rows, at which the timer holds the watermark until it fires. The default
+                of an event timer is its own time. The default of a processing-time timer is the output watermark, and
+                it does not hold the watermark unless it has `hold=True`.
         """
-        # Computed first, as it raises for a wrong output timestamp even if nothing can be set any more.
+        # Computed first, so that a wrong output timestamp raises even if no firing can be set.
         firing = self.firing_after(duration, output)
         self.time, self.output, self.hold, self.hops = (None, None, None, 0) if self.too_late() else firing
 
     def at(self, time: datetime, output: datetime | None = None) -> None:
-        """Sets the timer to fire at this time, in place of a pending firing; `output` as for `after`."""
+        """Sets the timer to fire at this time. A pending firing is replaced. `output` is the same as for `after`."""
         self.time, self.output, self.hold, self.hops = self.firing_at(time, output)
 
     def clear(self) -> None:
@@ -134,58 +152,58 @@ class Single(Pending):
         self.time = None
 
     def pending(self) -> datetime | None:
-        """The time at which the timer fires; None if it is not set."""
+        """Returns the time at which the timer fires; None if it is not set."""
         return None if self.time is None else to_datetime(self.time)
 
     def take(self) -> tuple[str | None, Firing]:
-        """Removes and returns the firing, as (no tag, firing)."""
+        """Removes and returns the pending firing, as (None, firing), since there is no tag."""
         return None, self.take_of(None)
 
     def take_of(self, tag: str | None) -> Firing:
-        """Removes and returns the firing."""
+        """Removes and returns the pending firing."""
         time, self.time = self.time, None
         assert time is not None
         return time, self.output, self.hold, self.hops
 
     def load(self, cell: int, *columns: list[int | None]) -> None:
-        """Loads the firing of a cell from columns: the time, the output timestamp and, by processing time, the hold."""
+        """Loads the firing of a cell from its columns: time, output timestamp and, for processing time, hold."""
         time, output, *held = (column[cell] for column in columns)
         self.time, self.output, self.hops = time, output, 0
         self.hold = self.held(time, output, *held)
 
-    def leave(self, cell: int, *columns: list[int | None]) -> None:
-        """Stores the firing of a cell into columns."""
-        # `time` alone says if it is pending: the others may be those of a firing that was removed.
+    def store(self, cell: int, *columns: list[int | None]) -> None:
+        """Stores the pending firing at position `cell` of the timer's columns; null if there is none."""
+        # Only `time` shows whether a firing is pending: the other attributes may belong to a removed firing.
         pending = (None,) * 3 if self.time is None else (self.time, self.output, self.hold)
         for column, value in zip(columns, pending, strict=False):
             column[cell] = value
 
     def saved(self) -> Any:
-        """A copy of the firing, for `restore`."""
+        """Returns a copy of the pending firing, for `restore`."""
         return self.time, self.output, self.hold, self.hops
 
     def restore(self, saved: Any) -> None:
-        """Sets the firing back to what `saved` returned."""
+        """Resets the pending firing to a copy that `saved` returned."""
         self.time, self.output, self.hold, self.hops = saved
 
     def due(self, latest: int) -> list[tuple[int, str | None]]:
-        """(time, no tag), if the timer fires by then."""
+        """Returns [(time, None)] if the timer is due at the time `latest`; otherwise an empty list."""
         return [(self.time, None)] if self.is_due(None, latest) and self.time is not None else []
 
     def is_due(self, tag: str | None, latest: int) -> bool:
-        """True if the timer is pending and fires by then."""
+        """True if the timer is pending and due at the time `latest`."""
         return self.time is not None and self.time <= latest
 
     def least_hold(self) -> int | None:
-        """The time (us) at which the timer holds, if it is pending and holds."""
+        """Returns the event time (us) at which the timer holds the watermark; None if it does not."""
         return None if self.time is None else self.hold
 
 
 class Queue:
-    """The tags of pending firings, in order of a number of each, of which only the least is read.
+    """A heap of the tags of pending firings, by a number such as their time. Firings without a number are left out.
 
-    An entry counts while its tag is pending with that number. Outdated entries stay until they are the least, or are
-    too many. A firing without a number is left out.
+    An entry is valid while the firing of its tag is pending and has this number. Outdated entries are removed when they
+    are the least, or when there are too many.
     """
 
     __slots__ = ("_entries", "_number", "_pending")
@@ -200,16 +218,18 @@ class Queue:
         heapify(self._entries)
 
     def add(self, tag: str) -> None:
-        """Adds the firing of this tag, which has changed."""
+        """Adds the new firing of this tag. If the tag has an entry for an earlier firing, this is now outdated."""
         number = self._number(self._pending[tag])
-        # Rebuilding costs as much as the entries, so it pays once most of them are outdated.
+        # A rebuild takes time proportional to the entries, so it pays only once most of them are outdated.
         if len(self._entries) > 2 * len(self._pending) + _STALE:
             self._fill()
         elif number is not None:
             heappush(self._entries, (number, tag))
 
     def first(self) -> tuple[int, str] | None:
-        """The least number and its tag; of equal ones the first tag."""
+        """Returns the least number and its tag, the first tag if several have this number; None without valid
+        entries.
+        """
         entries, pending = self._entries, self._pending
         while entries:
             number, tag = entries[0]
@@ -229,7 +249,7 @@ def _hold(firing: Firing) -> int | None:
 
 
 class Family(Pending):
-    """Timers by tag: `self.retries.after("5s", tag="a")`, `.at(time, tag="a")`, `.clear("a")`, `.pending("a")`."""
+    """A timer family: `self.retries.after("5s", tag="a")`, `.at(time, tag="a")`, `.clear("a")`, `.pending("a")`."""
 
     __slots__ = ("_holding", "_queue", "_undo", "by_tag")
     by_tag: dict[str, Firing]
@@ -256,17 +276,17 @@ class Family(Pending):
         self._first()
 
     def pending(self, tag: str) -> datetime | None:
-        """The time at which the timer of this tag fires; None if it is not set."""
+        """Returns the time at which the timer of this tag fires; None if it is not set."""
         return to_datetime(self.by_tag[tag][0]) if tag in self.by_tag else None
 
     def take(self) -> tuple[str | None, Firing]:
-        """Removes and returns the first firing, as (tag, firing)."""
+        """Removes and returns the firing with the least time, as (tag, firing)."""
         first = self._by_time().first()
         assert first is not None
         return first[1], self.take_of(first[1])
 
     def take_of(self, tag: str | None) -> Firing:
-        """Removes and returns the firing of a tag."""
+        """Removes and returns the pending firing of a tag."""
         assert tag is not None
         firing = self.by_tag[tag]
         self._put(tag, None)
@@ -274,7 +294,7 @@ class Family(Pending):
         return firing
 
     def load(self, cell: int, *columns: list[Any]) -> None:
-        """Loads the firings of a cell from columns: tags, times, output timestamps and, by processing time, holds."""
+        """Loads the firings of a cell from columns: tags, times, output timestamps and, for processing time, holds."""
         tags, times, outputs, *held = (column[cell] or () for column in columns)
         holds = held[0] if held and held[0] else repeat(None)
         self.by_tag = {
@@ -284,8 +304,8 @@ class Family(Pending):
         self._queue = self._holding = self._undo = None
         self.time = min(times) if times else None
 
-    def leave(self, cell: int, *columns: list[Any]) -> None:
-        """Stores the firings of a cell into columns; null if none is pending."""
+    def store(self, cell: int, *columns: list[Any]) -> None:
+        """Stores the firings of a cell in its columns; null if none is pending."""
         firings = self.by_tag.values()
         times = [firing[0] for firing in firings]
         outputs = [firing[0] if firing[1] is None else firing[1] for firing in firings]
@@ -294,29 +314,29 @@ class Family(Pending):
             column[cell] = value or None
 
     def saved(self) -> Any:
-        """Begins to record changes, for `restore`."""
+        """Starts to record changes, for `restore`. A copy of all firings would cost more."""
         self._undo = []
 
     def restore(self, saved: Any) -> None:
-        """Undoes the changes since `saved`."""
-        # In reverse, so that the first value of a tag that was set twice is the last to be restored.
+        """Undoes all changes of firings since the last call of `saved`."""
+        # In reverse order, so that a tag that was changed twice gets its first value.
         for tag, firing in reversed(self._undo or []):
             self._put(tag, firing)
         self._undo = []
         self._first()
 
     def due(self, latest: int) -> list[tuple[int, str | None]]:
-        """(time, tag) of the timers that fire by then."""
+        """Returns the timers that are due at the time `latest`, as (time, tag)."""
         if self.time is None or self.time > latest:
             return []
         return [(firing[0], tag) for tag, firing in self.by_tag.items() if firing[0] <= latest]
 
     def is_due(self, tag: str | None, latest: int) -> bool:
-        """True if the timer of this tag is pending and fires by then."""
+        """True if the timer of this tag is pending and due at the time `latest`."""
         return tag in self.by_tag and self.by_tag[tag][0] <= latest
 
     def least_hold(self) -> int | None:
-        """The least time (us) at which a pending timer holds, if any does."""
+        """Returns the least event time (us) at which a pending timer holds the watermark; None if none does."""
         if self._holding is None:
             self._holding = Queue(self.by_tag, _hold)
         first = self._holding.first()
@@ -329,7 +349,7 @@ class Family(Pending):
         self._first()
 
     def _put(self, tag: str, firing: Firing | None) -> None:
-        """Sets the firing of a tag, or removes it; `_first` must follow."""
+        """Sets or removes the firing of a tag. The caller must then call `_first`, which updates `time`."""
         queue = self._by_time()
         if self._undo is not None:
             self._undo.append((tag, self.by_tag.get(tag)))
@@ -342,7 +362,9 @@ class Family(Pending):
             self._holding.add(tag)
 
     def _by_time(self) -> Queue:
-        """The queue of firings by time, made at its first use, as most loaded families are not changed."""
+        """Returns the queue of firings by time. It is created at its first use, since most loaded families do not
+        change.
+        """
         if self._queue is None:
             self._queue = Queue(self.by_tag, _time)
         return self._queue

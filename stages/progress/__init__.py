@@ -1,4 +1,4 @@
-"""Progress: the watermarks of splits, sources and stages.
+"""Progress of event time: the watermarks of splits, sources and stages.
 
 May import `strategies`, `aggregates` and all below them.
 """

@@ -1,4 +1,4 @@
-"""The inputs of a stage, or of one shard of it: the state of everything upstream, from which its clocks follow."""
+"""The state of everything upstream of a stage, or of one of its shards, from which the stage's clocks are derived."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen
 class Arrived:
-    """The input of a batch: summaries and ends of sources, reports by origin, its processing time (us).
+    """The changes upstream of a stage in one batch: summaries, reports and ended sources.
 
-    Sources that are `waiting` were paused: their silence does not make them idle. `times` contains the processing time
-    of sources that have a clock of their own.
+    Attributes:
+        summaries: The summary of the rows of each source.
+        ended: The sources that have ended.
+        reports: The report of each stage or shard upstream, by its name.
+        now: The processing time of the batch (us).
+        waiting: The sources that were paused in this batch. Their silence does not make them idle.
+        times: The processing time (us) of sources that have a clock of their own.
     """
 
     summaries: Mapping[str, SourceSummary] = attrs.field(factory=dict)
@@ -32,17 +37,21 @@ class Arrived:
 
 @attrs.frozen
 class Inputs:
-    """The state of each source that is read, the latest report of each origin upstream, and the processing time.
+    """The state of everything upstream that a stage, or one of its shards, knows from summaries and reports.
 
-    `times` contains the processing time (us) of each source, `percentiles` the percentile watermarks of each stage
-    upstream.
+    Attributes:
+        sources: The state of each source that the stage reads.
+        reports: The latest report of each stage or shard upstream, by its name.
+        now: The processing time (us).
+        times: The processing time (us) of each source.
+        percentiles: The percentile watermarks (us) of each stage upstream.
     """
 
     sources: Mapping[str, SourceState] = attrs.field(factory=dict)
     reports: Mapping[str, Report] = attrs.field(factory=dict)
     now: int = MIN_TIME
     times: Mapping[str, int] = attrs.field(factory=dict)
-    # Facts of before there was this have one report for each shard, capped at its least hold.
+    # Stored inputs of an earlier version lack this. Their shards report percentile watermarks, capped at holds.
     percentiles: Mapping[str, Mapping[int, int]] = attrs.field(factory=dict)
 
     def receive(
@@ -52,12 +61,13 @@ class Inputs:
         started: int = MIN_TIME,
         stages: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ) -> Inputs:
-        """The inputs after a batch.
+        """Returns the inputs after a batch.
 
         Args:
+            arrived: The news of the batch.
             strategies: The strategies of the sources that the stage reads.
-            started: The time at which the run began (us): silence before it does not make a source idle.
-            stages: The stages that it reads, with the names under which their shards report.
+            started: The processing time at which the run began (us). Silence before it does not make a source idle.
+            stages: The stages upstream, each with the names under which its shards report.
         """
         now = max(self.now, arrived.now)
         times = {
@@ -65,7 +75,8 @@ class Inputs:
         }
         sources = {}
         for name, strategy in strategies.items():
-            state = self.sources.get(name, SourceState())
+            # Of a source that is new in a run that goes on, earlier rows may have been late.
+            state = self.sources.get(name) or SourceState(late=self.now > MIN_TIME)
             if self.now < started or name in arrived.waiting:
                 state = state.resumed(times[name])
             state = state.advance(strategy, arrived.summaries.get(name, {}), times[name])
@@ -76,7 +87,7 @@ class Inputs:
         return Inputs(sources, {**self.reports, **reports}, now, times, self.percentiles)._settled(stages)
 
     def _settled(self, stages: Mapping[str, Sequence[str]]) -> Inputs:
-        """The inputs with the percentile watermarks of these stages, computed from the reports of all their shards."""
+        """Computes the percentile watermarks of these stages from the latest reports of all their shards."""
         percentiles = {
             name: of_shards(map(self._latest, origins), self.percentiles.get(name, {})).percentiles
             for name, origins in stages.items()
@@ -84,11 +95,11 @@ class Inputs:
         return attrs.evolve(self, percentiles={name: known for name, known in percentiles.items() if known})
 
     def _latest(self, origin: str) -> Report:
-        """The latest report; one that has not reported yet holds at the beginning of time."""
+        """Returns the latest report of a stage or shard; before its first one, a watermark at the beginning of time."""
         return self.reports.get(origin, Report())
 
     def report(self, name: str, origins: Iterable[str]) -> Report:
-        """The watermarks of this source or stage; `origins` are the names under which a stage's shards report."""
+        """Returns the report of a source or stage. `origins` are the names under which the shards of a stage report."""
         if name in self.sources:
             state = self.sources[name]
             return Report(state.watermark, state.percentiles, state.idle)
@@ -96,10 +107,12 @@ class Inputs:
         return Report(shards.watermark, self.percentiles.get(name, shards.percentiles), shards.idle)
 
     def blocked_on(self, name: str, strategy: WatermarkStrategy) -> BlockedOn | None:
-        """The split that a source's watermark waits for."""
+        """Returns the split that the watermark of the source `name` waits for; None if it waits for none."""
         return self.sources[name].blocked_on(strategy, self.times[name])
 
     def clock_times(self, upstream: Iterable[Report], sides: Mapping[str, int]) -> Times:
-        """The times that the clocks of a stage reach which reads these; `sides` are those of its side inputs."""
+        """Returns the times of a stage's clocks, from the reports of its inputs and the clocks (us) of its side
+        inputs.
+        """
         slowest = least(upstream)
         return Times.of(slowest.watermark, self.now, slowest.percentiles, sides)

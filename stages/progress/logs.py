@@ -1,4 +1,4 @@
-"""The watermark of logs that are each in order of event time: that of the log furthest behind."""
+"""The watermark strategy for logs that are each in order of event time."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen
 class TimeOrderedLogs(NewestTime):
-    """Logs each of which is in order of event time: W = min over the splits of the newest of each.
+    """The strategy for several logs, each in order of event time: W = min over the logs of their newest event time.
 
-    With `expected` it is perfect for a static set: there is no watermark until all splits have spoken. Without, the set
-    is dynamic and W a heuristic: a new split joins at the watermark. Flink: `forMonotonousTimestamps` on the partitions
-    of a Kafka source; Beam: Kafka's `LogAppendTimePolicy`.
+    With `expected`, the watermark is perfect: there is none until every log has had a row. Otherwise logs may be added,
+    and the watermark is a heuristic: the first rows of a new log are late if they are before the watermark.
+    Counterparts are Flink's `forMonotonousTimestamps` on the partitions of a Kafka source, and Beam's
+    `LogAppendTimePolicy` for Kafka.
 
     Args:
-        split: The column that tells the logs apart, or `bl.source_file()`.
-        expected: The names of the splits, as in ["eu", "us"], or how many there are; by default they are not known.
-        ends: A column or an expression that is true for a row after which its log is over. The log leaves the minimum
-            until a newer row arrives.
+        split: The column that identifies the log of a row, or `bl.source_file()`.
+        expected: The names of the logs, as in ["eu", "us"], or their number; by default they are not known.
+        ends: A column or an expression that is true for the last row of a log. The log then no longer counts in the
+            minimum, until a newer row of it arrives.
 
     Example:
         >>> rows = bl.Rows([{"at": 90, "region": "eu"}, {"at": 40, "region": "us"}], rows_per_batch=1)
@@ -46,11 +47,16 @@ class TimeOrderedLogs(NewestTime):
     )
 
     @property
+    def perfect(self) -> bool:
+        # An idle log does not count, so its next rows may be late.
+        return self.expected is not None and self.idle_after is None
+
+    @property
     def reads(self) -> tuple[str, ...]:
         return users(self.ends)
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """The times of the newest row, and of the newest row that ends the log."""
+        # The newest event time, and that of the newest row that ends the log.
         return _facts(frame[EVENT_TIME].max(), self._ends(frame).max())
 
     def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
@@ -58,7 +64,7 @@ class TimeOrderedLogs(NewestTime):
         return {name: _facts(newest, end) for name, newest, end in times.group_by(split).max().rows()}
 
     def _ends(self, frame: pl.DataFrame) -> pl.Series:
-        """The event times of the rows that end their log; null for others."""
+        """Returns the event times of the rows that end their log; null for other rows."""
         if self.ends is None:
             return pl.Series(dtype=pl.Int64).extend_constant(None, len(frame))
         return where(self.ends, frame, frame[EVENT_TIME], "TimeOrderedLogs: ends")

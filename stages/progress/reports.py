@@ -1,4 +1,4 @@
-"""Reports of several sources or stages as one: the least of those that are not idle, and the sources that must wait."""
+"""Reports of watermarks: how those of several sources, stages or shards are merged, and which sources must wait."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 @attrs.frozen
 class Report:
-    """The watermarks of a source, a stage or a shard of it: no later output has an event time before `watermark`.
+    """The watermarks that a source, a stage, or one shard of a stage reports to the stages downstream.
 
-    `percentiles` are the watermarks of the known shares; any other share is at the watermark. An `idle` report is left
-    out of the minimum downstream. For one shard of a stage, `percentiles` are those of the stage's input, and `holds`
-    the holds of its own pending elements: the output's percentiles follow from the reports of all shards (`of_shards`).
+    Attributes:
+        watermark: The event time (us) such that no later output is before it.
+        percentiles: The percentile watermarks (us) by percentage; a missing one is at the watermark. In the report of
+            one shard, they are those of the input. Those of the output are computed from all shards by `of_shards`.
+        idle: True if the reporter does not count in the minimum downstream.
+        holds: In the report of one shard, the histogram of the holds of its pending elements.
     """
 
     watermark: int = MIN_TIME
@@ -26,7 +29,7 @@ class Report:
     holds: Histogram = attrs.field(factory=dict, metadata=SPARSE)
 
     def followed_by(self, report: Report) -> Report:
-        """The report after a later one: no watermark goes back."""
+        """Merges a later report of the same reporter into this one. No watermark goes back."""
         shares = {
             share: max(time, self.percentiles.get(share, MIN_TIME))
             for share, time in report.percentiles.items()
@@ -34,7 +37,7 @@ class Report:
         return Report(max(self.watermark, report.watermark), shares, report.idle, report.holds)
 
     def moved_back(self, by: int) -> Report:
-        """The report after a step that may set event times back by so many microseconds; the ends of time stay."""
+        """Returns the report after a step that may move event times back by up to `by` (us). The end of time stays."""
         if by == 0:
             return self
         shares = {share: _moved_back(time, by) for share, time in self.percentiles.items()}
@@ -46,10 +49,10 @@ def _moved_back(watermark: int, by: int) -> int:
 
 
 def least(reports: Iterable[Report]) -> Report:
-    """Several reports as one: the least of those that are not idle. If all are, it is idle, at the least of them.
+    """Merges reports: the least watermarks of the reports that are not idle. Associative, commutative and idempotent.
 
-    An idle one may still speak, so it counts if all others have ended. Associative, commutative and idempotent: shards
-    and stages may be merged in any order.
+    If all reports are idle, the result is idle with the least watermarks of all. The same holds if all others have
+    ended, since an idle reporter may still have output.
     """
     known = list(reports)
     counted = [report for report in known if not report.idle]
@@ -70,10 +73,10 @@ def least(reports: Iterable[Report]) -> Report:
 def held_percentiles(
     inputs: Mapping[int, int], holds: Histogram, output: int, before: Mapping[int, int]
 ) -> dict[int, int]:
-    """Percentile watermarks of a stage's output: the 66th is where a third of the pending elements hold it earlier.
+    """Computes the percentile watermarks (us) of a stage's output from those of its input and the holds of elements.
 
-    Each stays at or behind that of the input, at or ahead of the `output` watermark, which is the 100th, and of its
-    time `before`.
+    The 66th percentile watermark is a time before which a third of the pending elements hold the watermark. It is never
+    ahead of that of the input, and never behind the `output` watermark or its earlier value in `before`.
     """
     reached = {}
     for share, time in inputs.items():
@@ -84,7 +87,7 @@ def held_percentiles(
 
 
 def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
-    """The report of a stage from the latest reports of all its shards; `before`: its percentile watermarks so far."""
+    """Merges the latest reports of all shards of a stage. `before` are its percentile watermarks (us) so far."""
     known = list(shards)
     stage = least(known)
     holds = merge_histograms(*(report.holds for report in known))
@@ -93,10 +96,11 @@ def of_shards(shards: Iterable[Report], before: Mapping[int, int]) -> Report:
 
 
 def must_wait(sources: Mapping[str, Report], drifts: Mapping[str, int | None]) -> frozenset[str]:
-    """The sources that are further ahead of the slowest than their `max_drift` (us) allows.
+    """Returns the sources that must pause, because they are ahead of the slowest source by more than their `max_drift`
+    (us).
 
-    The slowest is the least of all that are neither idle nor at their end. It never waits, so one source always
-    advances.
+    The slowest source is the one with the least watermark of all that are neither idle nor at their end. It never
+    pauses, so at least one source always advances.
     """
     going = {
         name: report.watermark

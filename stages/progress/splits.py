@@ -1,6 +1,11 @@
-"""The watermark of a source: the least of its splits (partitions), each with a state and watermark of its own.
+"""The watermark of a source: the least watermark of its splits, such as partitions, each of which has a state.
 
-If a strategy is not `per_split`, the source is one split without a name. A split that is over leaves the minimum.
+If the strategy has no `per_split`, the source is one split without a name. Splits that are idle or over do not count.
+
+    tasks of a batch    summarize(rows) ──┐
+                        summarize(rows) ──┴─ merge ──▶ SourceState.advance ──▶ SourceState of the next batch
+                                                       split a: watermark 12:05 ┐
+                                                       split b: watermark 12:03 ┴ least: watermark 12:03
 """
 
 from __future__ import annotations
@@ -11,21 +16,24 @@ from typing import Final
 import attrs
 import polars as pl
 
+from stages.facts import SPARSE
 from stages.keys import key_named
-from stages.strategies.base import Summary, WatermarkStrategy
+from stages.strategies.base import MonotonousTimestamps, Summary, WatermarkStrategy
 from stages.strategies.histogram import histogram, merge_histograms
 from stages.strategies.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
 SourceSummary = dict[str, Summary]
-"""The summary of each split: `{"own": the strategy's summary, "times": a histogram}` if it has rows; "times" if needed.
+"""A summary for each split: `{"own": the strategy's summary, "times": a histogram of event times}` if it has rows.
 
-`"over": True` if the reader has reached its end; `{}` for a split that is known to exist.
+"times" is there only if lateness is learned. "observed", a histogram, is there if the plan asks for completeness; one
+split may have that of the rows of all. `"over": True` is added if the reader has reached the end of the split. A
+split that exists and has no rows yet has `{}`.
 """
 
 WHOLE: Final = ""
-"""The only split of a source that is not divided into splits."""
+"""The name of the only split of a source that is not divided into splits."""
 
 MOST_SPLITS: Final = 10_000
 
@@ -35,13 +43,23 @@ _SPLIT: Final = "__split"
 # Summaries, which tasks send
 
 
-def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOLE) -> SourceSummary:
-    """The summary of rows with EVENT_TIME and `strategy.columns`; a split without rows has none.
+def summarize(
+    strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOLE, *, observed: bool = False
+) -> SourceSummary:
+    """Summarizes the rows of each split. Rows have EVENT_TIME and `strategy.columns`.
 
-    `file`: the file that all rows are from, if files are splits.
+    `file` is the file that all rows are from, if files are splits. If `observed`, the summary has all event times, from
+    which the source learns the lateness of its rows.
     """
     if frame.is_empty():
         return {}
+    summary = _summary(strategy, frame, file)
+    if observed:  # The histograms of all splits are merged, so one split can have that of all rows.
+        summary[min(summary)]["observed"] = histogram(frame[EVENT_TIME])
+    return summary
+
+
+def _summary(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str) -> SourceSummary:
     if not isinstance(strategy.per_split, str):
         name = WHOLE if strategy.per_split is None else file
         parts, own = {name: frame}, {name: strategy.observe(frame)}
@@ -58,14 +76,25 @@ def summarize(strategy: WatermarkStrategy, frame: pl.DataFrame, file: str = WHOL
 def _split(
     strategy: WatermarkStrategy, frame: pl.DataFrame, column: str
 ) -> tuple[dict[str, pl.DataFrame], dict[str, Summary]]:
-    """The rows of each split, if they are needed, and its own summary."""
-    if (splits := frame[column].n_unique()) == 1:  # as with a topic of one partition
-        name = frame[:1].select(_name(column)).item()
+    """Returns the rows of each split, if the strategy learns lateness, and the strategy's summary of each split."""
+    if (splits := frame[column].n_unique()) == 1:  # for example, a topic with one partition
+        name = split_name(frame, column)
         return {name: frame}, {name: strategy.observe(frame)}
     if len(frame) > MOST_SPLITS:
         _require_few(strategy, splits)
     frame = frame.with_columns(_name(column))
     return _parts(frame) if strategy.learns_lateness else {}, strategy.observe_splits(frame, _SPLIT)
+
+
+def split_name(rows: pl.DataFrame, column: str) -> str:
+    """Returns the name of the split to which the rows belong."""
+    return str(rows[:1].select(_name(column)).item())
+
+
+def newest_of_splits(column: str, rows: pl.DataFrame) -> SourceSummary:
+    """Returns the newest event time of each split, as the summary of a strategy that depends only on it."""
+    newest = MonotonousTimestamps().observe_splits(rows.with_columns(_name(column)), _SPLIT)
+    return {split: {"own": own} for split, own in newest.items()}
 
 
 def _name(column: str) -> pl.Expr:
@@ -88,17 +117,17 @@ def _require_few(strategy: WatermarkStrategy, splits: int) -> None:
 
 
 def known(files: Iterable[str]) -> SourceSummary:
-    """The summary of files that exist and are still to be read: they keep the watermark where it is."""
+    """Returns the summary of files that exist and have not been read yet. They keep the watermark from advancing."""
     return {file: {} for file in files}
 
 
 def read_to_end(file: str) -> SourceSummary:
-    """The summary that marks a file as read to its end, beside that of its rows."""
+    """Returns the summary of a file that has been read to its end, to be merged with the summary of its rows."""
     return {file: {"over": True}}
 
 
 def merge(strategy: WatermarkStrategy, one: SourceSummary, other: SourceSummary) -> SourceSummary:
-    """The summary of both, which are of the same batch. Associative and commutative; `{}` changes nothing."""
+    """Merges two summaries of the same batch. Associative and commutative, with `{}` as identity."""
     return {
         split: _merge_split(strategy, one.get(split, {}), other.get(split, {})) for split in {**one, **other}
     }
@@ -110,15 +139,16 @@ def _merge_split(strategy: WatermarkStrategy, one: Summary, other: Summary) -> S
     merged: Summary = {}
     if "own" in one or "own" in other:
         merged["own"] = strategy.merge(one.get("own", {}), other.get("own", {}))
-    if "times" in one or "times" in other:
-        merged["times"] = merge_histograms(one.get("times", {}), other.get("times", {}))
+    for histograms in ("times", "observed"):
+        if histograms in one or histograms in other:
+            merged[histograms] = merge_histograms(one.get(histograms, {}), other.get(histograms, {}))
     if "over" in one or "over" in other:
         merged["over"] = True
     return merged
 
 
 def announced(summary: Summary) -> SourceSummary:
-    """The summary of a source that announces its watermark, in the terms of its strategy."""
+    """Converts a watermark that a source announces, as a summary of its strategy, to the summary of the source."""
     return {WHOLE: {"own": summary}}
 
 
@@ -127,10 +157,15 @@ def announced(summary: Summary) -> SourceSummary:
 
 @attrs.frozen
 class Split:
-    """A split: its strategy's state, its watermarks, and when it last spoke.
+    """The state of a split.
 
-    `spoke` is the processing time (us) of the last batch with rows of it, None before there was one. `over`: it was
-    read to its end.
+    Attributes:
+        watermark: The watermark (us).
+        percentiles: The percentile watermarks (us) by percentage.
+        spoke: The processing time (us) of the last batch with news of the split; None before the first one.
+        state: The state of the watermark strategy.
+        lateness: The lateness of elements that was learned, if the strategy needs it.
+        over: True if the split was read to its end.
     """
 
     watermark: int = MIN_TIME
@@ -141,34 +176,34 @@ class Split:
     over: bool = False
 
     def receive(self, strategy: WatermarkStrategy, summary: Summary, processing_time: int) -> Split:
-        """The split after a batch with this summary of it."""
+        """Returns the split after a batch with this summary of its rows."""
         lateness = learn(self.lateness, summary.get("times", {}), HALF_LIFE)
         state = strategy.fold(self.state, summary["own"]) if "own" in summary else self.state
         over = "over" in summary
         return attrs.evolve(self, state=state, lateness=lateness, spoke=processing_time, over=over)
 
     def advance(self, strategy: WatermarkStrategy, processing_time: int) -> Split:
-        """The split at this processing time: no watermark goes back, and no percentile is behind the watermark."""
+        """Computes the watermarks at this processing time (us). None goes back, and none is behind the 100th."""
         watermark = max(self.watermark, strategy.watermark(self.state, processing_time))
-        told = strategy.percentile_watermarks(self.state)
+        computed = strategy.percentile_watermarks(self.state)
         if strategy.learns_lateness:
             learned = {
                 share: percentile_watermark(self.lateness, share / 100) for share in strategy.percentiles
             }
-            told = {share: time for share, time in learned.items() if time is not None}
+            computed = {share: time for share, time in learned.items() if time is not None}
         return attrs.evolve(
-            self, watermark=watermark, percentiles=_reached(strategy, self.percentiles, told, watermark)
+            self, watermark=watermark, percentiles=_reached(strategy, self.percentiles, computed, watermark)
         )
 
     def is_over(self, strategy: WatermarkStrategy) -> bool:
-        """True if it has no more rows: it was read to its end, or its strategy says so."""
+        """True if the split has ended: it was read to its end, or its strategy has found its last row."""
         return self.over or strategy.is_over(self.state)
 
 
 def _reached(
     strategy: WatermarkStrategy, before: Mapping[int, int], now: Mapping[int, int], watermark: int
 ) -> dict[int, int]:
-    """The percentile watermarks, which go neither back nor behind the watermark; an unknown one is at the watermark."""
+    """Returns the new percentile watermarks (us): those in `now`, but at least those in `before` and the watermark."""
     return {
         share: max(watermark, before.get(share, MIN_TIME), now.get(share, MIN_TIME))
         for share in strategy.percentiles
@@ -177,9 +212,13 @@ def _reached(
 
 @attrs.frozen
 class BlockedOn:
-    """The cause that a source's watermark does not advance: a split, or the splits that are `awaited`.
+    """The reason why a source's watermark does not advance.
 
-    `split` is None if the source is not divided into splits; `silent` is the processing time (us) since its last rows.
+    Attributes:
+        watermark: The watermark (us) at which it waits.
+        silent: The processing time (us) since the last rows.
+        split: The split that it waits for; None if the source is not divided into splits, or if splits are awaited.
+        awaited: The expected splits that have had no rows yet, as text; empty if there are none.
     """
 
     watermark: int
@@ -190,12 +229,21 @@ class BlockedOn:
 
 @attrs.frozen
 class SourceState:
-    """The state of a source, kept from batch to batch, and the watermarks that it has reached.
+    """The state of a source, stored from batch to batch.
 
-    `awake`: the processing time (us) since when it has been read without a break, None before the first batch; `moved`:
-    the one at which its watermark last rose. `idle`: all splits have been silent for `idle_after`, so that other
-    sources advance without it. `complete`: all expected splits have spoken. `left`: the newest watermark of the splits
-    that are over, and when the last of them spoke.
+    Attributes:
+        watermark: The watermark (us).
+        percentiles: The percentile watermarks (us) by percentage.
+        splits: The splits by name.
+        awake: The processing time (us) since which the source has been read without a break; None before the first
+            batch.
+        moved: The processing time (us) at which the watermark last advanced.
+        idle: True if all splits have been silent for `idle_after`, so that other sources advance without this one.
+        complete: True if all expected splits have had rows.
+        left: The newest watermark of the splits that are over, and the last time at which one of them had rows.
+        observed: The lateness of the rows of all splits together, if a plan asks for completeness.
+        late: True if a row was behind the watermark of the source, or may have been before lateness was observed.
+        at_end: True if the input has ended.
     """
 
     watermark: int = MIN_TIME
@@ -206,16 +254,19 @@ class SourceState:
     idle: bool = False
     complete: bool = False
     left: Split | None = None
+    observed: Lateness = attrs.field(factory=dict, metadata=SPARSE)
+    late: bool = attrs.field(default=False, metadata=SPARSE)
+    at_end: bool = attrs.field(default=False, metadata=SPARSE)
 
     def advance(
         self, strategy: WatermarkStrategy, summary: SourceSummary, processing_time: int
     ) -> SourceState:
-        """The state after a batch, with the merged summary of all its tasks, at its processing time (us).
+        """Returns the state after a batch, from the merged summary of all its tasks and its processing time (us).
 
-        The watermark is the least of the splits that are neither idle nor over. If there are none, it stays, and is
-        not behind the newest of those that are over: others may still appear. It never goes back.
+        The watermark is the least of the splits that are neither idle nor over. If there are none, it moves up to the
+        newest watermark of the splits that are over, as others may still appear. It never goes back.
         """
-        state = self._receive(strategy, summary, processing_time)._without_ended(strategy)
+        state = self._observe(summary)._receive(strategy, summary, processing_time)._without_ended(strategy)
         _require_few(strategy, len(state.splits))
         active = state._counted(strategy, processing_time).values()
         newest = MIN_TIME
@@ -236,22 +287,32 @@ class SourceState:
             idle=silent and watermark < MAX_TIME,
         )
 
+    def _observe(self, summary: SourceSummary) -> SourceState:
+        """Learns the lateness of the rows of a batch, if its summary has their event times."""
+        times = merge_histograms(*(part.get("observed", {}) for part in summary.values()))
+        if not times:
+            return self
+        # Before there is a watermark, no row can be behind it.
+        late = self.late or (not self.observed and self.watermark > MIN_TIME)
+        late = late or times["buckets"][0] << times["level"] < self.watermark
+        return attrs.evolve(self, observed=learn(self.observed, times, HALF_LIFE), late=late)
+
     def _receive(
         self, strategy: WatermarkStrategy, summary: SourceSummary, processing_time: int
     ) -> SourceState:
-        """The state with every split that has spoken by now, each at this processing time."""
+        """Adds the summary to its splits, and computes the watermarks of all splits at this processing time."""
         splits = dict(self.splits)
         if strategy.per_split is None:
             splits.setdefault(WHOLE, Split())
         for name, part in sorted(summary.items()):
-            # A new split joins at the watermark: its earlier rows are late.
+            # A new split begins at the current watermark. Rows of it that are earlier are late.
             before = splits.get(name) or Split(self.watermark, self.percentiles)
             splits[name] = before.receive(strategy, part, processing_time)
         moved = {name: split.advance(strategy, processing_time) for name, split in splits.items()}
         return attrs.evolve(self, splits=moved, awake=processing_time if self.awake is None else self.awake)
 
     def _without_ended(self, strategy: WatermarkStrategy) -> SourceState:
-        """The state without splits that were read to their end; of all that are over, the newest watermark is kept."""
+        """Removes splits that were read to their end. `left` gets the newest watermark of all that are over."""
         over = [split for split in self.splits.values() if split.is_over(strategy)]
         if self.left is not None:
             over.append(self.left)
@@ -274,19 +335,21 @@ class SourceState:
         }
 
     def _is_silent(self, strategy: WatermarkStrategy, spoke: int | None, processing_time: int) -> bool:
-        """True if a split that last spoke then is idle."""
+        """True if a split whose last rows arrived at the processing time `spoke` is idle."""
         return (
             strategy.idle_after is not None
             and processing_time - self._heard(spoke, processing_time) >= strategy.idle_after
         )
 
     def _heard(self, spoke: int | None, processing_time: int) -> int:
-        """The processing time since when there has been silence; the time before the source was read does not count."""
+        """Returns the processing time (us) at which silence began. Time in which the source was not read does not
+        count.
+        """
         awake = processing_time if self.awake is None else self.awake
         return awake if spoke is None else max(spoke, awake)
 
     def _counted(self, strategy: WatermarkStrategy, processing_time: int) -> dict[str, Split]:
-        """The splits whose least watermark counts: none while others are awaited."""
+        """Returns the splits that count in the minimum of watermarks; none while expected splits have had no rows."""
         if self._awaited(strategy, processing_time):
             return {}
         return self._active(strategy, processing_time)
@@ -297,7 +360,9 @@ class SourceState:
         return strategy.awaited(self.splits.keys())
 
     def blocked_on(self, strategy: WatermarkStrategy, processing_time: int) -> BlockedOn | None:
-        """The split that the watermark waits for; None if it is at the end of time, or all splits are idle or over."""
+        """Returns the split that the watermark waits for; None at the end of time, or if all splits are idle or
+        over.
+        """
         if self.watermark >= MAX_TIME:
             return None
         awaited = self._awaited(strategy, processing_time)
@@ -312,10 +377,10 @@ class SourceState:
         return BlockedOn(active[name].watermark, silent, None if strategy.per_split is None else name)
 
     def resumed(self, processing_time: int) -> SourceState:
-        """The state after a break, such as that between two runs: silence in it does not count."""
+        """Returns the state after a break, such as that between two runs. Silence during the break does not count."""
         return attrs.evolve(self, awake=processing_time)
 
     def ended(self) -> SourceState:
-        """The state at the end of input: no rows are left, and it waits for no split."""
+        """Returns the state at the end of input: all watermarks are at the end of time."""
         percentiles = dict.fromkeys(self.percentiles, MAX_TIME)
-        return attrs.evolve(self, watermark=MAX_TIME, percentiles=percentiles, idle=False)
+        return attrs.evolve(self, watermark=MAX_TIME, percentiles=percentiles, idle=False, at_end=True)

@@ -1,4 +1,4 @@
-"""Side inputs: rows that see what another collection has in the window that theirs is mapped to.
+"""Side inputs: rows that are processed with the content of other collections, window by window.
 
 May import `pending_rows` and all below it.
 """

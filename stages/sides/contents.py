@@ -1,9 +1,9 @@
-"""The content of the windows of all sides during a step: read from the state, updated, and written back."""
+"""The content of side inputs during a step, by side and window: read from state, updated, and written back."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Final, TypeVar
 
@@ -16,7 +16,7 @@ from stages.frames import size_of
 from stages.operator import HOLD, PENDING
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
-from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, Content, WindowContents
+from stages.sides.tables import BYTES, NEWNESS, ROWS, SIDE, TOKEN, ContentVersions, SideRows
 from stages.state_tables import State
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
@@ -27,11 +27,24 @@ from windowing.windows import GlobalWindows
 T = TypeVar("T")
 
 _MB: Final = 1 << 20
+_FEW: Final = 1_000
+"""The number of rows of a growing side up to which no row is left out."""
 
 
 @attrs.frozen
 class Version:
-    """The content of a window of a side: a `token` unique to it, its size, and its pane index or reading time."""
+    """The description of a side's content in one window.
+
+    Attributes:
+        side: The name of the side.
+        start: The start of the window (us).
+        end: The end of the window (us), which identifies it.
+        token: A digest that identifies the content.
+        rows: The number of rows.
+        bytes: Their size in memory.
+        newness: The index of the pane, or the time of the reading (us), that the content is from; of a growing side,
+            the number of rows after unread ones were last left out.
+    """
 
     side: str
     start: int
@@ -43,23 +56,29 @@ class Version:
 
 
 @attrs.frozen(eq=False)
-class Seen:
-    """The content of a side that a row sees."""
+class SideContent:
+    """The content of a side in one window, as rows of the main input read it. It is loaded only when needed.
+
+    `token` is a digest that identifies the content; empty if there is none. `bytes` is its size in memory.
+    """
 
     token: str
     bytes: int
     load: Callable[[], pl.DataFrame]
 
-    def made(self, how: Hashable, make: Callable[[pl.DataFrame], T]) -> T:
-        """Returns what `make` builds from the content, cached in this process; it must be the same for equal `how`."""
-        if not self.token:  # no digest tells the columns of nothing from those of other sides
+    def cached(self, how: Hashable, make: Callable[[pl.DataFrame], T]) -> T:
+        """Returns the object that `make` builds from the content, such as an index, cached in this process.
+
+        For equal content and equal `how`, `make` must build equal objects.
+        """
+        if not self.token:  # without a token, empty contents with other columns could not be distinguished
             return make(self.load())
         return REMEMBERED.get((self.token, how), self.bytes, lambda: make(self.load()))
 
 
 @attrs.frozen(eq=False)
-class Change:
-    """The update of a side in a step: new rows, and the ends of windows whose rows they replace."""
+class SideUpdate:
+    """The update of a side in a step: new rows with their descriptions, and the ends of windows that they replace."""
 
     versions: tuple[Version, ...]
     rows: pl.DataFrame
@@ -67,11 +86,19 @@ class Change:
 
 
 @attrs.define(eq=False)
-class Contents:
-    """The content of all sides in a step. `read` contains the rows of each side that were read."""
+class SideContents:
+    """The content of all sides during a step.
+
+    Attributes:
+        state: The state of the step.
+        tables: The table of rows of each side.
+        versions: The description of each window's content, by the side's name and the window's end.
+        read: The rows of each side that were loaded in this step.
+        new: The contents that arrived in this step.
+    """
 
     state: State
-    tables: Mapping[str, Content]
+    tables: Mapping[str, SideRows]
     versions: dict[tuple[str, int], Version]
     read: dict[str, pl.DataFrame] = attrs.field(factory=dict)
     new: tuple[Version, ...] = ()
@@ -80,64 +107,81 @@ class Contents:
     def after(
         cls,
         state: State,
-        kept: WindowContents,
-        tables: Mapping[str, Content],
+        table: ContentVersions,
+        tables: Mapping[str, SideRows],
         arrivals: Mapping[str, pl.DataFrame],
         clock: StepClock,
         lateness: int,
-    ) -> Contents:
-        """The content after the arrivals of this step, which is stored without windows that no row to come can see.
+    ) -> SideContents:
+        """Returns the content after the arrivals of this step, and stores it.
 
-        Raises `ResultError` if a side has become too large.
+        Windows that no further row can read are removed. Raises `ResultError` if a side is larger than its limit.
         """
-        known = {(one.side, one.end): one for one in _versions(state.scan(kept, (0, 0)))}
-        contents, gone = cls(state, tables, known), list[Version]()
+        known = {(one.side, one.end): one for one in _versions(state.scan(table, (0, 0)))}
+        contents, ended = cls(state, tables, known), list[Version]()
         for content in tables.values():
             side = content.side
-            change = _change(side, content, arrivals[side.clock], known, clock)
+            change = contents._compacted(content, _updated(side, content, arrivals[side.clock], known, clock))
             contents.versions.update({(side.name, one.end): one for one in change.versions})
             contents.new += change.versions
             over = [one for one in contents.of(side) if _is_over(one, side, clock.now, lateness)]
-            contents._leave(content, change, over)
+            contents._write(content, change, over)
             contents._require_small(side)
-            gone += over
-        # The table of versions is written only if it has changed: any of its rows makes the state load all of them.
-        if contents.new or gone:
-            left = [one for one in contents.versions.values() if one not in gone]
-            state.load(kept, kept.table.no_rows.vstack(_rows(left[:1] or gone[:1], kept)))
-            state.write_back(kept, _rows(left, kept))
+            ended += over
+        # The table of versions is written only if it has changed. Passing any row of it to `load` loads all of them.
+        if contents.new or ended:
+            remaining = [one for one in contents.versions.values() if one not in ended]
+            state.load(table, table.table.no_rows.vstack(_rows(remaining[:1] or ended[:1], table)))
+            state.write_back(table, _rows(remaining, table))
         return contents
 
     def of(self, side: Side) -> list[Version]:
-        """The windows of a side that have content."""
+        """Returns the descriptions of all windows of a side that have content."""
         return [one for one in self.versions.values() if one.side == side.name]
 
-    def seen(self, side: Side, end: int | None) -> Seen:
-        """The content that rows see in the window of a side with this end; empty if there is no such window."""
+    def content(self, side: Side, end: int | None) -> SideContent:
+        """Returns the content of a side in its window with this end (us); empty if there is no such window."""
         version = None if end is None else self.versions.get((side.name, end))
         if version is None or end is None:
-            return Seen("", 0, lambda: self.tables[side.name].table.no_rows)
-        return Seen(version.token, version.bytes, lambda: self._load(self.tables[side.name], version))
+            return SideContent("", 0, lambda: self.tables[side.name].table.no_rows)
+        return SideContent(version.token, version.bytes, lambda: self._load(self.tables[side.name], version))
 
-    def _load(self, content: Content, version: Version) -> pl.DataFrame:
-        mine = pl.col(WINDOW_END) == version.end
-        found = self.read.get(content.side.name, content.table.no_rows).filter(mine)
-        # Rows of this step are in `read`; others are scanned, as loading would be a change.
+    def _load(self, content: SideRows, version: Version) -> pl.DataFrame:
+        in_window = pl.col(WINDOW_END) == version.end
+        found = self.read.get(content.side.name, content.table.no_rows).filter(in_window)
+        # Rows that this step has loaded are in `read`. Others are scanned, since a table may be loaded only once.
         if found.is_empty() and version.rows:
-            found = self.state.scan(content, (version.end, version.end)).filter(mine)
+            found = self.state.scan(content, (version.end, version.end)).filter(in_window)
         return found
 
-    def _leave(self, content: Content, change: Change, over: Iterable[Version]) -> None:
-        gone = [one.end for one in over]
-        touched = [*change.replaced, *gone]
+    def _compacted(self, content: SideRows, change: SideUpdate) -> SideUpdate:
+        """Leaves out rows that are no longer read, if the rows of a growing side have doubled in number since then."""
+        side = content.side
+        if not (side.newest_of and change.versions):
+            return change
+        (grown,) = change.versions
+        if grown.rows < 2 * max(grown.newness, _FEW):
+            return change
+        found = self.state.scan(content, (grown.end, grown.end))
+        rows = newest(pl.concat([found, change.rows]), side.newest_of)
+        version = _version(side, (grown.start, grown.end), rows, len(rows))
+        return SideUpdate((version,), rows, (grown.end,))
+
+    def _write(self, content: SideRows, change: SideUpdate, over: Iterable[Version]) -> None:
+        ended = [one.end for one in over]
+        touched = [*change.replaced, *ended]
         if change.rows.is_empty() and not touched:
             return
-        loaded = self.state.load_between(
-            content, change.rows, (min(touched), max(touched)) if touched else None
-        )
-        stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
-        pool = self.read[content.side.name] = pl.concat([stays, loaded.incoming])
-        self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(gone)))
+        between = (min(touched), max(touched)) if touched else None
+        if content.side.adds and change.replaced:  # its only window, of which rows may also wait in the log
+            self.state.load_between(content, content.table.no_rows, between)
+            pool = change.rows
+        else:
+            loaded = self.state.load_between(content, change.rows, between)
+            stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))
+            pool = pl.concat([stays, loaded.incoming])
+        self.read[content.side.name] = pool
+        self.state.write_back(content, pool.filter(~pl.col(WINDOW_END).is_in(ended)))
 
     def _require_small(self, side: Side) -> None:
         versions = self.of(side)
@@ -146,7 +190,7 @@ class Contents:
 
 
 def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
-    """Raises `ResultError` if a side with so many bytes and rows is larger than its limit."""
+    """Raises `ResultError` if `size` (bytes) exceeds the limit of a side. `rows` and `where` are for the message."""
     if size > side.limit:
         raise ResultError(
             f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{where}), "
@@ -156,49 +200,57 @@ def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
         )
 
 
+def newest(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Returns the newest row of each key by event time, sorted by time; of equal times, the last row."""
+    ordered = rows.sort(EVENT_TIME, maintain_order=True, nulls_last=False)
+    return ordered.unique(list(keys), keep="last", maintain_order=True)
+
+
 def digest(rows: pl.DataFrame) -> str:
-    """A digest that identifies these rows."""
+    """Computes a digest that identifies these rows."""
     return _digest("", rows)
 
 
 def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:
-    """True if no row to come sees the version, and none waits for it."""
+    """True if no further row can read this content, and no stored row waits for it."""
     over = collection(version.end, lateness)
     return now.time(WATERMARK) >= over and now.time(side.clock) >= version.end
 
 
-def _change(
+def _updated(
     side: Side,
-    content: Content,
-    came: pl.DataFrame,
+    content: SideRows,
+    arrived: pl.DataFrame,
     known: Mapping[tuple[str, int], Version],
     clock: StepClock,
-) -> Change:
+) -> SideUpdate:
     if side.feed == "panes":
-        return _panes(side, content, came, known)
+        return _panes(side, content, arrived, known)
     before = known.get((side.name, GLOBAL_WINDOW_END))
     time = pl.col(EVENT_TIME) if side.timed else pl.lit(None, pl.Int64).alias(EVENT_TIME)
-    placed = GlobalWindows().assign(came.with_columns(time))
-    if side.feed == "whole":
+    placed = GlobalWindows().assign(arrived.with_columns(time))
+    if side.adds:
         rows = _as_content(placed, content)
         if rows.is_empty():
-            return Change((), rows)
-        return Change((_grown(side, before, rows),), rows)
-    # The watermark of such a side is the time of its newest reading.
+            return SideUpdate((), rows)
+        return SideUpdate((_grown(side, before, rows),), rows)
+    # The watermark of a side that is read again and again is the time of its newest reading.
     reading = clock.now.time(side.clock)
     if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
-        return Change((), content.table.no_rows)
+        return SideUpdate((), content.table.no_rows)
     rows = _as_content(placed.filter(pl.col(EVENT_TIME) == reading), content)
     version = _version(side, (MIN_TIME, GLOBAL_WINDOW_END), rows, reading)
-    return Change((version,), rows, (GLOBAL_WINDOW_END,))
+    return SideUpdate((version,), rows, (GLOBAL_WINDOW_END,))
 
 
 def _panes(
-    side: Side, content: Content, came: pl.DataFrame, known: Mapping[tuple[str, int], Version]
-) -> Change:
-    """The newest pane of each window, if it is newer than the stored one."""
+    side: Side, content: SideRows, arrived: pl.DataFrame, known: Mapping[tuple[str, int], Version]
+) -> SideUpdate:
+    """Returns the update by panes that arrived: the newest pane of each window, if it is newer than the stored one."""
     versions, rows = [], [content.table.no_rows]
-    for (start, end), panes in came.partition_by(WINDOW_COLUMNS, as_dict=True, maintain_order=True).items():
+    for (start, end), panes in arrived.partition_by(
+        WINDOW_COLUMNS, as_dict=True, maintain_order=True
+    ).items():
         index = int(panes[PANE_INDEX].max())  # type: ignore[arg-type]
         before = known.get((side.name, end))
         if before is not None and before.newness >= index:
@@ -206,10 +258,10 @@ def _panes(
         pane = _as_content(panes.filter((pl.col(PANE_INDEX) == index) & pl.col(IS_ROW)), content)
         versions.append(_version(side, (start, end), pane, index))
         rows.append(pane)
-    return Change(tuple(versions), pl.concat(rows), tuple(one.end for one in versions))
+    return SideUpdate(tuple(versions), pl.concat(rows), tuple(one.end for one in versions))
 
 
-def _as_content(rows: pl.DataFrame, content: Content) -> pl.DataFrame:
+def _as_content(rows: pl.DataFrame, content: SideRows) -> pl.DataFrame:
     nothing = pl.lit(None, pl.Int64)
     return rows.with_columns(pl.lit(0, pl.Int64).alias(PENDING), nothing.alias(HOLD)).select(
         list(content.rows)
@@ -221,14 +273,14 @@ def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: i
 
 
 def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
-    # The token of rows that are added depends on that of the rows before, so it identifies all of them.
-    token, count, size = ("", 0, 0) if before is None else (before.token, before.rows, before.bytes)
-    more = _digest(token, rows)
-    return Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, more, count + len(rows), size + size_of(rows), 0)
+    # The new token depends on the token before, so it identifies all rows, not only the added ones.
+    before = before or Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, "", 0, 0, 0)
+    more = _digest(before.token, rows)
+    return attrs.evolve(before, token=more, rows=before.rows + len(rows), bytes=before.bytes + size_of(rows))
 
 
 def _digest(before: str, rows: pl.DataFrame) -> str:
-    """The digest of these rows, after others of the digest `before`."""
+    """Computes the digest of these rows appended to earlier rows, whose digest is `before`."""
     buffer = io.BytesIO()
     rows.write_ipc_stream(buffer)
     return blake2b(buffer.getbuffer(), digest_size=16, key=before.encode()).hexdigest()
@@ -240,8 +292,8 @@ def _versions(rows: pl.DataFrame) -> list[Version]:
     ]
 
 
-def _rows(versions: Iterable[Version], kept: WindowContents) -> pl.DataFrame:
+def _rows(versions: Iterable[Version], table: ContentVersions) -> pl.DataFrame:
     columns = (SIDE, *WINDOW_COLUMNS, TOKEN, ROWS, BYTES, NEWNESS)
     rows = [(*attrs.astuple(one), 0, None) for one in versions]
-    schema = {name: kept.table.schema[name] for name in (*columns, PENDING, HOLD)}
-    return pl.DataFrame(rows, schema, orient="row").select(list(kept.table.schema))
+    schema = {name: table.table.schema[name] for name in (*columns, PENDING, HOLD)}
+    return pl.DataFrame(rows, schema, orient="row").select(list(table.table.schema))

@@ -12,32 +12,42 @@ from windowing.columns import EVENT_TIME, PANE_INDEX, WINDOW_COLUMNS, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import GlobalWindows, WindowFn
 
-Feed = Literal["panes", "whole", "readings"]
-"""How the content of a window arrives: "panes", of which each replaces the one before; "whole", as rows until the
-side is over; or "readings", of which each replaces the one before, with the time of the newest one as the watermark.
+Feed = Literal["panes", "whole", "readings", "growing"]
+"""The way in which the content of a side arrives.
+
+- "panes": each pane of a window replaces the pane before.
+- "whole": rows are added until the side has ended.
+- "growing": rows are added, and can be read when the first one has arrived.
+- "readings": each reading replaces the one before. The time of the newest reading is the watermark of the side.
 """
 
 IS_ROW: Final = "__is_row"
-"""Column of rows that arrive in panes: true for a row, false for the notice that the pane has arrived."""
+"""A column of a side that arrives in panes: true for a row, false for the notice that a pane, maybe empty, is there."""
 
 LIMIT: Final = 256 << 20
-"""The bytes of a side in each shard, by default."""
+"""The default limit of a side's size in the memory of each shard (bytes)."""
 
 
 ROLE_PREFIX: Final = "side."
-"""The beginning of the role of a side, before its name."""
+"""The prefix of the role of a side; the side's name follows."""
 
 
 def side_name(role: str) -> str:
-    """Returns the name of the side that has this role."""
+    """Returns the name of the side input with this role."""
     return role.removeprefix(ROLE_PREFIX)
 
 
 @attrs.frozen(eq=False)
 class Side:
-    """A collection that rows look up: its name, columns and windows. `limit`: the bytes that it may take.
+    """The declaration of a side input.
 
-    `timed`: its rows have an event time.
+    Attributes:
+        name: The name of the side.
+        schema: The user's columns of its rows.
+        windows: Its windows.
+        feed: The way in which its content arrives.
+        timed: True if its rows have an event time.
+        limit: The maximum size in the memory of each shard (bytes).
     """
 
     name: str
@@ -47,16 +57,25 @@ class Side:
     timed: bool = True
     limit: int = LIMIT
     numbered: bool = False
-    """True if its name depends on the order in which steps are declared."""
+    """True if the name depends on the order in which steps are declared."""
+    several: bool = False
+    """True if the content of a window may be replaced after rows have read it."""
+    newest_of: tuple[str, ...] = ()
+    """The key columns of a growing side of which only the newest row of each key is ever read."""
+
+    @property
+    def adds(self) -> bool:
+        """True if rows that arrive are added to those that are there, so that they may wait in a log."""
+        return self.feed in ("whole", "growing")
 
     @property
     def clock(self) -> str:
-        """The name of its watermark, which is its role as an input as well."""
+        """The role of the side as an input, which is also the name of the clock with its watermark."""
         return f"{ROLE_PREFIX}{self.name}"
 
     @property
     def input(self) -> Input:
-        """The rows of the side, which are sent to every shard."""
+        """The side as an input of an operator, whose rows are sent to every shard."""
         system: dict[str, pl.DataType] = {EVENT_TIME: pl.Int64()} if self.timed else {}
         if self.feed == "panes":
             own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX), pl.Int64())
@@ -65,9 +84,10 @@ class Side:
         return Input((), schema, "everywhere", side=True, read_fully=self.feed == "whole")
 
     def windows_of(self, ends: pl.Series) -> dict[int, tuple[int, int]]:
-        """Maps ends of windows of rows (us) to the start and end of the side's window that contains their last instant.
+        """Maps windows of the main input, given by their ends (us), to windows of the side, as (start, end) in us.
 
-        If there are several, the earliest counts. An end without one is left out.
+        A window is mapped to the side's window that contains its last instant, to the earliest of several. If there is
+        none, its end is missing in the result.
         """
         if isinstance(self.windows, GlobalWindows):
             return dict.fromkeys(ends.to_list(), (MIN_TIME, GLOBAL_WINDOW_END))

@@ -1,6 +1,6 @@
-"""A cache, in this process, of objects that were built from the content of a side.
+"""The process-wide cache of objects, such as indexes, that were built from the content of a side.
 
-An object is found by a digest of that content, so no result depends on whether it is still in the cache.
+Objects are keyed by a digest of the content, so no result depends on which objects are in the cache.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import attrs
 T = TypeVar("T")
 
 MOST_BYTES: Final = 1 << 30
-"""The bytes of content that cached objects were built from, at most; the least recently used ones are removed."""
+"""The maximum size (bytes) of the content that all cached objects were built from."""
 
 
 @attrs.define
 class Memory:
-    """Objects by the content that they were built from, with the size of that content in bytes."""
+    """A least-recently-used cache, bounded by the size (bytes) of the content that objects were built from."""
 
     most: int = MOST_BYTES
     _made: OrderedDict[Hashable, tuple[Any, int]] = attrs.field(factory=OrderedDict)
     _lock: Any = attrs.field(factory=Lock)
 
     def get(self, key: Hashable, size: int, make: Callable[[], T]) -> T:
-        """Returns the object of this key, which is made now if it is not in the cache."""
+        """Returns the object of this key. If it is not in the cache, it is built by `make` and added with this size."""
         with self._lock:
             if key in self._made:
                 self._made.move_to_end(key)

@@ -1,8 +1,8 @@
-"""The operator with side inputs: a row is processed when the window that it sees is ready on each side."""
+"""The operator with side inputs: a row is processed when the window that it reads is ready on each side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, Protocol, Self
 
@@ -12,43 +12,56 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
 from stages.dropped import LATE, REASON
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput
-from stages.sides.contents import Contents, Seen
+from stages.operator import MAIN, Input, Operator, Refused, StepOutput
+from stages.sides.contents import SideContent, SideContents
 from stages.sides.declarations import Side
-from stages.sides.tables import UNTIL, Content, WaitingRows, WindowContents
+from stages.sides.gate import READY, SAME, SideGate
 from stages.state_tables import State, StateTable, Table
-from windowing.clocks import WATERMARK, Times
-from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
+from windowing.clocks import WATERMARK
+from windowing.columns import WINDOW_COLUMNS, WINDOW_END
 from windowing.lateness import collected_at
 from windowing.time import Microseconds
 from windowing.windows import GlobalWindows
 
-_READY: Final = "__ready"
-_HOW: Final = {"panes": "in panes", "whole": "when it is over", "readings": "as it was read last"}
-_SAME: Final = "__same"
-"""Column of rows: a number that rows with the same content of all sides share."""
+_HOW: Final = {
+    "panes": "in panes",
+    "whole": "when it is over",
+    "readings": "as it was read last",
+    "growing": "as it grows",
+}
 
 
 class Use(Protocol):
-    """A computation of rows and of the content that they see. `python`: it calls a function of the user's."""
+    """A computation from rows of the main input and the content of sides."""
 
     @property
-    def python(self) -> bool: ...
+    def python(self) -> bool:
+        """True if the computation calls Python functions of the user."""
 
     @property
     def schema(self) -> pl.Schema:
-        """The columns of the results, without those of the engine."""
+        """The user's columns of the results, without system columns."""
 
-    def give(self, rows: pl.DataFrame, sides: Mapping[str, Seen]) -> tuple[pl.DataFrame, Refused | None]:
-        """Computes (the results of rows that see the same content, with the engine's columns; the refused rows)."""
+    def compute(
+        self, rows: pl.DataFrame, sides: Mapping[str, SideContent]
+    ) -> tuple[pl.DataFrame, Refused | None]:
+        """Computes the results of rows, with system columns, and their dead letters, from the contents of `sides`."""
 
 
 @attrs.frozen(slots=False, eq=False)
 class SideInputs(Operator):
-    """Rows of the columns `schema`, processed by `use` with the content that they see of `sides`.
+    """The operator that processes rows of the main input with the content of side inputs.
 
-    A row sees the window of a side that contains the last instant of its own. That is ready when it is over, or has had
-    a first pane. `late`: dropped rows are returned with the reason. `title`: the name of the rows for people.
+    A row reads, of each side, the window that contains the last instant of the row's own window. That window is ready
+    when it is over, or when its first content has arrived. Until then the row waits.
+
+    Attributes:
+        schema: The schema of arriving rows.
+        sides: The side inputs.
+        use: The computation from rows and the content of sides.
+        allowed_lateness: The allowed lateness of rows (us).
+        late: True if dropped rows are returned with the reason.
+        title: The name of the rows for people.
     """
 
     schema: pl.Schema
@@ -60,32 +73,26 @@ class SideInputs(Operator):
 
     @property
     def declared(self) -> Declaration:
-        sides = {side.name: {"windows": side.windows, "feed": side.feed} for side in self.sides}
-        choices = {"sides": sides, "allowed lateness": Microseconds(self.allowed_lateness)}
+        choices = {"sides": self.gate.choices, "allowed lateness": Microseconds(self.allowed_lateness)}
         return Declaration("sides", choices, does=self.use)
 
     def with_late(self) -> Self:
         return attrs.evolve(self, late=True)
 
     def facts(self, text: Text) -> dict[str, str]:
-        sides = [
-            f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
-            for side in self.sides
-        ]
-        return {"sides": "; ".join(sides)}
+        return sides_facts(self.sides, text)
 
     @property
     def numbered(self) -> tuple[str, ...]:
-        return tuple(side.name for side in self.sides if side.numbered)
+        return self.gate.numbered
 
     @property
     def inputs(self) -> dict[str, Input]:
-        main = Input((), self.schema, "anywhere")
-        return {MAIN: main, **{side.clock: side.input for side in self.sides}}
+        return {MAIN: Input((), self.schema, "anywhere"), **self.gate.inputs}
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.waits, self.versions, *self.contents.values())
+        return self.gate.tables
 
     @property
     def python(self) -> bool:
@@ -93,47 +100,39 @@ class SideInputs(Operator):
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        return (WATERMARK, *(side.clock for side in self.sides))
+        return (WATERMARK, *self.gate.clocks)
 
     @cached_property
-    def waits(self) -> WaitingRows:
-        """The table of rows that wait."""
+    def gate(self) -> SideGate:
+        """The sides, and the rows that wait for them."""
         windows = dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
-        return WaitingRows(pl.Schema({**self.schema, **windows}), self.sides, self.title)
-
-    @cached_property
-    def versions(self) -> WindowContents:
-        """The table of the windows of all sides."""
-        return WindowContents()
-
-    @cached_property
-    def contents(self) -> dict[str, Content]:
-        """The tables of the rows of each side."""
-        return {side.name: Content(side) for side in self.sides}
+        schema = pl.Schema({**self.schema, **windows})
+        return SideGate(schema, self.sides, self.allowed_lateness, self.title)
 
     @cached_property
     def nothing(self) -> pl.DataFrame:
-        """A frame of results without rows."""
+        """An empty frame of results."""
         system = {name: dtype for name, dtype in self.schema.items() if name.startswith("__")}
         return pl.DataFrame(schema={**self.use.schema, **system})
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        """Updates the sides first, then processes the rows that no longer wait."""
-        came = self._placed(arrivals[MAIN])
-        over = collected_at(self.allowed_lateness) <= clock.input_before
-        late, usable = came.filter(over), came.filter(~over)
-        contents = Contents.after(state, self.versions, self.contents, arrivals, clock, self.allowed_lateness)
-        fresh = self._looked_at(usable, contents, clock.now)
-        waited = self._waited(state, fresh.filter(~pl.col(_READY)), contents, clock)
-        at_once, unused = self._give(fresh.filter(_READY), contents)
-        later, refused = self._give(waited, contents)
+        """Updates the content of sides, then processes the rows that need not wait any longer."""
+        arrived = self._placed(arrivals[MAIN])
+        over = self.too_late(clock)
+        late, usable = arrived.filter(over), arrived.filter(~over)
+        # Sides are updated first, so that a row can read content that arrives in the same step.
+        contents = self.gate.updated(state, arrivals, clock)
+        fresh = self.gate.with_readiness(usable, contents, clock.now)
+        waited = self.gate.released(state, fresh.filter(~pl.col(READY)), contents, clock)
+        at_once, unused = self._compute(fresh.filter(READY), contents)
+        later, refused = self._compute(waited, contents)
         lost = sum(len(part.rows) for part in unused)
-        released = int(fresh[_READY].sum()) - lost + len(waited)
+        released = int(fresh[READY].sum()) - lost + len(waited)
         lost_later = sum(len(part.rows) for part in refused)
         return StepOutput(
             pl.concat([self.nothing, *later, *at_once]),
-            len(came) - lost,
-            len(came) - lost,
+            len(arrived) - lost,
+            len(arrived) - lost,
             released,
             {LATE: len(late)} if len(late) else {},
             self._shown(late),
@@ -141,72 +140,45 @@ class SideInputs(Operator):
             used=released - lost_later,
         )
 
+    def too_late(self, clock: StepClock) -> pl.Expr:
+        """Returns an expression that is true for rows that are dropped, since the content that they read may be gone.
+
+        The content of a side in the global window is kept until the end, so no row that reads only such sides is late.
+        """
+        if all(isinstance(side.windows, GlobalWindows) for side in self.sides):
+            return pl.lit(False)
+        return collected_at(self.allowed_lateness) <= clock.input_before
+
     def _placed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows with their window; the global window for rows without one."""
+        """Adds the global window to rows, if they have no windows."""
         return rows if WINDOW_END in self.schema else GlobalWindows().assign(rows)
 
-    def _looked_at(self, rows: pl.DataFrame, contents: Contents, now: Times) -> pl.DataFrame:
-        """Adds columns to rows: a flag if they are ready, the time until which they wait for each side, and `_SAME`."""
-        # All rows of one window see the same, so each side is asked once for each window, not for each row.
-        ends = rows[WINDOW_END].unique().sort()
-        found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
-        tokens: list[list[str]] = [[] for _ in ends]
-        for side in self.sides:
-            windows = side.windows_of(ends)
-            until: list[int | None] = []
-            for end, own in zip(ends, tokens, strict=True):
-                _, stop = windows.get(end, (0, None))
-                own.append(contents.seen(side, stop).token)
-                until.append(None if self._is_ready(side, stop, contents, now) else stop)
-            found[self.waits.until(side)] = until
-        numbers: dict[tuple[str, ...], int] = {}
-        same = [numbers.setdefault(tuple(own), len(numbers)) for own in tokens]
-        looked = pl.DataFrame({**found, _SAME: same}, dict.fromkeys((*found, _SAME), pl.Int64()))
-        waits = [pl.col(self.waits.until(side)) for side in self.sides]
-        looked = looked.with_columns(pl.min_horizontal(waits).alias(UNTIL)).with_columns(
-            pl.col(UNTIL).is_null().alias(_READY)
-        )
-        asked = rows.drop(UNTIL, *(self.waits.until(side) for side in self.sides), strict=False)
-        return asked.join(looked, on=WINDOW_END, how="left", maintain_order="left")
+    def _compute(
+        self, rows: pl.DataFrame, contents: SideContents, carried: Sequence[str] = ()
+    ) -> tuple[list[pl.DataFrame], list[Refused]]:
+        """Computes the results and dead letters of ready rows, once for all rows that read the same content.
 
-    def _is_ready(self, side: Side, end: int | None, contents: Contents, now: Times) -> bool:
-        """True if the window of a side with this end is over, has had a pane, or does not exist."""
-        if end is None or now.time(side.clock) >= end:
-            return True
-        return side.feed != "whole" and (side.name, end) in contents.versions
-
-    def _waited(self, state: State, rows: pl.DataFrame, contents: Contents, clock: StepClock) -> pl.DataFrame:
-        """Returns the waiting rows that are ready now; `rows` are added to those that wait."""
-        hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD)
-        wait = rows.with_columns(pl.lit(1, pl.Int64).alias(PENDING), hold).select(list(self.waits.rows))
-        # The first pane of a window lets the rows pass that wait for it, before it is over.
-        first = [
-            (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
-        ]
-        between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
-        loaded = state.load_between(self.waits, wait, between)
-        pool = self._looked_at(pl.concat([loaded.rows, loaded.incoming]), contents, clock.now)
-        state.write_back(self.waits, pool.filter(~pl.col(_READY)).select(list(self.waits.rows)))
-        return pool.filter(_READY)
-
-    def _give(self, rows: pl.DataFrame, contents: Contents) -> tuple[list[pl.DataFrame], list[Refused]]:
-        """The results of ready rows, computed once for all rows that see the same content."""
+        Results also have the columns `carried` of their rows.
+        """
         given, refused = list[pl.DataFrame](), list[Refused]()
-        for part in rows.partition_by(_SAME, maintain_order=True):
-            sides = dict(self._seen(part, contents))
-            made, unused = self.use.give(part.select(list(self.schema)), sides)
-            given.append(made.select(self.nothing.columns))
+        for part in rows.partition_by(SAME, maintain_order=True):
+            sides = dict(self.gate.contents_of(part[WINDOW_END].head(1), contents))
+            made, unused = self.use.compute(part.select(*self.schema, *carried), sides)
+            given.append(made.select(*self.nothing.columns, *carried))
             refused += [] if unused is None else [unused]
         return given, refused
 
-    def _seen(self, rows: pl.DataFrame, contents: Contents) -> Iterator[tuple[str, Seen]]:
-        end = rows[WINDOW_END].head(1)
-        for side in self.sides:
-            _, stop = side.windows_of(end).get(end.item(), (0, None))
-            yield side.name, contents.seen(side, stop)
-
     def _shown(self, late: pl.DataFrame) -> pl.DataFrame:
-        """The rows that were too late, with the reason, if they are wanted."""
+        """Adds the reason to dropped late rows; an empty frame if dropped rows are not returned."""
         if not self.late:
             return pl.DataFrame()
         return late.with_columns(pl.lit(LATE).alias(REASON))
+
+
+def sides_facts(sides: Iterable[Side], text: Text) -> dict[str, str]:
+    """Describes sides for people; `text` formats windows."""
+    each = [
+        f"{side.name} in {text(side.windows)}, {_HOW[side.feed]}, at most {side.limit >> 20} MB a shard"
+        for side in sides
+    ]
+    return {"sides": "; ".join(each)}

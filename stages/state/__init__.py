@@ -1,4 +1,4 @@
-"""The tables of a stage in a store: which rows are due, where they hold the watermark, and what a step reads.
+"""The state of a stage in a key-value store: how rows are stored, and which of them a step must read.
 
 May import `pending_rows` and all below it.
 """

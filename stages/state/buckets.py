@@ -1,7 +1,8 @@
 """The placement of rows in buckets: by the time at which they are due, and in large buckets by the hash of their key.
 
-The number of a bucket is `part * TIMES + turn`. The turn follows from the time. Part 1 has all keys; parts 2p and
-2p + 1 have the two halves of part p, by the next bit of the hash. A row is in the deepest part that exists for its key:
+The number of a bucket is `part * TIMES + turn`. The turn is the number of a span of time, modulo TIMES. Part 1 has
+all keys; parts 2p and 2p + 1 have the two halves of part p, by the next bit of the hash. A row is in the deepest part
+that exists for its key:
 
     turn 5    part 1                                        bucket 133
     turn 6    part 2 (hash 0...)    part 3 (hash 1...)      buckets 262, 390
@@ -17,20 +18,23 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.frames import partition
+from stages.frames import partition, repeated
 from stages.keys import key_hash
 from stages.state_tables import Spread
 
 BUCKET: Final = "__bucket"
 
 TIMES: Final = 128
-"""The number of buckets by time, used in turn, so that live rows of different times are seldom in one bucket."""
+"""The number of turns, after which bucket numbers repeat: so many that live rows seldom share a bucket by accident."""
 
 LIVE: Final = 32
-"""The approximate number of them that have live rows."""
+"""The approximate number of turns that have live rows at the same time."""
 
 SPLIT_BYTES: Final = 16_000_000
-"""The size of a bucket, in memory, above which it is divided, so that the work of a step for one bucket is bounded."""
+"""The size of a bucket in memory (bytes) above which it is divided. It bounds the cost of reading one bucket."""
+
+_FIRST: Final = pl.Series(BUCKET, [TIMES])
+"""The only bucket of a table that is not spread by time, until it is split."""
 
 _DEEPEST: Final = 12
 _HASH_BITS: Final = 64
@@ -38,18 +42,20 @@ _HASH_BITS: Final = 64
 
 @attrs.frozen
 class Buckets:
-    """The placement of a table's rows, by the numbers of its existing buckets."""
+    """The assignment of a table's rows to buckets, which depends on the numbers of the `existing` buckets."""
 
     keys: tuple[str, ...]
     spread: Spread | None
     existing: tuple[int, ...]
 
     def place(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds the column of the bucket number."""
+        """Adds the column BUCKET, the number of each row's bucket."""
+        if self.spread is None and all(_depth(bucket) == 0 for bucket in self.existing):
+            return rows.hstack([repeated(_FIRST, len(rows))])
         return rows.with_columns(self.number().alias(BUCKET))
 
     def number(self) -> pl.Expr:
-        """The number of the bucket of each row."""
+        """Returns an expression for the number of each row's bucket."""
         depth = max((_depth(bucket) for bucket in self.existing), default=0)
         turn = self._turn()
         if depth == 0:
@@ -58,13 +64,15 @@ class Buckets:
         return pl.lit(self._table(depth)).gather(turn * 2**depth + prefix)
 
     def turns(self, first: int, last: int) -> frozenset[int] | None:
-        """The turns of rows with times from `first` to `last` (us); None if they are all turns."""
+        """Returns the turns (bucket numbers modulo TIMES) of rows from time `first` to `last` (us, inclusive); None for
+        all.
+        """
         if self.spread is None or last // self._width - first // self._width >= TIMES:
             return None
         return frozenset(turn % TIMES for turn in range(first // self._width, last // self._width + 1))
 
     def split(self, bucket: int, size: int) -> Buckets:
-        """Replaces a bucket of `size` bytes by the parts into which it is divided; `self` if it is not too large."""
+        """Divides a bucket of `size` bytes, if that is too large; returns the new assignment of rows to buckets."""
         depth = _depth(bucket)
         more = min(_DEEPEST - depth, (2 * size // SPLIT_BYTES).bit_length() - 1)
         if not self.keys or size <= SPLIT_BYTES or more <= 0:
@@ -76,19 +84,21 @@ class Buckets:
         return attrs.evolve(self, existing=(*others, *(deeper * TIMES + turn for deeper in parts)))
 
     def _turn(self) -> pl.Expr:
-        """The turn of each row: by time if keys are due at common times, otherwise 0."""
+        """Returns an expression for each row's turn: 0 if the table is not spread by time."""
         if self.spread is None:
             return pl.lit(0, pl.Int64)
         return pl.col(self.spread.column) // self._width % TIMES
 
     @property
     def _width(self) -> int:
-        """The length of a turn (us), a multiple of the step of the times."""
+        """The span of time (us) whose rows are in one bucket, a multiple of `spread.step`."""
         assert self.spread is not None
         return -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
 
     def _table(self, depth: int) -> pl.Series:
-        """The bucket of each turn and hash prefix of `depth` bits."""
+        """Returns the bucket number for each turn and hash prefix of `depth` bits, at position `turn * 2**depth +
+        prefix`.
+        """
         table = np.repeat(np.arange(TIMES, dtype=np.int64) + TIMES, 2**depth).reshape(TIMES, 2**depth)
         for bucket in sorted(self.existing, key=_depth):  # a deeper part overwrites the one that it divides
             part, turn = divmod(bucket, TIMES)
@@ -103,27 +113,29 @@ def _depth(bucket: int) -> int:
 
 
 def split_by_bucket(placed: pl.DataFrame) -> dict[int, pl.DataFrame]:
-    """Divides placed rows by bucket, in the order of buckets."""
-    if (only := _only(placed)) is not None:
+    """Divides rows by their column BUCKET, in ascending order of buckets."""
+    if (only := single_bucket(placed)) is not None:
         return {only: placed}
     parts = placed.partition_by(BUCKET, as_dict=True)
     return {bucket: parts[bucket,] for (bucket,) in sorted(parts)}
 
 
 def inside(placed: pl.DataFrame, buckets: Collection[int]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Divides placed rows into (those in these buckets, the others)."""
-    if (only := _only(placed)) is not None:
+    """Divides rows with a column BUCKET into (rows in these buckets, other rows)."""
+    if (only := single_bucket(placed)) is not None:
         return (placed, placed.clear()) if only in buckets else (placed.clear(), placed)
-    return partition(placed, placed[BUCKET].is_in(list(buckets)))
+    return partition(placed, pl.Series(np.isin(placed[BUCKET].to_numpy(), list(buckets))))
 
 
 def touched(placed: pl.DataFrame) -> list[int]:
-    """The buckets of placed rows."""
-    only = _only(placed)
-    return placed[BUCKET].unique().sort().to_list() if only is None else [only]
+    """Returns the bucket numbers in the column BUCKET, each once, in ascending order."""
+    only = single_bucket(placed)
+    return cast(list[int], np.unique(placed[BUCKET].to_numpy()).tolist()) if only is None else [only]
 
 
-def _only(placed: pl.DataFrame) -> int | None:
-    """The bucket of all rows; None if there are several. In a small batch, rows often have one bucket."""
+def single_bucket(placed: pl.DataFrame) -> int | None:
+    """Returns the bucket number of all rows; None if there are several or no rows. Small batches often have one
+    bucket.
+    """
     least = placed[BUCKET].min()
     return cast(int, least) if least is not None and least == placed[BUCKET].max() else None

@@ -1,4 +1,4 @@
-"""Chunks: rows of a bucket as values of the store, numbered within the bucket, of a size that suits Spark's state."""
+"""Chunks: pieces of a bucket of about a megabyte, each stored as one value under the bucket and a chunk number."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from stages.frames import concat_nonempty, size_of
 from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
-"""The approximate size of a chunk: for values of many megabytes, Spark's Python state is slower per byte."""
+"""The approximate size of a chunk in memory. Spark's Python state is slower per byte for values of many megabytes."""
 
 DELETED: Final = "__gone"
-"""The column of a patch with the numbers of deleted rows; the shorter of numbers and rows is filled up with nulls."""
+"""The column of a stored patch with the deleted row numbers. The shorter of this column and the rows ends in nulls."""
 
 _ROW: Final = "__row"
 
 _CHUNK: Final = "rows"
 
 FEW: Final = 1_000
-"""The number of rows below which finding constant columns takes longer than writing them."""
+"""The number of rows below which the search for constant columns takes longer than writing them."""
 
 
 @attrs.frozen
 class Patch:
-    """Rows that are added to a bucket, and the numbers, from 0 on, of the rows before them that are deleted."""
+    """Rows to append to a bucket, and the row numbers (from 0) of earlier rows of the bucket that they delete."""
 
     rows: pl.DataFrame
     deleted: pl.Series | None = None
@@ -36,7 +36,7 @@ class Patch:
 
 @attrs.frozen
 class Written:
-    """The number of rows and of bytes of each chunk that was written."""
+    """The number of rows and the number of bytes of each chunk of one write."""
 
     rows: list[int]
     bytes: list[int]
@@ -44,7 +44,7 @@ class Written:
 
 @attrs.frozen
 class Chunk:
-    """A decoded chunk: its columns, the values of constant columns, the number of rows, and the numbers it deletes."""
+    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers."""
 
     columns: pl.DataFrame
     constants: Mapping[str, Any]
@@ -53,7 +53,7 @@ class Chunk:
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
-        """Decodes a value that `pack` has made."""
+        """Decodes a value that `pack` returned."""
         columns, facts = decode(value)
         deleted, rows = None, facts["rows"]
         if DELETED in columns.columns:
@@ -64,16 +64,13 @@ class Chunk:
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
-        """The columns and constants, which chunks must share to be unpacked together."""
+        """The column names and constants of the chunk. Adjacent chunks with equal ones are unpacked together."""
         return self.columns.columns, self.constants
 
 
 def pack(patch: Patch) -> bytes:
-    """Encodes a patch. In 1,000 rows or more, a column with one value throughout is stored as that value.
-
-    The bytes are compressed to a quarter, which takes 3 ms per megabyte; passing a megabyte to Spark and back takes
-    20 ms or more.
-    """
+    """Encodes a patch. In `FEW` rows or more, a column with the same value in all rows is stored as one value."""
+    # Compression to about a quarter takes 3 ms per megabyte; passing a megabyte to Spark and back takes 20 ms or more.
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
     columns = patch.rows.drop(list(constants)) if constants else patch.rows
@@ -89,9 +86,10 @@ def pack(patch: Patch) -> bytes:
 def unpack(
     chunks: Iterable[Chunk], schema: pl.Schema, new: Mapping[str, pl.Expr] | None = None
 ) -> list[pl.DataFrame]:
-    """Returns the rows of chunks with this schema. Columns that a chunk lacks are `new`, further ones are left out.
+    """Returns the rows of chunks as frames with this schema.
 
-    Fields that a struct lacks are null.
+    A column that a chunk lacks is computed by its expression in `new`. A column that the schema lacks is left out. A
+    field that a struct lacks is null.
     """
     frames = []
     structs = [name for name, dtype in schema.items() if isinstance(dtype, pl.Struct)]
@@ -110,24 +108,26 @@ def unpack(
 
 
 def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> pl.DataFrame:
-    """Adds the fields that these structs have in the schema."""
-    grown = [name for name in structs if frame.schema.get(name, schema[name]) != schema[name]]
-    return frame.with_columns(pl.col(name).cast(schema[name]) for name in grown) if grown else frame
+    """Casts the struct columns `structs` to their types in the schema, which adds missing fields as nulls."""
+    incomplete = [name for name in structs if frame.schema.get(name, schema[name]) != schema[name]]
+    return frame.with_columns(pl.col(name).cast(schema[name]) for name in incomplete) if incomplete else frame
 
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:
-    """Finds the columns of a plain type with one value, which may be null; returns that value by column."""
+    """Returns the value, by column, of each Int64, Boolean or String column that has the same value (or null) in all
+    rows.
+    """
     if frame.is_empty():
         return {}
     plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
     # In most columns the first and the last value differ, and comparing all values takes a while.
-    likely = {column.name: column[0] for column in plain if column[0] == column[-1]}
-    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in likely)
-    return {name: value for name, value in likely.items() if same[name].item()}
+    candidates = {column.name: column[0] for column in plain if column[0] == column[-1]}
+    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in candidates)
+    return {name: value for name, value in candidates.items() if same[name].item()}
 
 
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
-    """Divides rows into pieces of about a chunk."""
+    """Divides rows into pieces of about CHUNK_BYTES."""
     pieces = -(-size_of(frame) // CHUNK_BYTES)
     if frame.is_empty():
         return [frame]
@@ -135,7 +135,7 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
 
 
 def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
-    """Reads chunks of a bucket, in the order of `numbers`. Raises `KeyError` if one is missing."""
+    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing."""
     found = []
     for number in numbers:
         value = store.get(stage, _key(bucket, number))
@@ -148,7 +148,7 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
-    """Writes a patch as chunks numbered from `first`. The first chunk has the deleted numbers."""
+    """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers."""
     pieces = list(_slices(patch.rows))
     values = [pack(Patch(pieces[0], patch.deleted)), *(pack(Patch(piece)) for piece in pieces[1:])]
     for number, value in enumerate(values, start=first):
@@ -157,13 +157,12 @@ def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) 
 
 
 def remove(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> None:
-    """Removes chunks of a bucket."""
     for number in numbers:
         store.delete(stage, _key(bucket, number))
 
 
 def is_chunk(key: str) -> bool:
-    """True if a key of the store, with or without the name of a table, is that of a chunk."""
+    """True if a store key, with or without the table's prefix, is the key of a chunk."""
     return f"/{_CHUNK}/" in f"/{key}"
 
 

@@ -1,7 +1,7 @@
-"""The directory of a large bucket: key hashes and least times of its rows, by which a step finds the chunks to read.
+"""The directory of a large bucket: for each chunk the hashes of its keys and its least times, to find chunks to read.
 
-A bucket is base rows and, in the order in which they were written, patches: rows, and the numbers of the rows before
-them that they delete. Each write adds its chunks and one directory entry:
+A bucket is base rows followed by patches. A patch has new rows, and the numbers of the earlier rows that it deletes.
+Each write adds its chunks and one directory entry:
 
     write            first (base rows)     patch                 patch
     chunks           rows/B/0  rows/B/1    rows/B/2              rows/B/3
@@ -9,9 +9,9 @@ them that they delete. Each write adds its chunks and one directory entry:
     deletes          -                     17 (in chunk 0), 640  803
     directory entry  keys/B/0              keys/B/2              keys/B/3
 
-An entry contains the deleted numbers, four bytes of the key hash of each row, and for each chunk its length, its size
-in bytes and its least times. A step that needs few keys reads the directory first, and then only the chunks that may
-contain one of them: no chunk if all keys are new, and few if the keys arrived together and so are stored together.
+An entry contains the deleted row numbers, four bytes of the key hash of each row, the bytes of its chunks, and for each
+chunk its number of rows and its least times. A step that needs few keys reads the directory first, then only the chunks
+that may contain one of these keys: none if all keys are new, few if the keys were written together.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
-"""The least time of a chunk in which no row has that time."""
+"""The least time of a chunk in which that time is null in all rows."""
 
 MOST_CHUNKS: Final = 0.5
-"""The share of a bucket's chunks above which all of them are read, so that none is read twice."""
+"""If more than this share of a bucket's chunks may contain a key, all chunks are read at once."""
 
 SAMPLED: Final = 16
-"""One in this many rows is looked up first."""
+"""Of the row hashes, one in this many is compared first: it shows cheaply that most chunks must be read."""
 
 _ENTRIES: Final = "entries"
 
 
 @attrs.frozen(eq=False)
 class Directory:
-    """Key hashes and liveness of all rows of a bucket, by row number, and the least times of each chunk.
+    """The directory of a bucket: a key hash and a live flag for each row, by row number, and least times by chunk.
 
-    `lengths` has the number of rows of each chunk. The first `base_rows` rows are not from patches. `least` is keyed by
-    the index column of a time and includes deleted rows, so it may be earlier than the least time of the live rows.
+    `lengths` has the number of rows of each chunk. Rows from number `base_rows` on are from patches. `least` is keyed
+    by index column, such as the hold. It includes deleted rows, so it may be earlier than the least of the live rows.
     """
 
     hashes: npt.NDArray[np.uint32]
@@ -58,7 +58,10 @@ class Directory:
 
     @classmethod
     def read(cls, store: StateStore, stage: str, bucket: int, size: Size) -> Directory | None:
-        """Reads the entries of a bucket; None if one is missing (earlier versions) or describes other chunks."""
+        """Reads the entries of a bucket of this size. None if an entry is missing or describes other chunks.
+
+        Both happen in state that an earlier version of beamlike wrote.
+        """
         hashes, deleted, lengths, stored, least = [], [], list[int](), 0, []
         while len(lengths) < size.chunks:
             value = store.get(stage, _key(bucket, len(lengths)))
@@ -71,7 +74,7 @@ class Directory:
             lengths += facts["rows"]
             stored += facts["bytes"]
             least.append(facts["least"])
-        # A version that does not know entries leaves them when it rewrites the chunks. Their sizes differ then.
+        # An earlier version, without directories, rewrote the chunks but left the entries. Their sizes differ then.
         if len(lengths) != size.chunks or stored != size.bytes + size.log:
             return None
         everything = np.concatenate(hashes)
@@ -81,12 +84,13 @@ class Directory:
         return cls(everything, BucketMask(live), lengths, sum(lengths[: size.base]), times)
 
     def chunks_with(self, keys: pl.DataFrame) -> list[int] | None:
-        """The chunks that may contain live rows with one of these keys; None if they are most of the chunks.
+        """Returns the numbers of the chunks that may contain a live row with one of these keys; None if most chunks
+        may.
 
-        No chunk with such a row is left out. Different keys may have the same hash.
+        No chunk with such a row is missing. Some chunks may be superfluous, as different keys may have the same hash.
         """
         requested, hashes = pl.Series(_hashes(keys, keys.columns)).implode(), pl.Series(self.hashes)
-        for step in (SAMPLED, 1):  # if the keys are in most chunks, a sample of the rows shows it
+        for step in (SAMPLED, 1):  # first a sample of the rows, then all of them
             numbers = np.flatnonzero(hashes[::step].is_in(requested).to_numpy()) * step
             live = numbers[self.live[numbers]]
             chunks = np.unique(np.searchsorted(np.cumsum(self.lengths), live, side="right"))
@@ -95,13 +99,15 @@ class Directory:
         return [int(chunk) for chunk in chunks]
 
     def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
-        """The numbers of the rows in these chunks."""
+        """Returns the numbers, within the bucket, of all rows in these chunks, chunk by chunk."""
         ends = np.cumsum(self.lengths)
         ranges = [np.arange(ends[chunk] - self.lengths[chunk], ends[chunk]) for chunk in chunks]
         return RowNumbers(np.concatenate([np.arange(0), *ranges]))
 
     def least_without(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
-        """The least of each time in the other chunks, as (time, number of its chunk), by index column."""
+        """Returns the least times in all chunks except these, as (time, number of the chunk that has it), by index
+        column.
+        """
         others = np.setdiff1d(np.arange(len(self.lengths)), chunks)
         if not len(others):
             return {}
@@ -120,9 +126,9 @@ def write_entry(
     keys: Sequence[str],
     times: Mapping[str, pl.Expr],
 ) -> None:
-    """Writes the entry of a patch that was written as chunks from number `first` on.
+    """Writes the directory entry of a patch that was written as chunks from number `first` on.
 
-    `times` are the expressions of the times whose minima the index has, by index column.
+    `times` are the expressions, by index column, of the times whose minima an index contains.
     """
     deleted = np.empty(0, np.uint32) if patch.deleted is None else patch.deleted.to_numpy()
     entries = np.concatenate([deleted, _hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
@@ -134,7 +140,7 @@ def write_entry(
 def remove_entries(
     store: StateStore, stage: str, bucket: int, size: Size, *, keep_first: bool = False
 ) -> None:
-    """Removes the entries of a bucket that had this size; `keep_first` keeps the entry of its first write."""
+    """Removes the directory entries of a bucket that had this size; the entry of its base rows unless `keep_first`."""
     for number in range(size.base, size.chunks):
         store.delete(stage, _key(bucket, number))
     if not keep_first:
@@ -142,7 +148,7 @@ def remove_entries(
 
 
 def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Expr]) -> dict[str, list[int]]:
-    """The least of each time in each chunk, by index column."""
+    """Returns the least time of each chunk, by index column. `lengths` are the numbers of rows of the chunks."""
     found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times.items())
     ends = np.cumsum(lengths)
     return {
@@ -155,9 +161,9 @@ def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Ex
 
 
 def _hashes(rows: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """The half of the key hashes that does not decide the bucket of a key."""
+    """Returns the lower half of each row's key hash. The upper bits are the same for all keys of a bucket."""
     hashes = rows.select(key_hash(keys)).to_series().to_numpy()
-    return hashes.astype(np.uint32)  # the lower half
+    return hashes.astype(np.uint32)
 
 
 def _key(bucket: int, first: int) -> str:

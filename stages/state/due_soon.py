@@ -1,18 +1,19 @@
-"""The due-soon buffer: rows that are due next, kept apart from their buckets.
+"""The due-soon buffer: the rows of a shard that are due next, stored apart from their buckets.
 
-If each key has times of its own, as sessions do, nearly every bucket by key has a row that is due in every step. So
-a step that reads a bucket moves the rows of it that are due next, its *hot rows*, to one buffer for the whole shard.
-Each step with arrivals or due rows reads the buffer. A bucket is not due before all of its hot rows are done.
+If each key is due at a time of its own, as sessions are, nearly every bucket has a due row in every step. To avoid
+reading them all, a step that reads a bucket moves the rows that are due next, the *due-soon rows*, to one buffer for
+the whole shard. Each step with arrivals or due rows reads the buffer. The rest of a bucket is due later than all of its
+due-soon rows.
 
     buffer (bucket -1)    row of bucket 128 | row of bucket 130 | row of bucket 128 | ...   each with MAYBE_OVERLAPS
     bucket 128            its other rows, due later
     bucket 130            its other rows, due later
 
-Invariant: a hot row whose MAYBE_OVERLAPS is false overlaps with no row or waiting arrival of its bucket. An arrival
-that matches a hot row is merged into it at once, although the bucket of the row is not read. The row may then overlap
-with rows or waiting arrivals in that bucket, so all hot rows of its key are marked. The bucket of a marked row is read
-when the row is due. If the order of arrivals counts, a bucket with waiting arrivals is read as soon as an arrival for
-it matches a hot row.
+Invariant: a due-soon row whose flag MAYBE_OVERLAPS is false overlaps with no row or waiting arrival of its bucket.
+An arrival that matches a due-soon row is merged into it at once, and the bucket of the row is not read. The grown row
+may overlap with rows or waiting arrivals in that bucket, so the flag is set in all due-soon rows of its key. The bucket
+of a flagged row is read when the row is due. If the result depends on the order of arrivals, a bucket with waiting
+arrivals is read as soon as an arrival matches one of its due-soon rows.
 """
 
 from __future__ import annotations
@@ -25,53 +26,62 @@ import polars as pl
 from stages.state.buckets import BUCKET
 from stages.state_tables import BucketTable, StateTable
 
-HOT: Final = -1
-"""The number of the buffer in the index."""
+BUFFER: Final = -1
+"""The bucket number of the due-soon buffer in the index."""
 
 MAYBE_OVERLAPS: Final = "__stale"
+"""The Boolean column of a due-soon row: true if it may overlap with a row or waiting arrival of its bucket."""
 
 SHARE: Final = 16
-"""One in this many rows of a bucket moves to the buffer at a time, so each row is read some 16 times at most."""
+"""When a bucket is read, one in this many of its rows moves to the buffer. So a row is read at most some 16 times."""
 
 FROM_BYTES: Final = 500_000
-"""The size, in memory, below which a bucket keeps all of its rows: it is cheap to read whole."""
+"""The size of a bucket in memory (bytes) below which no rows move to the buffer, since reading all is cheap."""
 
 
 @attrs.frozen
 class DueSoonBuffer:
-    """The hot rows of a table, with their bucket; without hot rows, an empty frame with the columns of the table."""
+    """The due-soon rows of a table on a shard.
+
+    `rows` have the table's columns, BUCKET and MAYBE_OVERLAPS. An empty frame has the table's columns only.
+    """
 
     rows: pl.DataFrame
-    kept: StateTable[BucketTable]
+    state_table: StateTable[BucketTable]
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns by which rows are placed."""
-        return self.kept.table.keys
+        """The key columns of the table."""
+        return self.state_table.table.keys
 
     def matches(self, placed: pl.DataFrame) -> pl.Series | None:
-        """True for each arrival that becomes part of a hot row; None if there are no hot rows."""
-        return None if self.rows.is_empty() else self.kept.matches(placed, self.rows)
+        """Returns a flag for each arrival: true if it merges with a due-soon row. None if there are no due-soon
+        rows.
+        """
+        return None if self.rows.is_empty() else self.state_table.matches(placed, self.rows)
 
     def with_arrivals(self, matching: pl.DataFrame) -> DueSoonBuffer:
-        """Marks all rows of the keys of `matching`, arrivals for hot rows, if rows of the table may merge."""
-        if matching.is_empty() or not self.kept.table.rows_merge:
+        """Returns the buffer before the arrivals `matching` are merged into its rows.
+
+        If rows of the table may merge, MAYBE_OVERLAPS is set in all rows that have the key of one of these arrivals.
+        """
+        if matching.is_empty() or not self.state_table.table.rows_merge:
             return self
         return attrs.evolve(self, rows=mark(self.rows, matching, self.keys))
 
     def overlapping_and(self, due: pl.Expr) -> list[int]:
-        """The buckets of marked rows that are due."""
+        """Returns the buckets to read because of due rows: rows for which `due` is true and MAYBE_OVERLAPS is set."""
         return self.rows.filter(pl.col(MAYBE_OVERLAPS) & due.fill_null(False))[BUCKET].unique().to_list()
 
     def overlapping_keys(self) -> pl.DataFrame:
-        """The keys that have marked rows."""
+        """Returns the keys of due-soon rows that may overlap with rows or arrivals of their bucket (MAYBE_OVERLAPS)."""
         if self.rows.is_empty():
             return self.rows
         return self.rows.filter(pl.col(MAYBE_OVERLAPS)).select(self.keys).unique()
 
 
 def mark(rows: pl.DataFrame, marked: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Sets MAYBE_OVERLAPS in the rows that have a key of `marked`; others stay as they are."""
+    """Sets MAYBE_OVERLAPS in the rows that have the key of a row of `marked`. Other rows do not change."""
     marks = marked.select(keys).unique().with_columns(pl.lit(True).alias("__mark"))
     joined = rows.join(marks, on=list(keys), how="left", nulls_equal=True, maintain_order="left")
     either = pl.col(MAYBE_OVERLAPS) | pl.col("__mark").fill_null(False)
@@ -79,13 +89,13 @@ def mark(rows: pl.DataFrame, marked: pl.DataFrame, keys: tuple[str, ...]) -> pl.
 
 
 def divide(rows: pl.DataFrame, deadline: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Divides a bucket into (hot rows, others).
+    """Divides the rows of a bucket into (due-soon rows, rows that stay in the bucket).
 
-    About a sixteenth of the rows is hot, or none if more than half of the rows are due at one time.
+    Due-soon rows are about a sixteenth of the rows. There are none if this would be more than half of the rows.
     """
     due = rows.select(deadline.alias("due"))["due"]
     horizon = due.quantile(1 / SHARE, "lower")
-    # Rows that are due at the same time must not be divided: the bucket would be due together with its hot rows.
+    # Rows that are due at the same time must stay together, so that the bucket is due later than its due-soon rows.
     soon = (due <= horizon).fill_null(False)
     if 2 * int(soon.sum() or 0) > len(rows):
         return rows.clear(), rows

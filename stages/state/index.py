@@ -1,19 +1,21 @@
-"""The index of a table: for each bucket its size, when it is next due, and where it holds the watermark."""
+"""The index of a table: for each bucket its size, when it is next due, and at which time it holds the watermark."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Final
+from functools import cache, lru_cache
+from typing import Any, Final, cast
 
 import attrs
+import numpy as np
 import polars as pl
 
 from stages.clock import Watermarks
 from stages.facts import SPARSE
 from stages.frames import concat_nonempty
-from stages.keys import key_shown
+from stages.keys import key_shown, shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
-from stages.state.buckets import BUCKET, inside
+from stages.state.buckets import BUCKET, inside, single_bucket
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
 from stages.state_tables import Table
@@ -23,10 +25,11 @@ from windowing.time import MIN_TIME, format_time
 
 KEY: Final = "index"
 DEADLINE: Final = "deadline."
-"""The prefix of a column, before the name of a clock: the time (us) on that clock at which a bucket is due."""
+"""The prefix of an index column that ends in the name of a clock: the time (us) on it at which a bucket is due."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
-"""The fields of `Size`."""
+"""The index columns with the fields of `Size`."""
 COUNTS: Final = ("rows", "pending", "keys", "timers")
+_NEVER: Final = pl.lit(None, pl.Int64)
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
@@ -44,10 +47,13 @@ SCHEMA: Final = pl.Schema(
 
 @attrs.frozen
 class Size:
-    """The size of a bucket in the store: `base` chunks of base rows, then the chunks of a log, `chunks` in all.
+    """The size of a bucket in the store: base rows, followed by a log of waiting arrivals or, if keyed, of patches.
 
-    The log has waiting arrivals or, in a `KeyedTable`, patches. `bytes` are those of the base rows,
-    `log` those of the log.
+    Attributes:
+        base: The number of chunks of base rows.
+        chunks: The number of all chunks.
+        bytes: The bytes of the base rows.
+        log: The bytes of the log.
     """
 
     base: int = 0
@@ -57,18 +63,24 @@ class Size:
 
     @classmethod
     def of_rows(cls, written: Written) -> Size:
-        """The size of a bucket with these chunks of base rows, and no log."""
+        """Returns the size of a bucket without a log whose base rows were written as these chunks."""
         return cls(len(written.rows), len(written.rows), sum(written.bytes))
 
 
 @attrs.frozen
 class HoldOwner:
-    """The owner of the least hold: the key and row of state, such as a window, that hold a stage's output watermark.
+    """The row of state, such as a window of a key, with the least hold: it holds back the stage's output watermark.
 
-    `hold` is where the row holds the watermark (us), and `start` and `end` are the row's bounds (us). The row holds by
-    pending elements, by a `pane` that may be retracted, or by a `timer` that fires at `end`. `table` is the name of its
-    table, empty for the first. `due` is the processing time (us) for which the row waits, if any. `said` describes a
-    row without a key.
+    Attributes:
+        hold: The event time (us) at which the row holds the watermark.
+        key: The key of the row as text.
+        start: The first bound of the row (us), such as a window's start.
+        end: The second bound of the row (us), such as a window's end or a timer's time.
+        pane: True if the reason is a pane that may be retracted, not pending elements.
+        timer: The name of the timer, if a timer is the reason. It fires at `end`.
+        table: The name of the row's table; empty for an operator's first table.
+        due: The processing time (us) that the row waits for, if any.
+        said: The description of a row that its key does not describe.
     """
 
     hold: int
@@ -85,7 +97,7 @@ class HoldOwner:
         return self.text()
 
     def text(self, time: Callable[[int], str] = format_time) -> str:
-        """Describes the row, with its bounds formatted by `time`."""
+        """Describes the row for people. `time` formats its bounds."""
         if self.timer is not None:
             return f"timer {self.timer!r} of key {self.key}, set for {time(self.end)}"
         if self.said:
@@ -99,31 +111,31 @@ class HoldOwner:
 
 @attrs.frozen
 class Index:
-    """The facts about a table that a stage knows without reading its rows: a row for each bucket, and the clocks."""
+    """The summary of a table that is read instead of its rows: a row for each bucket, and clocks of the last step."""
 
     buckets: pl.DataFrame
     watermarks: Watermarks = attrs.field(factory=Watermarks)
     times: Times = attrs.field(factory=Times)
     holds: Mapping[int, Histogram] | None = None
-    """The histogram of holds of each bucket's pending elements; None if percentile watermarks were never in use."""
+    """A histogram of the holds of pending elements for each bucket; None if percentile watermarks were never in use."""
     arrived: int = 0
-    """The number of elements placed so far, from which the next ones are numbered."""
+    """The number of elements that the stage has received. The next elements are numbered from here."""
 
     @classmethod
     def load(cls, store: StateStore, stage: str, clocks: Sequence[str]) -> Index:
-        """Loads the index that was saved last; an empty one at the beginning. Rows may wait for `clocks`."""
+        """Loads the index that was saved last, or an empty one. `clocks` are the clocks that rows may wait for."""
         value = store.get(stage, KEY)
         if value is None:
-            return cls(pl.DataFrame(schema=_schema(clocks)))
+            return cls(_no_buckets(tuple(clocks)))
         frame, facts = decode(value)
         holds = facts.get("holds")
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
-        if dict(frame.schema) != dict(schema := _schema(clocks)):
-            # An index of an earlier version lacks some of the columns of the hold's owner.
-            frame = pl.concat([pl.DataFrame(schema=schema), frame], how="diagonal")
+        if dict(frame.schema) != dict(_schema(tuple(clocks))):
+            # An index that an earlier version saved lacks some of the columns that describe the owner of the hold.
+            frame = pl.concat([_no_buckets(tuple(clocks)), frame], how="diagonal")
         watermarks = Watermarks(facts["input"], facts["output"])
-        # An index of an earlier version does not count arrivals; no row of such a table is numbered.
+        # An index that an earlier version saved does not count arrivals, and no row of its table is numbered.
         return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
 
     def save(self, store: StateStore, stage: str) -> None:
@@ -138,22 +150,32 @@ class Index:
         store.put(stage, KEY, encode(self.buckets, facts))
 
     def due(self, now: Times) -> list[int]:
-        """The buckets in which a row is due when the clocks are at `now`."""
-        reached = [
-            pl.col(column) <= now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
+        """Returns the numbers of the buckets in which a row is due when the clocks are at `now`."""
+        times = {
+            column: now.times.get(column.removeprefix(DEADLINE), MIN_TIME)
             for column in self.buckets.columns
             if column.startswith(DEADLINE)
+        }
+        # In most steps no row is due, which the least deadline of each clock shows without a query.
+        least = {column: cast(int | None, self.buckets[column].min()) for column in times}
+        reached = [
+            pl.col(column) <= times[column]
+            for column, time in least.items()
+            if time is not None and time <= times[column]
         ]
-        return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list()
+        return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list() if reached else []
 
     def sizes(self) -> dict[int, Size]:
-        """The sizes of the buckets that exist."""
-        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets.select(BUCKET, *SIZES).iter_rows()}
+        """Returns the sizes of the existing buckets by number."""
+        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets[[BUCKET, *SIZES]].rows()}
 
     def replace(
         self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
     ) -> Index:
-        """Replaces the index rows of the touched buckets by a summary; buckets that the summary lacks are empty."""
+        """Returns the index after a step has rewritten the buckets `touched`, whose new index rows are `summary`.
+
+        A touched bucket without a new index row is empty and no longer exists.
+        """
         others = inside(self.buckets, touched)[1]
         if holds is not None:
             known = self.holds or {}
@@ -161,7 +183,7 @@ class Index:
         return attrs.evolve(self, buckets=concat_nonempty(others, summary).sort(BUCKET), holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
-        """Adds a summary of further rows to the index rows of their buckets."""
+        """Adds `summary`, the index rows of rows that were appended, to the index rows of their buckets."""
         if summary.is_empty():
             return self
         buckets = folded(pl.concat([self.buckets, summary]))
@@ -173,37 +195,36 @@ class Index:
 
     @property
     def rows(self) -> int:
-        """The number of live rows and of waiting arrivals, each counted as a row."""
+        """The number of live rows and waiting arrivals in all buckets."""
         return int(self.buckets["rows"].sum())
 
     @property
     def pending(self) -> int:
-        """The number of elements in no output yet, each counted in every row that contains it."""
+        """The number of elements that are in no output yet. An element in several rows counts once in each."""
         return int(self.buckets["pending"].sum())
 
     @property
     def pending_holds(self) -> Histogram:
-        """The histogram of pending elements' holds, each counted in every row that contains it."""
+        """The histogram of the holds of pending elements. An element in several rows counts once in each."""
         return merge_histograms(*(self.holds or {}).values())
 
     @property
     def keys(self) -> int:
-        """The number of keys with live rows, each counted in every bucket that contains it."""
+        """The number of keys with live rows. A key in several buckets counts once in each."""
         return int(self.buckets["keys"].sum())
 
     @property
     def timers(self) -> int:
-        """The number of pending timers."""
         return int(self.buckets["timers"].sum())
 
     @property
     def bytes(self) -> int:
-        """The bytes of rows and waiting arrivals in the store."""
+        """The size of rows and waiting arrivals in the store."""
         return int(self.buckets["bytes"].sum()) + int(self.buckets["log"].sum())
 
     @property
     def holder(self) -> HoldOwner | None:
-        """The owner of the least hold; None if no row holds the watermark."""
+        """The row with the least hold; None if no row holds the watermark."""
         if (place := self.buckets["hold"].arg_min()) is None:
             return None
         least = self.buckets.row(place, named=True)
@@ -214,7 +235,7 @@ class Index:
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
-    """Computes the histogram of pending elements' holds for each bucket of placed rows."""
+    """Computes a histogram of the holds of pending elements for each bucket in the column BUCKET."""
     held = rows.filter(pl.col(HOLD).is_not_null() & (pl.col(PENDING) > 0))
     counted = held.group_by(BUCKET, HOLD).agg(pl.col(PENDING).sum())
     parts = counted.partition_by(BUCKET, as_dict=True).items()
@@ -222,7 +243,8 @@ def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:
 
 
 def folded(buckets: pl.DataFrame) -> pl.DataFrame:
-    """Merges the index rows of each bucket: sums of sizes and counts, minima, and the owner of the least hold."""
+    """Merges several index rows of a bucket into one: sums of sizes and counts, and minima of holds and deadlines."""
+    # The columns of the owner are taken from the index row that has the least hold, so that they belong together.
     least = pl.col("hold").arg_min()
     both = buckets.group_by(BUCKET).agg(
         pl.col(*SIZES, *COUNTS).sum(),
@@ -232,8 +254,66 @@ def folded(buckets: pl.DataFrame) -> pl.DataFrame:
     return both.select(buckets.columns).sort(BUCKET)
 
 
-def _schema(clocks: Sequence[str]) -> pl.Schema:
+@cache
+def _schema(clocks: tuple[str, ...]) -> pl.Schema:
     return pl.Schema({**SCHEMA, **{DEADLINE + clock: pl.Int64() for clock in clocks}})
+
+
+@cache
+def _no_buckets(clocks: tuple[str, ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=_schema(clocks))
+
+
+@attrs.frozen
+class _Summary:
+    """The expressions that summarize the rows of a table to index rows.
+
+    Attributes:
+        columns: The columns to compute for each row of the table.
+        aggregations: The aggregations of these columns for each bucket.
+        holder_key: The key of the row with the least hold, as text.
+    """
+
+    columns: tuple[pl.Expr, ...]
+    aggregations: tuple[pl.Expr, ...]
+    holder_key: pl.Expr
+
+
+# Cached, since creating the expressions takes as long as evaluating them for a small bucket.
+@lru_cache(maxsize=256)
+def _summary(table: Table, clocks: tuple[str, ...], *, panes: bool) -> _Summary:
+    """Creates the expressions that summarize a table. `panes` is true if rows may have panes that can be retracted."""
+    # Keys get internal names, since a user's column may have the name of an index column.
+    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(table.keys)}
+    start, end = table.bounds
+    pane = pl.col(OUTSTANDING_HOLD) if panes else pl.lit(None, pl.Int64)
+    columns = {
+        BUCKET: pl.col(BUCKET),
+        "start": pl.col(start),
+        "end": pl.col(end),
+        "pending": pl.col(PENDING),
+        "timers": table.pending_timers.cast(pl.Int64),
+        # A row holds the watermark at the least hold of its pending elements and of its panes that may be retracted.
+        "hold": pl.min_horizontal(HOLD, pane),
+        "pane": pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True),
+        "timer": table.holding_timer,
+        **named,
+    }
+    least = pl.col("hold").arg_min()
+    aggregations = (
+        pl.len().cast(pl.Int64).alias("rows"),
+        pl.col("pending", "timers").sum(),
+        _distinct(list(named)).cast(pl.Int64).alias("keys"),
+        pl.col("hold", *(DEADLINE + clock for clock in clocks)).min(),
+        *(pl.col(key).get(least) for key in named),
+        pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
+    )
+    name = pl.concat_str([key_shown(key) for key in named], separator=", ") if named else pl.lit("")
+    return _Summary(
+        tuple(column.alias(name) for name, column in columns.items()),
+        aggregations,
+        pl.when(pl.col("hold").is_not_null()).then(name).alias("holder_key"),
+    )
 
 
 def summarize(
@@ -242,57 +322,49 @@ def summarize(
     deadlines: Mapping[str, pl.Expr],
     sizes: Mapping[int, Size],
 ) -> pl.DataFrame:
-    """Computes an index row for each bucket of placed rows.
+    """Computes the index row of each bucket from all of its rows, which have the column BUCKET.
 
-    `deadlines` are keyed by the name of the clock, `sizes` by bucket.
+    `deadlines` are expressions by the name of the clock, `sizes` are keyed by bucket number.
     """
-    schema = _schema(list(deadlines))
+    clocks = tuple(deadlines)
     if rows.is_empty():
-        return pl.DataFrame(schema=schema)
-    # Keys get internal names, since a user's column may be named as one of the index.
-    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(table.keys)}
+        return _no_buckets(clocks)
+    summary = _summary(table, clocks, panes=OUTSTANDING_HOLD in rows.columns)
     due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
-    least = pl.col("hold").arg_min()
-    name = pl.concat_str([key_shown(key) for key in named], separator=", ")
-    start, end = table.bounds
-    pane = pl.col(OUTSTANDING_HOLD) if OUTSTANDING_HOLD in rows.columns else pl.lit(None, pl.Int64)
-    by_pane = pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True)
-    waits = deadlines.get(PROCESSING_TIME, pl.lit(None, pl.Int64))
-    holds = {
-        "hold": pl.min_horizontal(HOLD, pane),
-        "pane": by_pane,
-        "timer": table.holding_timer,
-        "due": waits,
-    }
-    found = (
-        rows.select(
-            BUCKET,
-            pl.col(start).alias("start"),
-            pl.col(end).alias("end"),
-            pl.col(PENDING).alias("pending"),
-            table.pending_timers.cast(pl.Int64).alias("timers"),
-            **holds,
-            **named,
-            **due,
-        )
-        .group_by(BUCKET)
-        .agg(
-            pl.len().cast(pl.Int64).alias("rows"),
-            pl.col("pending", "timers").sum(),
-            _distinct(list(named)).cast(pl.Int64).alias("keys"),
-            pl.col("hold", *due).min(),
-            *(pl.col(key).get(least) for key in named),
-            pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
-        )
+    due["due"] = deadlines.get(PROCESSING_TIME, _NEVER)
+    columns = rows.select(*summary.columns, **due)
+    if (only := single_bucket(rows)) is not None:
+        return _of_one(columns, table, clocks, only, sizes[only])
+    found = columns.group_by(BUCKET).agg(summary.aggregations)
+    stored = np.array(
+        [[getattr(sizes[bucket], size) for size in SIZES] for bucket in found[BUCKET]], np.int64
     )
-    stored = [sizes[bucket] for bucket in found[BUCKET]]
-    held = found.with_columns((name if table.keys else pl.lit("")).alias("holder_key"))
-    new = [pl.Series(size, [getattr(one, size) for one in stored], dtype=pl.Int64) for size in SIZES]
-    return held.hstack(new)[list(schema)]
+    sizes_of = pl.DataFrame(stored, schema=list(SIZES), orient="row")
+    return found.with_columns(summary.holder_key).hstack(sizes_of)[list(_schema(clocks))]
+
+
+def _of_one(
+    columns: pl.DataFrame, table: Table, clocks: tuple[str, ...], bucket: int, size: Size
+) -> pl.DataFrame:
+    """Summarizes the rows of a single bucket. Takes half of the time of the aggregations by group."""
+    named = [f"__key.{number}" for number in range(len(table.keys))]
+    values = dict[str, Any](zip(SIZES, attrs.astuple(size), strict=True))
+    values |= {BUCKET: bucket, "rows": len(columns)}
+    values |= {name: columns[name].sum() for name in ("pending", "timers")}
+    values["keys"] = (
+        columns[named].n_unique() if len(named) > 1 else columns[named[0]].n_unique() if named else 1
+    )
+    values |= {name: columns[name].min() for name in ("hold", *(DEADLINE + clock for clock in clocks))}
+    if (least := columns["hold"].arg_min()) is not None:
+        holder = columns[least : least + 1]
+        values |= {f"holder_{name}": holder[name].item() for name in ("start", "end", "pane", "timer", "due")}
+        values["holder_key"] = ", ".join(shown(holder[key]).item() for key in named)
+    schema = _schema(clocks)
+    return pl.DataFrame([[values.get(name) for name in schema]], schema, orient="row")
 
 
 def _distinct(columns: list[str]) -> pl.Expr:
-    """The number of different keys; 1 without key columns."""
+    """Returns the number of distinct keys; 1 without key columns."""
     if not columns:
         return pl.lit(1)
     return (pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns)).n_unique()

@@ -1,22 +1,22 @@
-"""Slices and patches: a step reads only the rows of a large bucket that it needs, and writes them back as a patch.
+"""Bucket slices and patches: a step reads some rows of a large bucket, and writes their new versions as a patch.
 
-Row numbers of a bucket with two patches; `x` marks deleted rows:
+The row numbers of a bucket with two patches; `x` is a deleted row:
 
     base rows                      patch            patch
     0 1 x 3 4 x 6 7 8 9            10 11 x          13
                                    deletes 2, 5     deletes 12
 
     slice        6, 11             live rows of keys that arrivals have, or of keys with a row that is due
-    requested    3                 live rows of keys that the step requested besides: read, not written back
+    requested    3                 live rows of further keys that the step requested: read, not written back
     remainder    0 1 4 7 8 ...     the other live rows: read only if they are in a chunk with rows of the slice
 
-The step writes back rows for the slice. They become the next patch: rows 14, 15, ..., which deletes 6 and 11.
+The step writes back new rows for the slice. They are the next patch: rows 14, 15, ..., which deletes rows 6 and 11.
 
 Invariants:
 - A row keeps its number until the bucket is rewritten, so a patch may delete by number.
-- The index row of a bucket stays exact: counts change by the slice and by what was written back, and minima are those
-  of the remainder and of what was written back. Only for the minima, rows of the remainder are read.
-- A bucket is rewritten, and divided, when reading its patches costs more than that: `RowCounts.worth_rewriting`.
+- The index row of a bucket stays exact: its counts lose the rows of the slice and gain the rows of the patch, and its
+  minima are the least of the remainder and the patch. Further rows of the remainder are read only to find its minima.
+- A bucket is rewritten, and split, when reading its patches costs more than a rewrite: `RowCounts.worth_rewriting`.
 """
 
 from __future__ import annotations
@@ -39,11 +39,12 @@ from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.clocks import Times
 
 MOST_PATCHES: Final = 16
-"""The number of chunks beyond those that its rows need at which a bucket is rewritten: each takes a while to read."""
+"""A bucket is rewritten if patches have added this many chunks more than its rows need: each chunk costs a read."""
 
 MOST_DELETED: Final = 0.5
+"""A bucket is rewritten if it has more deleted rows than its base rows times this."""
 MOST_ROWS: Final = 8.0
-"""The deleted rows, and all rows, at which a bucket is rewritten, each as a multiple of its base rows."""
+"""A bucket is rewritten if it has more rows, deleted ones included, than its base rows times this."""
 
 _NUMBER: Final = "__number"
 _POSITION: Final = "__place"
@@ -51,7 +52,7 @@ _POSITION: Final = "__place"
 
 @attrs.frozen(kw_only=True)
 class RowCounts:
-    """Rows of a bucket: `base` rows, and `total` rows with those of patches, of which some are `deleted`."""
+    """The numbers of rows of a bucket: `base` without patches, `total` with patches, and `deleted` ones among both."""
 
     base: int
     total: int
@@ -59,32 +60,31 @@ class RowCounts:
 
     @classmethod
     def of(cls, content: BucketContent) -> RowCounts:
-        """Counts the rows of a bucket."""
         total = len(content.live)
         return cls(base=content.base_rows, total=total, deleted=total - int(np.count_nonzero(content.live)))
 
     @property
     def live(self) -> int:
-        """The number of live rows."""
         return self.total - self.deleted
 
     def after(self, *, written: int, deleted: int) -> RowCounts:
-        """The counts after a patch with so many rows that deletes so many others."""
+        """Returns the counts after a patch with `written` rows that deletes `deleted` rows."""
         return attrs.evolve(self, total=self.total + written, deleted=self.deleted + deleted)
 
     @property
     def worth_rewriting(self) -> bool:
-        """True if reading the patches each time costs more than rewriting the bucket once."""
+        """True if the bucket should be rewritten, because it has too many deleted rows or too many rows in patches."""
         return self.deleted > MOST_DELETED * self.base or self.total > MOST_ROWS * self.base
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class Remainder:
-    """The live rows of a bucket that are not in a slice, as far as the index needs them.
+    """The live rows of a bucket that are not in a slice, as summarized for the index.
 
-    `index_row` has their minima: the least hold with its owner, and the least deadlines. `holds` is their histogram of
-    holds, empty if no percentile is in use. `rows` has the rows themselves if they were read and the bucket may need a
-    rewrite; otherwise None.
+    Attributes:
+        index_row: The minima of the rows as index columns: the least hold with its owner, and the least deadlines.
+        holds: The histogram of their holds; empty if no percentile watermark is in use.
+        rows: The rows themselves, if all were read and the bucket may need a rewrite; otherwise None.
     """
 
     index_row: pl.DataFrame
@@ -94,10 +94,15 @@ class Remainder:
 
 @attrs.frozen(eq=False, kw_only=True)
 class BucketSlice:
-    """A bucket slice: the live rows of one bucket that a step has loaded, with their `numbers`.
+    """A bucket slice: the live rows of one bucket that a step has loaded, to be replaced by its output.
 
-    `requested` has rows that the step requested besides, which stay in the bucket. `counts` are those of the bucket
-    before the step.
+    Attributes:
+        bucket: The number of the bucket.
+        rows: The rows of the slice.
+        numbers: The row numbers of the slice.
+        requested: Further rows that the step only reads. They stay in the bucket.
+        counts: The row counts of the bucket before the step.
+        remainder: The other live rows.
     """
 
     bucket: int
@@ -109,25 +114,24 @@ class BucketSlice:
 
     @property
     def all(self) -> bool:
-        """True if no live row of the bucket is left out."""
+        """True if the slice has all rows of the bucket that are not deleted."""
         return len(self.rows) == self.counts.live
 
 
 @attrs.frozen(eq=False)
 class Update:
-    """A bucket slice, and the rows that a step has written back in its place."""
+    """The replacement of a bucket slice by new rows."""
 
     old: BucketSlice
     new: pl.DataFrame
 
     @property
     def bucket(self) -> int:
-        """The number of the bucket."""
         return self.old.bucket
 
     @property
     def nothing(self) -> bool:
-        """True if the bucket stays as it was."""
+        """True if the update does not change the bucket."""
         return self.old.rows.is_empty() and self.new.is_empty()
 
     def must_rewrite(self, storage: Storage) -> bool:
@@ -136,12 +140,12 @@ class Update:
             return False
         size = storage.size(self.bucket)
         counts = self.old.counts.after(written=len(self.new), deleted=len(self.old.rows))
-        # Chunks that the patched rows need anyway do not count: only chunks beyond these are worth a rewrite.
+        # A rewrite saves only the chunks beyond those that the patched rows need anyway.
         needed = size.base * size.log // max(1, size.bytes)
         return self.old.all or counts.worth_rewriting or size.chunks - size.base - needed >= MOST_PATCHES
 
     def everything(self, storage: Storage) -> pl.DataFrame:
-        """All live rows of the bucket after the update."""
+        """Returns all live rows of the bucket after the update. Reads the bucket if necessary."""
         if self.old.all:
             return self.new
         remainder = self.old.remainder.rows
@@ -151,16 +155,16 @@ class Update:
 
     @property
     def patch(self) -> Patch:
-        """The new rows, which delete the old ones."""
+        """The patch that adds the new rows and deletes the old ones."""
         return Patch(self.new, pl.Series(_NUMBER, self.old.numbers, dtype=pl.UInt32))
 
 
 @attrs.frozen(eq=False)
 class _Wanted:
-    """The rows of a bucket that a step needs.
+    """The description of the rows of a bucket that a step needs.
 
-    `keys` are those of arrivals, `requested` further keys whose rows are only read. `due` is true for rows that are
-    due; None if the index says that no row of the bucket is due.
+    `keys` are the keys of arrivals, `requested` further keys whose rows are only read. `due` is an expression, true
+    for rows that are due; None if, according to the index, no row of the bucket is due.
     """
 
     keys: pl.DataFrame
@@ -174,7 +178,7 @@ class _Wanted:
 
 @attrs.frozen(eq=False)
 class _Slicer:
-    """Reads a slice of a bucket for a step that moves the clocks to `now`."""
+    """The reader of a bucket slice, the rows that a step needs of one large bucket. The step moves clocks to `now`."""
 
     storage: Storage
     bucket: int
@@ -182,21 +186,21 @@ class _Slicer:
     now: Times
 
     def slice(self) -> BucketSlice:
-        """Reads the wanted rows, and as many others as it takes to find the minima of the remainder."""
+        """Reads the slice, and further chunks of the bucket until the minima of the remaining rows are known."""
         storage, bucket = self.storage, self.bucket
         if self.wanted.due is not None or self.now.percentiles:
             contents: Iterable[BucketContent] = [storage.content(bucket)]
         else:
             contents = storage.contents_with(bucket, self.wanted.all_keys)
-        # The last content is the whole bucket, of which there always is a slice.
+        # The last content is the whole bucket, from which a slice can always be made.
         return next(found for found in map(self._of, contents) if found is not None)
 
     def _of(self, content: BucketContent) -> BucketSlice | None:
-        """The slice; None if the minima of the remainder may be those of rows that were not read."""
+        """Makes the slice from the rows that were read; None if more rows must be read to find the index row."""
         positions, requested = self._positions(content)
         counts, remaining = RowCounts.of(content), content.live_positions()
         if content.whole and counts.after(written=0, deleted=len(positions)).worth_rewriting:
-            # Requested rows are among all rows, and must not be returned twice.
+            # The slice becomes all live rows. Requested rows are among them, and must not be returned twice.
             positions, requested = Positions(np.flatnonzero(remaining)), Positions(requested[:0])
         remaining[positions] = False
         rows = content.rows[positions]
@@ -213,16 +217,18 @@ class _Slicer:
             remainder=Remainder(
                 index_row=index_row,
                 holds=self._holds(content, remaining),
-                # These rows are no more than those that arrived and changed; other buckets are read again if need be.
+                # The rows are kept only if a rewrite is likely. Otherwise a rewrite reads the bucket again.
                 rows=content.rows.filter(remaining) if grown.worth_rewriting and content.whole else None,
             ),
         )
 
     def _positions(self, content: BucketContent) -> tuple[Positions, Positions]:
-        """The positions of (live rows with the keys of arrivals or of a due row, other live rows requested)."""
+        """Returns the positions of (live rows whose key has an arrival or a due row, other live rows of requested
+        keys).
+        """
         live, keys, requested = content.live_positions(), self.wanted.keys, self.wanted.requested
         if self.wanted.due is not None:
-            # Of a key with a row that is due, the step needs all rows.
+            # If one row of a key is due, the step needs all rows of the key.
             over = content.rows.filter(self.wanted.due.fill_null(False), pl.lit(pl.Series(live)))
             keys = pl.concat([keys, over.select(keys.columns)])
         numbered = content.rows.select(keys.columns).with_row_index(_POSITION)
@@ -237,13 +243,15 @@ class _Slicer:
     def _index_row(
         self, content: BucketContent, loaded: pl.DataFrame, remaining: FrameMask
     ) -> pl.DataFrame | None:
-        """The minima of the remainder, as columns of the index; None if rows that were not read may have them."""
+        """Returns the least hold and deadlines of the remaining rows, as an index row; None if more rows must be
+        read.
+        """
         storage, bucket = self.storage, self.bucket
         times = storage.least_times(self.now)
         known = storage.index.buckets.filter(pl.col(BUCKET) == bucket).drop(*SIZES, *COUNTS)
         before = known.row(0, named=True)
         first = loaded.select(time.min().alias(name) for name, time in times.items()).row(0, named=True)
-        # The index is exact: if no loaded row has one of its minima, rows of the remainder have them all.
+        # The index is exact. If no row of the slice has one of its minima, the remainder has all of them.
         if all(time is None or time > before[name] for name, time in first.items()):
             return known
         among = pl.lit(pl.Series(remaining))
@@ -262,7 +270,7 @@ class _Slicer:
 
 
 def _is_least(found: pl.DataFrame, others: Mapping[str, int]) -> bool:
-    """True if no time of other rows is before the one that was found."""
+    """True if each minimum of the index row `found` is at most the time in `others` for the same index column."""
     here = found.row(0, named=True) if len(found) else dict.fromkeys(others)
     return all(
         least == NEVER or ((time := here[name]) is not None and time <= least)
@@ -271,7 +279,7 @@ def _is_least(found: pl.DataFrame, others: Mapping[str, int]) -> bool:
 
 
 def large(storage: Storage, buckets: Iterable[int]) -> frozenset[int]:
-    """The buckets of which a step reads slices."""
+    """Returns the buckets that are so large that a step reads slices of them."""
     return frozenset(bucket for bucket in buckets if storage.is_large(storage.size(bucket)))
 
 
@@ -284,9 +292,9 @@ def read_slices(
     due: Collection[int],
     now: Times,
 ) -> tuple[BucketSlice, ...]:
-    """Reads slices of these buckets.
+    """Reads a slice of each of these buckets.
 
-    Arrivals and requested keys have the column of their bucket. `due` are the buckets in which a row is due at `now`.
+    `arrivals` and `requested_keys` have the column BUCKET. `due` are the buckets in which a row is due at `now`.
     """
     if not buckets:
         return ()
@@ -309,7 +317,7 @@ def read_slices(
 
 
 def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
-    """Reads the rows and waiting arrivals in these buckets that have one of these keys."""
+    """Reads the rows and waiting arrivals that are in these buckets and have one of these keys."""
     # Large buckets are read one by one, so that their other rows are not in memory at the same time.
     one_by_one = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
     groups = [*one_by_one, [bucket for bucket in buckets if [bucket] not in one_by_one]]
@@ -318,10 +326,7 @@ def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> p
 
 
 def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now: Times) -> Index:
-    """Writes a patch for each update; returns the index afterwards.
-
-    `index` describes all other buckets already.
-    """
+    """Writes a patch for each update, and returns the new index. `index` must be up to date for all other buckets."""
     updates = [update for update in updates if not update.nothing]
     if not updates:
         return index
@@ -330,13 +335,13 @@ def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now
     summary = _summary(storage, updates, written, sizes, now)
     holds = holds_of(written, now)
     if holds is not None:
-        stays = {update.bucket: update.old.remainder.holds for update in updates}
-        holds = {bucket: merge_histograms(stays[bucket], holds.get(bucket, {})) for bucket in stays}
+        remaining = {update.bucket: update.old.remainder.holds for update in updates}
+        holds = {bucket: merge_histograms(remaining[bucket], holds.get(bucket, {})) for bucket in remaining}
     return index.replace(sizes, summary, holds)
 
 
 def placed_in(rows: pl.DataFrame, bucket: int) -> pl.DataFrame:
-    """The rows with the column of their bucket."""
+    """Adds the column BUCKET to rows: the number of their bucket, which is the same for all."""
     return rows.with_columns(pl.lit(bucket, pl.Int64).alias(BUCKET))
 
 
@@ -347,12 +352,13 @@ def _summary(
     sizes: Mapping[int, Size],
     now: Times,
 ) -> pl.DataFrame:
-    """Computes the index rows of updated buckets, of what they were, what was deleted, written, and what stays."""
+    """Computes the index rows of the updated buckets; `written` are the new rows, `sizes` the sizes of the patches."""
     nothing = dict.fromkeys(sizes, Size())
     deleted = pl.concat([placed_in(update.old.rows, update.bucket) for update in updates])
     before = storage.index.buckets.filter(pl.col(BUCKET).is_in(list(sizes)))
     added = [(bucket, *attrs.astuple(size)) for bucket, size in sizes.items()]
-    # Sizes and counts are summed, minima are taken: so minima come only from what is written and from what stays.
+    # Sizes and counts are sums: before + patch - deleted rows + written rows. Only the last two frames have the
+    # columns of minima, so these are computed from the rows that were written and the remainder.
     frames = [
         before.select(BUCKET, *SIZES, *COUNTS),
         pl.DataFrame(added, schema=[BUCKET, *SIZES], orient="row"),

@@ -1,12 +1,13 @@
-"""Rows that are only appended, and looked up by key: runs of chunks sorted by key, as in a log-structured merge tree.
+"""Append-only tables: sorted runs of chunks that are looked up by key, as in a log-structured merge tree.
 
     index, a row per chunk    bucket 9        bucket 10       bucket 11       bucket 12
     run, level                9, level 1      9, level 1      10, level 0     11, level 0
     least .. greatest key     a .. k          k .. z          c .. q          b .. b
 
-Each step appends a run. Eight runs of one level become one run of the next level, unless that would be large, so a key
-is looked up in few runs even if steps are small. A chunk is read if a requested key is between its least and greatest
-key. Keys that grow with time, as ids do, are stored together, so a lookup of new ones reads no old chunks.
+Each step appends a run. Eight runs of one level are merged into one run of the next level, if it is at most
+LARGE_BYTES. So a lookup searches few runs, even after many small steps. A chunk is read if a requested key is between
+its least and greatest key. Keys that grow with time, such as ids, are near each other: a lookup of new ids reads no
+old chunks.
 """
 
 from __future__ import annotations
@@ -31,46 +32,47 @@ RUN: Final = "run"
 LEVEL: Final = "level"
 LEAST: Final = "least"
 GREATEST: Final = "greatest"
-"""The index columns of a chunk: its run, how often that was merged, and its least and greatest key."""
+"""The index columns of a chunk: its run, the level of the run (the number of merges), its least and greatest key."""
 
 FAN: Final = 8
+"""The number of runs of one level that are merged at a time."""
 LARGE_BYTES: Final = 64_000_000
-"""The size in the store above which runs are not merged."""
+"""The size in the store (bytes) above which runs are not merged."""
 
 _PHYSICAL: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
 @attrs.frozen(slots=False)
 class Runs:
-    """The sorted runs of a table. Each chunk is a bucket of its own in the index."""
+    """The sorted runs of an append-only table. In the index, each chunk is a bucket of its own."""
 
     stage: str
-    kept: StateTable[AppendTable]
+    state_table: StateTable[AppendTable]
     store: StateStore
     index: Index
 
     @property
     def table(self) -> AppendTable:
-        """The description of the table's rows."""
-        return self.kept.table
+        """The description of the append-only table."""
+        return self.state_table.table
 
     @cached_property
     def sizes(self) -> dict[int, Size]:
-        """The sizes of the chunks that exist, each as a bucket."""
+        """The sizes of the existing chunks by bucket number."""
         return self.index.sizes()
 
     def everything(self) -> pl.DataFrame:
-        """Reads all rows."""
+        """Reads all rows of the table."""
         return self._read(self._chunks[BUCKET].to_list())
 
     def lookup(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """Reads the rows that have one of these keys; a null matches nothing."""
+        """Reads the rows that have one of these keys. A null key matches no row."""
         requested = keys.drop_nulls()
         if requested.is_empty() or not self.sizes:
             return self.table.no_rows
         own, sorted_keys = self._keys, requested.select(self._place).to_series().unique().sort()
         known = self._chunks.filter(pl.col(LEAST).is_not_null())
-        # A chunk may contain a key if the positions of its least and greatest key among the requested keys differ.
+        # The range of a chunk includes a requested key if its two ends have different places among the sorted keys.
         first = sorted_keys.search_sorted(known[LEAST], side="left")
         last = sorted_keys.search_sorted(known[GREATEST], side="right")
         found = known.filter(first < last)[BUCKET]
@@ -78,7 +80,7 @@ class Runs:
         return pl.concat([self.table.no_rows, *parts])
 
     def append(self, rows: pl.DataFrame, now: Times) -> Index:
-        """Writes rows as a new run, and merges runs; returns the index afterwards."""
+        """Writes rows as a new run, merges small runs, and returns the new index."""
         if rows.is_empty():
             return self.index
         index = self._written(self.index, rows, 0, now)
@@ -92,7 +94,7 @@ class Runs:
 
     @property
     def _place(self) -> pl.Expr:
-        """The sort key of the rows in a run: the first key column, as an integer or as text."""
+        """The expression by which a run is sorted: the first key column, as an integer or as text."""
         key = self._keys[0]
         dtype = self.table.schema[key]
         if dtype in _PHYSICAL or dtype.is_temporal():
@@ -104,7 +106,6 @@ class Runs:
         return _known(self.index)
 
     def _read(self, buckets: Sequence[int]) -> pl.DataFrame:
-        """Reads the rows of these chunks."""
         frames = []
         for bucket in sorted(buckets):
             found = chunks.read(self.store, self.stage, bucket, range(self.sizes[bucket].base))
@@ -112,7 +113,7 @@ class Runs:
         return concat_nonempty(self.table.no_rows, *frames)
 
     def _written(self, index: Index, rows: pl.DataFrame, level: int, now: Times) -> Index:
-        """Writes a new run; returns the index afterwards."""
+        """Writes rows as a new run of the level `level`, and returns the new index."""
         known = _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
@@ -129,12 +130,14 @@ class Runs:
             pl.lit(run).alias(RUN),
             pl.lit(level).alias(LEVEL),
         )
-        summary = summarize(placed.drop(LEAST), self.table, self.kept.deadlines(now), sizes)
+        summary = summarize(placed.drop(LEAST), self.table, self.state_table.deadlines(now), sizes)
         described = summary.join(zones, on=BUCKET)
         return attrs.evolve(index, buckets=pl.concat([known, described], how="diagonal_relaxed").sort(BUCKET))
 
     def _mergeable(self, index: Index) -> list[int]:
-        """The numbers of the newest runs, if they are eight of one level that may be merged; otherwise empty."""
+        """Returns the numbers of the FAN newest runs, if they have one level and are small enough to merge; otherwise
+        empty.
+        """
         runs = (
             _known(index).group_by(RUN).agg(pl.col(LEVEL).first(), pl.col("bytes").sum()).sort(RUN).tail(FAN)
         )
@@ -142,12 +145,13 @@ class Runs:
         return runs[RUN].to_list() if alike else []
 
     def _merged(self, index: Index, runs: Sequence[int], now: Times) -> Index:
-        """Merges runs into one of the next level; returns the index afterwards."""
+        """Merges runs into one run of the next level, and returns the new index."""
         inside = pl.col(RUN).is_in(list(runs))
         old, others = index.buckets.filter(inside), index.buckets.filter(~inside)
         rows = attrs.evolve(self, index=index)._read(old[BUCKET].to_list())
         # The new run has bucket numbers of its own, so it does not overwrite chunks of the old ones.
-        merged = self._written(index, rows, int(old[LEVEL][0]) + 1, now)
+        left = self.state_table.merged(rows)
+        merged = self._written(index, left, int(old[LEVEL][0]) + 1, now)
         for bucket, count in old.select(BUCKET, "chunks").iter_rows():
             chunks.remove(self.store, self.stage, bucket, range(count))
         new = merged.buckets.filter(~pl.col(BUCKET).is_in(index.buckets[BUCKET].implode()))
@@ -155,12 +159,16 @@ class Runs:
 
 
 def _next(numbers: pl.Series) -> int:
-    """The next number; numbers begin at 1."""
+    """Returns the first unused number, of a run or bucket: the greatest of these numbers plus 1; 1 if there are
+    none.
+    """
     return (numbers.max() or 0) + 1  # type: ignore[operator,return-value]
 
 
 def _known(index: Index) -> pl.DataFrame:
-    """The index rows of chunks. The index of an empty table lacks the columns of runs, which are added here."""
+    """Returns the index rows of the chunks. Adds the columns of runs if they are missing, as in the index of an empty
+    table.
+    """
     if LEAST in index.buckets.columns:
         return index.buckets
     nothing = {RUN: pl.Int64(), LEVEL: pl.Int64(), LEAST: pl.Null(), GREATEST: pl.Null()}

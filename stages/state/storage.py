@@ -1,4 +1,4 @@
-"""The buckets of a table in the store: reads them as the index describes them, replaces them, and appends to them."""
+"""The buckets of a table in the store: reads, replaces and appends to them, and keeps the index exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
-from stages.state.due_soon import HOT, MAYBE_OVERLAPS, DueSoonBuffer
+from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms, summarize
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
@@ -24,19 +24,22 @@ from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
 
 LARGE_BYTES: Final = 250_000
-"""The size of a bucket's rows in the store from which a step reads slices of it, and writes patches.
+"""The size of a bucket's base rows in the store (bytes) from which a step reads slices and writes patches.
 
-A smaller bucket is read and written whole, which takes less time.
+A smaller bucket is read and written whole, which is faster.
 """
 
 
 @attrs.frozen(eq=False)
 class BucketContent:
-    """Rows that were read of a bucket, live and deleted ones, with the number of each.
+    """The rows of some or all chunks of a bucket.
 
-    `live` is true for the live rows of the whole bucket, by row number. The first `base_rows` rows are not from
-    patches. `others` has the least of each time, by index column, among the rows that were not read, or an earlier
-    time.
+    Attributes:
+        rows: The rows of the chunks that were read, deleted rows included.
+        numbers: The row number of each of them.
+        live: A flag for each row of the whole bucket, false for deleted rows.
+        base_rows: The number of base rows. Rows with this number or a greater one are from patches.
+        others: A lower bound, by index column, of the least time among the rows that were not read.
     """
 
     rows: pl.DataFrame
@@ -46,26 +49,26 @@ class BucketContent:
     others: Mapping[str, int] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
-        # Several contents share the flags of one directory.
+        # Several contents may share the flags of one directory.
         self.live.setflags(write=False)
 
     @property
     def whole(self) -> bool:
-        """True if all rows of the bucket were read."""
+        """True if all chunks of the bucket were read."""
         return len(self.numbers) == len(self.live)
 
     @property
     def live_rows(self) -> pl.DataFrame:
-        """The live rows among those that were read."""
+        """The rows that were read, without deleted ones."""
         return self.rows.filter(self.live[self.numbers])
 
     def live_positions(self) -> FrameMask:
-        """True at the positions of live rows in `rows`; a copy, which the caller may write to."""
+        """Returns a mask of `rows`, true for live rows. It is a copy, which the caller may change."""
         return FrameMask(self.live[self.numbers])
 
     def without(self, deleted: RowNumbers) -> pl.DataFrame:
-        """The live rows, except the deleted ones. All rows must have been read, so that numbers are positions."""
-        assert self.whole
+        """Returns the live rows of the bucket without the rows `deleted`. All chunks must have been read."""
+        assert self.whole  # so row numbers are positions
         live = self.live.copy()
         live[deleted] = False
         return self.rows.filter(live)
@@ -73,31 +76,34 @@ class BucketContent:
 
 @attrs.frozen(slots=False)
 class Storage:
-    """The rows and waiting arrivals of a table in the store, as the index of the previous step describes them."""
+    """Access to the rows and waiting arrivals of a table in the store. `index` is that of the previous step."""
 
     stage: str
-    kept: StateTable[BucketTable]
+    state_table: StateTable[BucketTable]
     store: StateStore
     index: Index
 
     @property
     def table(self) -> BucketTable:
-        """The description of the table's rows."""
-        return self.kept.table
+        """The description of the table: its kind, columns and keys."""
+        return self.state_table.table
 
     @cached_property
     def sizes(self) -> dict[int, Size]:
-        """The sizes of the buckets that exist."""
+        """The sizes of the existing buckets by number."""
         return self.index.sizes()
 
     @cached_property
     def buckets(self) -> Buckets:
-        """The placement of rows in buckets."""
-        existing = tuple(bucket for bucket in self.sizes if bucket != HOT)
+        """The assignment of rows to the existing buckets of the table."""
+        existing = tuple(bucket for bucket in self.sizes if bucket != BUFFER)
         return Buckets(self.table.keys, self.table.spread, existing)
 
     def between(self, first: int, last: int) -> list[int]:
-        """The buckets that may have rows of these times (us); all buckets if rows are not spread by time."""
+        """Returns the buckets that may have rows with times from `first` to `last` (us, inclusive).
+
+        These are all buckets if the table is not spread by time.
+        """
         turns = self.buckets.turns(first, last)
         return [bucket for bucket in self.buckets.existing if turns is None or bucket % TIMES in turns]
 
@@ -108,11 +114,11 @@ class Storage:
         )
 
     def content(self, bucket: int) -> BucketContent:
-        """Reads all rows of a bucket with patches, those that the patches have replaced included."""
+        """Reads all rows of a bucket, including the rows that its patches have deleted."""
         size = self.size(bucket)
         found = chunks.read(self.store, self.stage, bucket, range(size.chunks))
         rows = self._rows_of(found)
-        # The numbers in a patch count all rows before it, in the order of chunks.
+        # A row number is a position among the rows of all chunks, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
         for chunk in found:
             if chunk.deleted is not None:
@@ -121,9 +127,10 @@ class Storage:
         return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
     def contents_with(self, bucket: int, keys: pl.DataFrame) -> Iterator[BucketContent]:
-        """Reads ever more rows of a bucket, each time including all live rows that have one of these keys.
+        """Reads more and more of a bucket. Each content has all live rows with one of these keys.
 
-        First as few chunks as possible, then also the chunks with the least times, then all chunks.
+        The first content has as few chunks as possible. The second also has the chunks with the least times, the last
+        one all chunks. Without a directory, or if most chunks are needed, only the last one is read.
         """
         known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
         if known is not None and (numbers := known.chunks_with(keys)) is not None:
@@ -138,7 +145,7 @@ class Storage:
         return BucketContent(rows, known.numbers_in(numbers), known.live, known.base_rows, others)
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
-        """Reads the arrivals that wait in these buckets, in order of bucket and then of arrival."""
+        """Reads the waiting arrivals of these buckets, by bucket and in order of arrival."""
         nothing = self.table.nothing_incoming
         if self.table.patched:
             return nothing
@@ -151,55 +158,57 @@ class Storage:
         ]
         return concat_nonempty(nothing, *frames)
 
-    def hot_rows(self, *, needed: bool) -> DueSoonBuffer:
-        """Reads the due-soon buffer; an empty one if it is not needed."""
+    def due_soon_buffer(self, *, needed: bool) -> DueSoonBuffer:
+        """Reads the due-soon buffer; if it is not `needed`, returns an empty one without reading."""
+        if not needed or not self.size(BUFFER).base:
+            return DueSoonBuffer(self.table.no_rows, self.state_table)
         schema = pl.Schema({**self.table.schema, MAYBE_OVERLAPS: pl.Boolean()})
-        frames = self._read(HOT, range(self.size(HOT).base if needed else 0), schema)
+        frames = self._read(BUFFER, range(self.size(BUFFER).base), schema)
         rows = self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows
-        return DueSoonBuffer(rows, self.kept)
+        return DueSoonBuffer(rows, self.state_table)
 
     def overdue(self, now: Times) -> pl.Expr:
-        """True for rows that are due when the clocks are at `now`."""
-        # Deadlines are those of the previous step: a deadline that has just passed would be replaced by the next one
-        # if it were computed at `now`.
-        deadlines = self.kept.deadlines(self.index.times)
+        """Returns an expression that is true for rows that are due when the clocks are at `now`."""
+        # A deadline is the next time after a given one. Computed at `now`, it would skip a time that has just passed;
+        # so it is computed at the times of the previous step.
+        deadlines = self.state_table.deadlines(self.index.times)
         return pl.any_horizontal(deadline <= now.time(clock) for clock, deadline in deadlines.items())
 
     def replace(
-        self, loaded: Collection[int], rows: Mapping[int, pl.DataFrame], hot: pl.DataFrame, now: Times
+        self, loaded: Collection[int], rows: Mapping[int, pl.DataFrame], due_soon: pl.DataFrame, now: Times
     ) -> Index:
-        """Writes rows by bucket, and hot rows, in place of all that is in the loaded buckets and in the buffer.
+        """Replaces the content of the `loaded` buckets and of the due-soon buffer, and returns the new index.
 
-        The rows have the column of their bucket. Returns the index afterwards.
+        `rows` are keyed by bucket number, and have the column BUCKET. `due_soon` is the new content of the buffer.
         """
         columns = list(self.table.schema)
         written = {bucket: part[columns] for bucket, part in rows.items()}
-        if len(hot):
-            written[HOT] = hot
+        if len(due_soon):
+            written[BUFFER] = due_soon
         sizes = self._write(written, now)
-        for bucket in sorted({*loaded, *written, HOT} & set(self.sizes)):
+        for bucket in sorted({*loaded, *written, BUFFER} & set(self.sizes)):
             self._remove(bucket, sizes.get(bucket, Size()))
         described = [*rows.values()]
-        if len(hot) or not described:
-            described.append(hot[columns].with_columns(pl.lit(HOT, pl.Int64).alias(BUCKET)))
-        touched = {*loaded, *sizes, HOT}
+        if len(due_soon) or not described:
+            described.append(due_soon[columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
+        touched = {*loaded, *sizes, BUFFER}
         after = concat_nonempty(*described)
         return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
-        """Appends waiting arrivals to the logs of their buckets.
+        """Appends waiting arrivals to the logs of their buckets, and returns the new index.
 
-        `index` describes the rows already, without these arrivals. Returns the index afterwards.
+        `index` must be up to date for everything except these arrivals.
         """
         sizes = {}
         columns = list(self.table.incoming)
         for bucket, part in split_by_bucket(waiting).items():
             sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
-        as_rows = self.kept.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
+        as_rows = self.state_table.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
     def append_patch(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:
-        """Writes a patch after the chunks of a bucket; returns the size of the patch."""
+        """Writes a patch after the last chunk of a bucket, and returns the size of the patch."""
         first = self.size(bucket).chunks
         written = chunks.write(self.store, self.stage, bucket, first, patch)
         if self.is_large(self.size(bucket)):
@@ -207,22 +216,22 @@ class Storage:
         return Size(chunks=len(written.rows), log=sum(written.bytes))
 
     def size(self, bucket: int) -> Size:
-        """The size of a bucket; empty if the bucket does not exist."""
+        """Returns the size of a bucket in the store; 0 chunks and bytes if the bucket does not exist."""
         return self.sizes.get(bucket, Size())
 
     def is_large(self, size: Size) -> bool:
-        """True if a step reads slices of a bucket of this size."""
+        """True if a bucket of this size is so large that a step reads slices of it instead of all rows."""
         return self.table.patched and bool(self.table.keys) and size.bytes >= LARGE_BYTES
 
     def least_times(self, now: Times) -> dict[str, pl.Expr]:
-        """The times of a row whose minima the index has, by index column."""
+        """Returns the expressions, by index column, of the times whose minima the index has: hold and deadlines."""
         hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in self.table.schema)
-        deadlines = self.kept.deadlines(now).items()
+        deadlines = self.state_table.deadlines(now).items()
         return {"hold": hold, **{DEADLINE + clock: time for clock, time in deadlines}}
 
     def summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
-        """Computes the index rows, one a bucket, for rows that have the column of their bucket."""
-        return summarize(rows, self.table, self.kept.deadlines(now), sizes)
+        """Computes an index row for each bucket in the column BUCKET of `rows`."""
+        return summarize(rows, self.table, self.state_table.deadlines(now), sizes)
 
     def _rows(self, bucket: int) -> list[pl.DataFrame]:
         size = self.size(bucket)
@@ -245,7 +254,7 @@ class Storage:
         return sizes
 
     def _remove(self, bucket: int, rewritten: Size) -> None:
-        """Removes the old chunks and directory entries of a bucket beyond those that were rewritten."""
+        """Removes the chunks and directory entries of a bucket that a rewrite to size `rewritten` did not overwrite."""
         before = self.size(bucket)
         chunks.remove(self.store, self.stage, bucket, range(rewritten.chunks, before.chunks))
         if self.is_large(before):
@@ -272,5 +281,5 @@ class Storage:
 
 
 def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
-    """Computes a histogram of holds by bucket; None if no percentile is in use, since histograms are expensive."""
+    """Computes histograms of holds by bucket; None if no percentile watermark is in use, since that is expensive."""
     return histograms(rows) if now.percentiles else None

@@ -1,6 +1,6 @@
-"""The store protocol of state, and the encoding of frames as bytes, with a version.
+"""The protocol of a state store, and the versioned encoding of frames as bytes.
 
-The runner provides the store: a dict in process, RocksDB on Spark.
+The runner provides the store: a dict or SQLite in process, RocksDB on Spark.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import attrs
 import polars as pl
 
 ENCODING: Final = 4
-"""The version of the state of stages; a run cannot continue a checkpoint of another version."""
+"""The version of the stored state of stages. A run refuses a checkpoint of another version."""
 
 BROUGHT_ALONG: Final = (3,)
-"""Earlier versions that differ only in the shard and bucket of a key; `stages.snapshot` converts them."""
+"""Earlier versions that differ only in the shard and bucket of each key; `stages.snapshot` converts them."""
 
 PATCHED: Final = 5
-"""The version of a value with deleted row numbers: code that does not know it must refuse the value.
+"""The version of a stored value that contains deleted row numbers. Code that cannot apply them refuses this version.
 
 The next `ENCODING` must be greater.
 """
@@ -31,21 +31,21 @@ _HEADER: Final = struct.Struct("<BI")
 
 
 class StateStore(Protocol):
-    """Values by stage and key. `get` returns the value that was put last, unless it was deleted."""
+    """A key-value store for the state of stages. `get` returns the last value that was put, unless it was deleted."""
 
     def get(self, stage: str, key: str) -> bytes | None:
-        """The value, or None."""
+        """Returns the value of a key; None if it has none."""
 
     def put(self, stage: str, key: str, value: bytes) -> None:
-        """Sets the value."""
+        """Sets the value of a key."""
 
     def delete(self, stage: str, key: str) -> None:
-        """Removes the value, if there is one."""
+        """Removes a key, if it exists."""
 
 
 @attrs.define
 class DictStore:
-    """A store in memory."""
+    """A state store in memory."""
 
     values: dict[tuple[str, str], bytes] = attrs.field(factory=dict)
 
@@ -61,7 +61,7 @@ class DictStore:
 
 @attrs.frozen
 class Within:
-    """The values of a store whose keys begin with a prefix, under the keys without the prefix."""
+    """A view of a state store that adds a prefix to every key."""
 
     store: StateStore
     prefix: str
@@ -83,12 +83,13 @@ def encode(
     compression: Compression = "uncompressed",
     version: int = ENCODING,
 ) -> bytes:
-    """Encodes a frame and plain facts: version, length of the facts, the facts in JSON, the frame in Arrow IPC."""
+    """Encodes a frame and metadata (`facts`): version, length of the metadata, metadata in JSON, frame in Arrow IPC."""
     head = json.dumps(facts or {}, separators=(",", ":"), sort_keys=True).encode()
     buffer = io.BytesIO()
     buffer.write(_HEADER.pack(version, len(head)))
     buffer.write(head)
-    # For text inside structs and lists, polars would write the whole frame from which these rows were sliced.
+    # If a frame has text in structs or lists, polars writes the whole frame from which it was sliced. It does not in
+    # the oldest Arrow format.
     level = pl.CompatLevel.oldest() if any(map(_has_text_inside, frame.dtypes)) else None
     frame.write_ipc_stream(buffer, compression=compression, compat_level=level)
     return buffer.getvalue()
@@ -105,7 +106,7 @@ def _has_text_inside(dtype: Any) -> bool:
 
 
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
-    """Decodes the frame and facts of `encode`. Raises `ValueError` for an unknown version."""
+    """Decodes a value of `encode` to its frame and metadata. Raises `ValueError` if its version is unknown."""
     version, length = _HEADER.unpack_from(value)
     if version not in (ENCODING, PATCHED, *BROUGHT_ALONG):
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")

@@ -1,4 +1,4 @@
-"""The state of a stage: the tables that its operator keeps, each under its own prefix of keys in the store."""
+"""The state of a stage: the tables of its operator, each with its own key prefix in the store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ from windowing.clocks import Times
 
 @attrs.define
 class Tables:
-    """The tables of a stage in a step that moves the clocks to `now`. Each is loaded and written back at most once."""
+    """The tables of a stage during one step, which moves the clocks to `now`. Implements `stages.state_tables.State`.
+
+    Each table is loaded and written back at most once.
+    """
 
     storages: dict[str, Storage | Runs]
     indices: dict[str, Index]
@@ -41,97 +44,97 @@ class Tables:
         cls, store: StateStore, stage: str, tables: Iterable[StateTable[Table]], now: Times | None = None
     ) -> Tables:
         """Opens the tables of a stage. Without `now`, the clocks do not move."""
-        storages = {kept.table.name: open_table(store, stage, kept) for kept in tables}
+        storages = {state_table.table.name: open_table(store, stage, state_table) for state_table in tables}
         indices = {name: one.index for name, one in storages.items()}
         return cls(storages, indices, now or next(iter(indices.values())).times)
 
     @property
     def arrived(self) -> int:
-        """The number of elements placed in all previous steps."""
+        """The number of elements that the stage received in all previous steps."""
         return self._first.arrived
 
     @property
     def watermarks(self) -> Watermarks:
-        """The watermarks of the stage before this step."""
+        """The input and output watermark of the stage before this step."""
         return self._first.watermarks
 
     @property
     def times(self) -> Times:
-        """The clocks of the stage before this step."""
+        """The times of the stage's clocks before this step."""
         return self._first.times
 
-    def load(self, kept: StateTable[BucketTable], incoming: pl.DataFrame) -> WorkingSet:
-        return self._load(kept, incoming)
+    def load(self, state_table: StateTable[BucketTable], incoming: pl.DataFrame) -> WorkingSet:
+        return self._load(state_table, incoming)
 
     def load_between(
         self,
-        kept: StateTable[TimeTable | SharedTable],
+        state_table: StateTable[TimeTable | SharedTable],
         incoming: pl.DataFrame,
         between: tuple[int, int] | None,
     ) -> WorkingSet:
-        also = () if between is None else self._buckets(kept).between(*between)
-        return self._load(kept, incoming, also=also)
+        also = () if between is None else self._buckets(state_table).between(*between)
+        return self._load(state_table, incoming, also=also)
 
     def load_with(
-        self, kept: StateTable[KeyedTable], incoming: pl.DataFrame, requested_keys: pl.DataFrame
+        self, state_table: StateTable[KeyedTable], incoming: pl.DataFrame, requested_keys: pl.DataFrame
     ) -> WorkingSet:
-        return self._load(kept, incoming, requested_keys=requested_keys)
+        return self._load(state_table, incoming, requested_keys=requested_keys)
 
-    def write_back(self, kept: StateTable[BucketTable], rows: pl.DataFrame) -> None:
-        name = kept.table.name
+    def write_back(self, state_table: StateTable[BucketTable], rows: pl.DataFrame) -> None:
+        name = state_table.table.name
         self.indices[name] = self._loaded[name].write_back(rows, self.now)
 
     def scan(
         self,
-        kept: StateTable[BucketTable],
+        state_table: StateTable[BucketTable],
         between: tuple[int, int],
         keys: pl.DataFrame | None = None,
     ) -> pl.DataFrame:
-        storage = self._buckets(kept)
+        storage = self._buckets(state_table)
         buckets = storage.between(*between)
         if keys is None:
             return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
         return rows_with(storage, buckets, keys)
 
-    def lookup(self, kept: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:
-        return self._runs(kept).lookup(keys)
+    def lookup(self, state_table: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:
+        return self._runs(state_table).lookup(keys)
 
-    def append(self, kept: StateTable[AppendTable], rows: pl.DataFrame) -> None:
-        self.indices[kept.table.name] = self._runs(kept).append(rows, self.now)
+    def append(self, state_table: StateTable[AppendTable], rows: pl.DataFrame) -> None:
+        self.indices[state_table.table.name] = self._runs(state_table).append(rows, self.now)
 
     def _load(
         self,
-        kept: StateTable[BucketTable],
+        state_table: StateTable[BucketTable],
         incoming: pl.DataFrame,
         *,
         also: Iterable[int] = (),
         requested_keys: pl.DataFrame | None = None,
     ) -> WorkingSet:
-        name, storage = kept.table.name, self._buckets(kept)
+        name, storage = state_table.table.name, self._buckets(state_table)
         loaded = read_working_set(storage, incoming, self.now, also=also, requested_keys=requested_keys)
         self._loaded[name] = loaded
         return loaded
 
-    def _buckets(self, kept: StateTable[BucketTable]) -> Storage:
-        # `open_table` decides by the kind of table which of the two classes reads it.
-        storage = self.storages[kept.table.name]
+    def _buckets(self, state_table: StateTable[BucketTable]) -> Storage:
+        # `open_table` returns a `Storage` for each table that is no `AppendTable`.
+        storage = self.storages[state_table.table.name]
         assert isinstance(storage, Storage)
         return storage
 
-    def _runs(self, kept: StateTable[AppendTable]) -> Runs:
-        runs = self.storages[kept.table.name]
+    def _runs(self, state_table: StateTable[AppendTable]) -> Runs:
+        runs = self.storages[state_table.table.name]
         assert isinstance(runs, Runs)
         return runs
 
     def save(self, store: StateStore, stage: str, watermarks: Watermarks, arrived: int) -> None:
-        """Saves the indices of all tables, with the watermarks and clocks after the step."""
+        """Saves the indices of all tables, with the watermarks, clocks and count of arrivals after the step."""
         for name, index in self.indices.items():
             stands = attrs.evolve(index, watermarks=watermarks, times=self.now, arrived=arrived)
             stands.save(part(store, name), stage)
 
     @property
     def holder(self) -> HoldOwner | None:
-        """The owner of the least hold in all tables; None if no row holds the watermark."""
+        """The row with the least hold in all tables; None if no row holds the watermark."""
         holders = [
             attrs.evolve(holder, table=name, said=self.storages[name].table.said)
             for name, index in self.indices.items()
@@ -141,19 +144,21 @@ class Tables:
 
     @property
     def _first(self) -> Index:
-        # Every table is saved with the same watermarks, clocks and count of arrivals.
+        # All tables are saved with the same watermarks, clocks and count of arrivals, so any index has them.
         return next(iter(self.indices.values()))
 
 
 def part(store: StateStore, table: str) -> StateStore:
-    """The values of a table in a store; a table without a name has the keys without a prefix."""
+    """Returns the view of a store with the keys of one table: those with its name as a prefix; all keys if it has no
+    name.
+    """
     return Within(store, f"{table}/") if table else store
 
 
-def open_table(store: StateStore, stage: str, kept: StateTable[Table]) -> Storage | Runs:
-    """Opens a table of a stage in a store."""
-    own = part(store, kept.table.name)
-    index = Index.load(own, stage, kept.clocks)
-    if isinstance(kept.table, AppendTable):
-        return Runs(stage, cast(StateTable[AppendTable], kept), own, index)
-    return Storage(stage, cast(StateTable[BucketTable], kept), own, index)
+def open_table(store: StateStore, stage: str, state_table: StateTable[Table]) -> Storage | Runs:
+    """Opens a table of a stage in a store: sorted runs for an `AppendTable`, otherwise buckets."""
+    own = part(store, state_table.table.name)
+    index = Index.load(own, stage, state_table.clocks)
+    if isinstance(state_table.table, AppendTable):
+        return Runs(stage, cast(StateTable[AppendTable], state_table), own, index)
+    return Storage(stage, cast(StateTable[BucketTable], state_table), own, index)

@@ -1,16 +1,17 @@
-"""The working set of a step: the rows and arrivals of a table that it reads, and writes back.
+"""The working set of a step: the rows and arrivals of a table that the step reads and writes back.
 
-    index:      bucket 128        bucket 129        bucket 130 (large)    buffer (bucket -1)
-    store:      rows | log        rows | log        rows | patches        hot rows
+    index:      bucket 128        bucket 129        bucket 130 (large)    due-soon buffer (bucket -1)
+    store:      rows | log        rows | log        rows | patches        due-soon rows
     arrivals:   a b               c                 d
                 |                 |                 |                     |
     read:       nothing: a, b     rows, log, c      slice: rows of the    all, if there are arrivals
                 are appended to   (a row is due,    keys of d; or all     or due rows
                 the log           c cannot wait)    rows of a due key
-    written:    log               rows, no log      a patch               hot rows
+    written:    log               rows, no log      a patch               due-soon rows
 
-An arrival for a hot row is merged into it at once. A bucket is read whole, or as a slice if it is large and its table
-has patches; never both. Buckets that are read whole are replaced, so all of their rows must be written back.
+An arrival that matches a due-soon row is merged into it at once. A bucket is read whole, or as a slice if it is large
+and its table has patches; never both. Buckets that are read whole are replaced, so all of their rows must be written
+back.
 """
 
 from __future__ import annotations
@@ -19,37 +20,45 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 import attrs
+import numpy as np
 import polars as pl
 
-from stages.frames import concat_nonempty, partition, size_of
+from stages.frames import concat_nonempty, partition, repeated, size_of
 from stages.state.buckets import BUCKET, inside, split_by_bucket, touched
-from stages.state.due_soon import FROM_BYTES, HOT, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
+from stages.state.due_soon import BUFFER, FROM_BYTES, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
 from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
 from stages.state.storage import Storage
 from windowing.clocks import WATERMARK, Times
 
+_UNFLAGGED: Final = pl.Series(MAYBE_OVERLAPS, [False])
+
 SMALL_BYTES: Final = 64_000
-"""The size of a bucket's rows up to which it is read whenever an arrival is for it: that costs no more than to wait."""
+"""The size of a bucket's rows (bytes) up to which every arrival loads it: that costs no more than a waiting arrival."""
 
 LONGEST_LOG: Final = 256
-"""The number of chunks in a log at which its bucket is read; it is also read when the log is larger than its rows."""
+"""The number of chunks in a log from which every arrival loads the bucket; also if the log is larger than the rows."""
 
 
 @attrs.frozen(eq=False, kw_only=True)
 class WorkingSet:
-    """The rows and arrivals that a step reads: whole buckets, slices of large buckets, hot rows, and new arrivals.
+    """The rows and arrivals that a step has loaded from a table.
 
-    `loaded` are the numbers of the whole buckets. `rows` are all rows to be written back, `incoming` the arrivals to
-    process, including those that waited in loaded buckets. `waiting` are other arrivals, with the column of their
-    bucket, which will be appended to logs. `overlapping` has keys of which rows may overlap; None if there are none.
-    `requested` has rows that the step requested and that stay where they are.
+    Attributes:
+        loaded: The numbers of the buckets that were read whole.
+        slices: The slices of large buckets.
+        buffer: The due-soon buffer.
+        rows: All rows that the step must write back, changed or not.
+        incoming: The arrivals to process, including those that waited in loaded buckets.
+        waiting: The other arrivals, with the column BUCKET, which will be appended to logs.
+        overlapping: The keys of due-soon rows that may overlap with rows of their bucket; None if there are none.
+        requested: Rows of requested keys. They stay in the table.
     """
 
     storage: Storage
     loaded: frozenset[int]
     slices: tuple[BucketSlice, ...]
-    hot: DueSoonBuffer
+    buffer: DueSoonBuffer
     rows: pl.DataFrame
     incoming: pl.DataFrame
     waiting: pl.DataFrame
@@ -63,31 +72,31 @@ class WorkingSet:
         whole: Iterable[int],
         *,
         slices: tuple[BucketSlice, ...],
-        hot: DueSoonBuffer,
+        buffer: DueSoonBuffer,
         placed: pl.DataFrame,
         matching: pl.Series | None,
     ) -> WorkingSet:
-        """Reads the buckets `whole`.
+        """Reads the buckets `whole`, and divides the arrivals `placed` into incoming and waiting ones.
 
-        `placed` are arrivals with the column of their bucket; `matching` is true for those that match hot rows, or None
-        if there are no hot rows.
+        `placed` has the column BUCKET. `matching` is true for arrivals that match due-soon rows; None if there are no
+        due-soon rows.
         """
         loaded = frozenset(whole)
         read = [*loaded, *(part.bucket for part in slices)]
         if matching is None:
             here, waiting = inside(placed, read)
         else:
-            here, waiting = partition(placed, placed[BUCKET].is_in(read) | matching)
-        # Hot rows that may overlap rows of their bucket need a merge only if the bucket was loaded.
-        overlapping = hot.overlapping_keys() if loaded else hot.rows.clear()
+            here, waiting = partition(placed, pl.Series(np.isin(placed[BUCKET].to_numpy(), read)) | matching)
+        # Due-soon rows that may overlap with rows of their bucket can be merged only if a bucket was loaded.
+        overlapping = buffer.overlapping_keys() if loaded else buffer.rows.clear()
         table = storage.table
         return cls(
             storage=storage,
             loaded=loaded,
             slices=slices,
-            hot=hot,
+            buffer=buffer,
             rows=concat_nonempty(
-                storage.rows(loaded), hot.rows[list(table.schema)], *(part.rows for part in slices)
+                storage.rows(loaded), buffer.rows[list(table.schema)], *(part.rows for part in slices)
             ),
             incoming=concat_nonempty(storage.waiting(loaded), here[list(table.incoming)]),
             waiting=waiting,
@@ -97,18 +106,20 @@ class WorkingSet:
 
     @classmethod
     def everything(cls, storage: Storage) -> WorkingSet:
-        """Reads all rows and all waiting arrivals."""
+        """Reads all rows and all waiting arrivals of a table."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
-        hot, whole = storage.hot_rows(needed=True), set(storage.sizes) - {HOT}
-        return cls.of(storage, whole, slices=(), hot=hot, placed=nothing, matching=hot.matches(nothing))
+        buffer, whole = storage.due_soon_buffer(needed=True), set(storage.sizes) - {BUFFER}
+        return cls.of(
+            storage, whole, slices=(), buffer=buffer, placed=nothing, matching=buffer.matches(nothing)
+        )
 
     def write_back(self, rows: pl.DataFrame, now: Times) -> Index:
-        """Writes rows in place of those that were read, and appends waiting arrivals; returns the index afterwards."""
+        """Replaces the rows that were read by `rows`, appends the waiting arrivals, and returns the new index."""
         storage, index = self.storage, self.storage.index
         updates, others = self._updates(storage.buckets.place(rows))
         rewritten = {update.bucket: update for update in updates if update.must_rewrite(storage)}
         loaded = self.loaded | rewritten.keys()
-        if loaded or len(self.hot.rows):
+        if loaded or len(self.buffer.rows):
             written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
             placed = concat_nonempty(others[[*storage.table.schema, BUCKET]], *written)
             index = self._replace(placed, loaded, now)
@@ -119,7 +130,7 @@ class WorkingSet:
         return index
 
     def _updates(self, placed: pl.DataFrame) -> tuple[list[Update], pl.DataFrame]:
-        """Divides rows into (updates of the slices, rows of other buckets)."""
+        """Divides rows to write into updates of the bucket slices, and rows of other buckets."""
         if not self.slices:
             return [], placed
         sliced, others = inside(placed, [part.bucket for part in self.slices])
@@ -128,28 +139,30 @@ class WorkingSet:
         return updates, others
 
     def _replace(self, placed: pl.DataFrame, loaded: Collection[int], now: Times) -> Index:
-        """Writes rows of the loaded buckets to these, and all others to the due-soon buffer."""
+        """Replaces the loaded buckets by their rows in `placed`, and the due-soon buffer by all other rows."""
         buckets, by_bucket = self.storage.buckets, dict[int, pl.DataFrame]()
-        here, hot = inside(placed, loaded)
-        hot = hot.with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))
-        # Rows whose bucket was not read were hot before. Their buckets are unchanged, so what was marked stays marked.
-        if len(hot):
-            hot = mark(hot, self.hot.overlapping_keys(), self.hot.keys)
+        here, due_soon = inside(placed, loaded)
+        due_soon = due_soon.hstack([repeated(_UNFLAGGED, len(due_soon))])
+        # Rows whose bucket was not read are from the buffer. Their buckets are unchanged, so flags that are set stay.
+        if len(due_soon):
+            due_soon = mark(due_soon, self.buffer.overlapping_keys(), self.buffer.keys)
         for bucket, part in split_by_bucket(here).items():
             soon, later = self._divided(part, now)
             # All rows and arrivals of this bucket have been merged, so none of them overlap.
             if len(soon):
-                hot = pl.concat([hot, soon.with_columns(pl.lit(False).alias(MAYBE_OVERLAPS))])
+                due_soon = pl.concat([due_soon, soon.hstack([repeated(_UNFLAGGED, len(soon))])])
             split = buckets.split(bucket, size_of(later))
             by_bucket |= {bucket: later} if split is buckets else split_by_bucket(split.place(later))
             buckets = split
-        return self.storage.replace(loaded, by_bucket, hot[[*self.storage.table.schema, MAYBE_OVERLAPS]], now)
+        return self.storage.replace(
+            loaded, by_bucket, due_soon[[*self.storage.table.schema, MAYBE_OVERLAPS]], now
+        )
 
     def _divided(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Divides the rows of a bucket into (hot rows, others)."""
-        if not self.storage.table.has_hot_rows or size_of(part) < FROM_BYTES:
+        """Divides the rows of a bucket into (due-soon rows, rows that stay in the bucket)."""
+        if not self.storage.table.has_due_soon_buffer or size_of(part) < FROM_BYTES:
             return part.clear(), part
-        return divide(part, self.storage.kept.deadlines(now)[WATERMARK])
+        return divide(part, self.storage.state_table.deadlines(now)[WATERMARK])
 
 
 def read_working_set(
@@ -160,56 +173,58 @@ def read_working_set(
     also: Iterable[int] = (),
     requested_keys: pl.DataFrame | None = None,
 ) -> WorkingSet:
-    """Reads the rows that a step needs which has these arrivals and moves the clocks to `now`.
+    """Reads the rows that a step needs to process the arrivals `incoming` and to move the clocks to `now`.
 
-    `also` are further buckets to be read whole, `requested_keys` further keys whose rows are only read.
+    `also` are further buckets to read whole, `requested_keys` further keys whose rows are only read.
     """
     placed = storage.buckets.place(incoming)
     requested = placed.clear() if requested_keys is None else storage.buckets.place(requested_keys)
     due, unknown = storage.index.due(now), _holds_unknown(storage, now)
-    hot = storage.hot_rows(needed=bool(due or unknown) or len(placed) > 0)
-    matching = hot.matches(placed)
-    for_hot = placed.clear() if matching is None else placed.filter(matching)
-    # Arrivals that wait in the bucket of a hot row may be part of the row once it grows, and must be merged first.
-    again = _with_waiting(storage, for_hot) if storage.table.in_order else []
-    hot = hot.with_arrivals(for_hot)
+    buffer = storage.due_soon_buffer(needed=bool(due or unknown) or len(placed) > 0)
+    matching = buffer.matches(placed)
+    for_buffer = placed.clear() if matching is None else placed.filter(matching)
+    # If order counts, arrivals that already wait in the bucket of a due-soon row must be merged before newer ones.
+    again = _with_waiting(storage, for_buffer) if storage.table.in_order else []
+    buffer = buffer.with_arrivals(for_buffer)
     needed = {
         *also,
         *unknown,
         *due,
         *again,
         *_cannot_wait(storage, placed, now),
-        *_overlapping_and_due(storage, hot, now),
+        *_overlapping_and_due(storage, buffer, now),
     }
-    # Of `also` and `unknown` all rows are needed, so no slice will do. The buffer is read already.
-    sliced = large(storage, needed - {*also, *unknown, HOT})
+    # The buckets `also` and `unknown` are needed whole. The due-soon buffer has been read above.
+    sliced = large(storage, needed - {*also, *unknown, BUFFER})
     only_requested = set(touched(requested)) & set(storage.sizes) - needed
     slices = read_slices(
         storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
     )
-    whole = needed - {*sliced, HOT}
-    return WorkingSet.of(storage, whole, slices=slices, hot=hot, placed=placed, matching=matching)
+    whole = needed - {*sliced, BUFFER}
+    return WorkingSet.of(storage, whole, slices=slices, buffer=buffer, placed=placed, matching=matching)
 
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:
-    """The buckets of these arrivals in which other arrivals wait."""
+    """Returns the buckets of these new arrivals in whose logs earlier arrivals wait."""
     return [bucket for bucket in touched(placed) if storage.sizes.get(bucket, Size()).log]
 
 
 def _holds_unknown(storage: Storage, now: Times) -> list[int]:
-    """All buckets if percentiles are in use for the first time, since the index lacks histograms of holds then."""
+    """Returns all buckets if percentile watermarks are in use for the first time: the index has no histograms of holds
+    yet.
+    """
     return list(storage.sizes) if now.percentiles and storage.index.holds is None else []
 
 
-def _overlapping_and_due(storage: Storage, hot: DueSoonBuffer, now: Times) -> Iterable[int]:
-    """The buckets of hot rows that are due and may overlap with rows of their bucket."""
-    if hot.rows.is_empty():
+def _overlapping_and_due(storage: Storage, buffer: DueSoonBuffer, now: Times) -> Iterable[int]:
+    """Returns the buckets of due-soon rows that are due now and may overlap with rows of their bucket."""
+    if buffer.rows.is_empty():
         return ()
-    return hot.overlapping_and(storage.overdue(now))
+    return buffer.overlapping_and(storage.overdue(now))
 
 
 def _cannot_wait(storage: Storage, placed: pl.DataFrame, now: Times) -> Iterable[int]:
-    """The buckets of arrivals that cannot wait, and those whose log may not grow."""
+    """Returns the buckets of arrivals that cannot wait: their time has come, or the log of the bucket must not grow."""
     buckets = touched(placed)
     waits_until = storage.table.may_wait_until(percentiles=bool(now.percentiles))
     if waits_until is None:

@@ -1,4 +1,4 @@
-"""The watermark of a source that announces how complete it is."""
+"""The watermark strategy of a source that announces its own watermark."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen
 class AnnouncedWatermark(WatermarkStrategy):
-    """The watermark is the one that the source announces; it does not depend on elements.
+    """The strategy of a source that announces its own watermark, which does not depend on elements.
 
-    Such a source has this strategy by itself; pass it to `p.read` for its options.
+    It is the default strategy of such a source. Pass it to `p.read` only to set its options.
 
     Args:
         idle_after: The processing time, as in "30s", after which a source without an announcement is idle, so that
-            other sources advance without it; by default never.
-        percentiles: The shares whose watermark a test stream announces at some time; until then they are at the
-            watermark.
+            other sources advance without it. By default it is never idle.
+        percentiles: The percentages whose watermarks a test stream announces. Until its first announcement, such a
+            percentile watermark is at the watermark.
 
     Example:
         >>> bl.AnnouncedWatermark(idle_after="30s")
@@ -30,8 +30,7 @@ class AnnouncedWatermark(WatermarkStrategy):
 
     @property
     def learns_lateness(self) -> bool:
-        """False: percentile watermarks are announced as well."""
-        return False
+        return False  # percentile watermarks are announced, too
 
     def observe(self, frame: pl.DataFrame) -> Summary:
         return {}
@@ -55,7 +54,7 @@ class AnnouncedWatermark(WatermarkStrategy):
 
 
 def announcement(watermark: int, percentiles: Mapping[int, int] | None = None) -> Summary:
-    """The summary by which a source announces its watermark and percentile watermarks, in microseconds."""
-    # JSON has text for keys.
+    """Returns the summary by which a source announces its watermark and its percentile watermarks (us)."""
+    # Keys are text, as in JSON.
     shares = {str(share): time for share, time in sorted((percentiles or {}).items())}
     return {"watermark": watermark, "percentiles": shares}

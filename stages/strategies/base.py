@@ -1,7 +1,8 @@
-"""Watermark strategies of sources: observe (per task, columnar) -> merge (associative) -> fold -> watermark.
+"""The base class of watermark strategies, and the strategies that depend on event times or on processing time.
 
-Summaries and states are plain data (dicts that JSON can hold): a summary travels beside the chunks that it describes,
-a state is kept from batch to batch. Both have a bounded number of entries, however many rows there are.
+Each task observes its rows, which gives a summary; summaries are merged, and folded into a state that is stored from
+batch to batch; the watermark is computed from the state. Summaries and states are dicts that JSON can represent, and
+their size is bounded, however many rows there are.
 """
 
 from __future__ import annotations
@@ -27,24 +28,30 @@ Summary = dict[str, Any]
 
 @attrs.frozen
 class WatermarkStrategy(Declared):
-    """The rule by which a source's watermark W follows: no element with an event time before W is still to come.
+    """The base class of watermark strategies: rules that compute the watermark W of a source.
 
-    A user's own is a subclass with three functions: `observe`, `merge` and `watermark`; fields make it an attrs
-    class. Counterparts: Flink's `WatermarkGenerator`; Beam's `WatermarkEstimator`, for Kafka `TimestampPolicy`.
+    A watermark W states that no element with an event time before W will arrive.
 
-    Laws: `merge` is associative and commutative with `{}` as identity; observing a batch in parts and merging returns
-    the same as observing it whole. The watermark may fall: the source never goes back.
+    To write a strategy, define a subclass with the three methods `observe`, `merge` and `watermark`. If it has fields,
+    make it an attrs class. Counterparts are Flink's `WatermarkGenerator`, and Beam's `WatermarkEstimator` or, for
+    Kafka, `TimestampPolicy`.
+
+    Laws: `merge` is associative and commutative, with `{}` as identity. Observing a batch in parts and merging the
+    summaries gives the same as observing all of it. `watermark` may return an earlier time than before; the watermark
+    of the source stays then.
 
     Args:
-        per_split: The column for each value of which a watermark is kept, such as "partition", or `source_file()` for
-            one per file until it was read to its end. The source's watermark is the least of them.
-        idle_after: The processing time, such as "30s", after which a silent split, or the source, leaves the minimum
-            until it speaks again. When all are silent the watermark stays. By default none becomes idle.
-        max_drift: The event time, such as "5m", by which the source may be ahead of the slowest one before it must
-            wait; by default it never waits.
-        percentiles: The shares of percentile watermarks, such as (33, 66): only so many percent of the elements are not
-            behind them. Each is the newest event time less that quantile of lateness, and never behind the watermark,
-            which is the 100th.
+        per_split: The column whose values are the splits of the source, such as "partition", or `source_file()` if
+            each file is a split until it was read to its end. Each split has a watermark, and that of the source is
+            the least of them.
+        idle_after: The processing time, such as "30s", after which a split without rows is idle: it does not count in
+            the minimum until it has rows again. If all splits are idle, so is the source, and its watermark stays. By
+            default no split becomes idle.
+        max_drift: The event time, such as "5m", by which the source may be ahead of the slowest source before it must
+            pause. By default it never pauses.
+        percentiles: The percentages of percentile watermarks, such as (33, 66). The 66th percentile watermark is the
+            event time up to which 66 % of the elements are estimated to have arrived: the newest event time minus that
+            quantile of lateness. It is never behind the watermark, which is the 100th.
 
     Example:
         >>> import attrs
@@ -93,7 +100,7 @@ class WatermarkStrategy(Declared):
     )
 
     moves_with_time: ClassVar[bool] = False
-    """True if its watermark moves when only processing time does."""
+    """True if the watermark may advance with processing time alone, without rows."""
 
     assigns_event_time: ClassVar[bool] = False
     """True if the event time of an element is the processing time of its arrival."""
@@ -107,36 +114,41 @@ class WatermarkStrategy(Declared):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The user's columns that `observe` reads."""
+        """The user's columns that `observe` reads. Override it if there are any."""
         return ()
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All user's columns that the source must keep for it."""
+        """The user's columns that the source must read for this strategy, including that of `per_split`."""
         split = (self.per_split,) if isinstance(self.per_split, str) else ()
         return tuple(dict.fromkeys((*split, *self.reads)))
 
     @property
     def needs_time(self) -> bool:
-        """True if the watermark may change when only processing time passes."""
+        """True if the watermark may change with processing time alone: it advances, or a split becomes idle."""
         return self.moves_with_time or self.idle_after is not None
 
     @property
+    def perfect(self) -> bool:
+        """True if no element can be behind the watermark. It proves that a window is complete."""
+        return False
+
+    @property
     def learns_lateness(self) -> bool:
-        """True if its percentile watermarks follow from the lateness of elements."""
+        """True if percentile watermarks are computed from the observed lateness of elements."""
         return bool(self.percentiles)
 
     def observe(self, frame: pl.DataFrame) -> Summary:
-        """Returns the summary of rows that have an event time and `columns`; `{}` for no rows."""
+        """Returns the summary of rows, which have an event time and `columns`; `{}` if there are no rows."""
         raise NotImplementedError(f"{type(self).__name__} must define observe(self, frame)")
 
     def observe_splits(self, frame: pl.DataFrame, split: str) -> dict[str, Summary]:
-        """Returns the summary of each split with rows in the frame, by its name, which is in the column `split`."""
+        """Returns a summary for each split that has rows, by the split's name, which is in the column `split`."""
         parts = frame.partition_by(split, as_dict=True)
         return {name: self.observe(part) for (name,), part in parts.items()}
 
     def merge(self, one: Summary, other: Summary) -> Summary:
-        """Returns the summary of both, which are of the same batch."""
+        """Merges two summaries of the same batch into one."""
         raise NotImplementedError(f"{type(self).__name__} must define merge(self, one, other)")
 
     def fold(self, state: Summary, summary: Summary) -> Summary:
@@ -144,21 +156,24 @@ class WatermarkStrategy(Declared):
         return self.merge(state, summary)
 
     def watermark(self, state: Summary, processing_time: int) -> int:
-        """Returns the watermark in microseconds. The source does not go back if it falls."""
+        """Returns the watermark (us). If it is earlier than before, the watermark of the source stays."""
         raise NotImplementedError(
             f"{type(self).__name__} must define watermark(self, state, processing_time)"
         )
 
     def percentile_watermarks(self, state: Summary) -> dict[int, int]:
-        """Returns the percentile watermarks in its own state, in microseconds, besides those that are learned."""
+        """Returns the percentile watermarks (us) that the strategy itself computes, instead of from lateness."""
         return {}
 
     def awaited(self, spoken: Collection[str]) -> str:
-        """Names the splits that must speak before there is a watermark, in words; empty if none must."""
+        """Describes the splits that must have rows before there is a watermark; empty text if there are none.
+
+        `spoken` are the splits that have had rows.
+        """
         return ""
 
     def is_over(self, state: Summary) -> bool:
-        """True if a split with this state has announced its end, until it has a newer row."""
+        """True if a split with this state has ended. A newer row of the split may change this."""
         return False
 
 
@@ -167,10 +182,10 @@ class WatermarkStrategy(Declared):
 
 @attrs.frozen
 class NewestTime(WatermarkStrategy):
-    """The base of strategies that depend only on the newest of some time of the rows."""
+    """The base class of strategies that depend only on the greatest time of all rows, by default their event time."""
 
     def times(self, frame: pl.DataFrame) -> pl.Series:
-        """The time of each row, in microseconds; null for rows that do not count."""
+        """Returns the time (us) of each row; null for rows to ignore."""
         return frame[EVENT_TIME]
 
     def observe(self, frame: pl.DataFrame) -> Summary:
@@ -195,10 +210,10 @@ def _newest(time: Any) -> Summary:
 
 @attrs.frozen
 class BoundedOutOfOrderness(NewestTime):
-    """The watermark follows the newest event time at a distance: elements are at most `bound` out of order.
+    """The strategy for elements that are at most `bound` out of order: W = newest event time - bound.
 
-    W = newest - bound; an element at exactly W is not late. Flink's `forBoundedOutOfOrderness` has `newest - bound - 1
-    ms`, which says that none at or before it is to come, and closes windows at the same moment. Beam has
+    An element at exactly W is not late. Flink's `forBoundedOutOfOrderness` returns `newest - bound - 1 ms`, and states
+    that no element at or before it will arrive, so windows close at the same moment. Beam has
     `CustomTimestampPolicyWithLimitedDelay` for Kafka. `WatermarkStrategy` describes the other arguments.
 
     Args:
@@ -221,7 +236,7 @@ class BoundedOutOfOrderness(NewestTime):
 
 @attrs.frozen
 class MonotonousTimestamps(BoundedOutOfOrderness):
-    """Event times never go down: W = newest, with a bound of 0.
+    """The strategy for event times that never decrease: W = newest event time.
 
     Flink's `forMonotonousTimestamps`, Beam's `MonotonicallyIncreasing`. `WatermarkStrategy` describes the arguments.
 
@@ -241,7 +256,7 @@ class MonotonousTimestamps(BoundedOutOfOrderness):
 
 @attrs.frozen
 class _ByTheClock(WatermarkStrategy):
-    """The base of strategies that do not depend on elements."""
+    """The base class of strategies that depend on processing time only, not on elements."""
 
     per_split: None = attrs.field(default=None, kw_only=True, validator=validators.by_the_clock)
     idle_after: None = attrs.field(default=None, kw_only=True, validator=validators.by_the_clock)
@@ -257,9 +272,10 @@ class _ByTheClock(WatermarkStrategy):
 
 @attrs.frozen
 class ProcessingTimeLag(_ByTheClock):
-    """Elements arrive at most `lag` after they happened: W = processing time - lag, whether or not any arrive.
+    """The strategy for elements that arrive at most `lag` after their event time: W = processing time - lag.
 
-    Flink's documentation has it as `TimeLagWatermarkGenerator`; with no lag it is Beam's `WallTime`.
+    The watermark advances even if no elements arrive. Flink's documentation calls it `TimeLagWatermarkGenerator`;
+    without a lag it is Beam's `WallTime`.
 
     Args:
         lag: A duration, such as "1m" or a timedelta.
@@ -278,10 +294,10 @@ class ProcessingTimeLag(_ByTheClock):
 
 @attrs.frozen
 class IngressTimestamps(_ByTheClock):
-    """An element happens when it arrives: its event time is the processing time then, and W = processing time.
+    """The strategy that sets the event time of elements to the processing time of arrival: W = processing time.
 
-    A perfect watermark: a later arrival has no earlier time. `read` then accepts no `timestamp`. Flink once had it
-    as "ingestion time"; Beam: Kafka's `ProcessingTimePolicy`.
+    This watermark is perfect, since later arrivals have later times. `read` then accepts no `timestamp`. Flink once
+    called it "ingestion time"; in Beam it is Kafka's `ProcessingTimePolicy`.
 
     Example:
         >>> rows = bl.Pipeline("p").read("rows", bl.Rows([{"user": "ada"}]), watermark=bl.IngressTimestamps())
@@ -290,6 +306,10 @@ class IngressTimestamps(_ByTheClock):
     """
 
     assigns_event_time: ClassVar[bool] = True
+
+    @property
+    def perfect(self) -> bool:
+        return True
 
     def watermark(self, state: Summary, processing_time: int) -> int:
         return processing_time
@@ -300,15 +320,15 @@ class IngressTimestamps(_ByTheClock):
 
 @attrs.frozen
 class PercentileLateness(WatermarkStrategy):
-    """The bound is learned, so that this share of elements is not late: W = newest - that quantile of lateness.
+    """The strategy that learns the bound by which a share of elements is in time: W = newest - quantile of lateness.
 
-    The lateness of an element is its distance to the newest element of the batches before its own. There is no
-    watermark until a second batch has arrived. Neither Flink nor Beam has it: there one measures lateness, and sets the
-    bound.
+    The lateness of an element is how far it is behind the newest element of earlier batches. There is no watermark
+    until a second batch has arrived. Flink and Beam have no such strategy: users measure lateness and set the bound.
 
     Args:
-        share: A number above 0, at most 1.
-        half_life: The event time, such as "6h", after which the weight of what was learned is half; by default an hour.
+        share: The share of elements that are not late, above 0 and at most 1.
+        half_life: The event time, such as "6h", after which the weight of a measured lateness is half; by default an
+            hour.
 
     Example:
         >>> bl.PercentileLateness(0.99, half_life="6h").share

@@ -1,57 +1,46 @@
-"""Histograms of times: of bounded size, exact for few times, and merged from parts without a loss."""
+"""Histograms of times with bounded size. They are exact for few times, and can be merged without loss."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from typing import Any, Final
 
 import polars as pl
 
 Histogram = dict[str, Any]
-"""`{"newest", "level", "buckets", "counts"}`: the weight of the times in each `[bucket, bucket + 1) * 2**level` us."""
+"""`{"newest", "level", "buckets", "counts"}`: a count for each bucket, the times in `[b, b + 1) * 2**level` us.
+
+"newest" is the greatest time.
+"""
 
 BUCKETS: Final = 256
-"""The buckets of a histogram, at most. Up to so many different times it is exact."""
+"""The maximum number of buckets. A histogram of up to so many distinct times is exact."""
 
 
 def histogram(times: pl.Series, counts: pl.Series | None = None) -> Histogram:
-    """The histogram of times in microseconds, at the finest level with at most `BUCKETS`; `{}` for no times.
+    """Computes the histogram of times (us) at the finest level with at most `BUCKETS`; `{}` if there are no times.
 
-    `counts` is the weight of each time, 1 by default.
+    `counts` is the weight of each time, by default 1.
     """
     if times.is_empty():
         return {}
-    ordered = times.sort()
-    level = _finest_level(ordered)
-    weight = pl.len() if counts is None else pl.col("count").sum()
-    rows = {"bucket": times // 2**level} | ({} if counts is None else {"count": counts})
-    found = pl.DataFrame(rows).group_by("bucket").agg(weight.cast(pl.Int64).alias("count")).sort("bucket")
+    from stages.strategies.counting import bucket_counts  # numpy is slow to import
+
+    level, buckets, found = bucket_counts(
+        times.to_numpy(), BUCKETS, None if counts is None else counts.to_numpy()
+    )
     return {
-        "newest": int(ordered[-1]),
+        "newest": times.max(),
         "level": level,
-        "buckets": found["bucket"].to_list(),
-        "counts": found["count"].to_list(),
+        "buckets": buckets.tolist(),
+        "counts": found.tolist(),
     }
 
 
-def _finest_level(ordered: pl.Series) -> int:
-    # At this level even a range without gaps fits, and most data have few gaps.
-    coarse = max(0, ((int(ordered[-1]) - int(ordered[0])) // (BUCKETS - 1)).bit_length())
-    if coarse == 0 or not _fits(ordered, coarse - 1):
-        return coarse
-    return bisect_left(range(coarse - 1), True, key=lambda level: _fits(ordered, level))
-
-
-def _fits(ordered: pl.Series, level: int) -> bool:
-    last = (ordered // 2**level).rle_id()[-1]
-    return int(last) < BUCKETS
-
-
 def merge_histograms(*parts: Histogram) -> Histogram:
-    """The histogram of all their times: exactly what `histogram` returns for all of them together.
+    """Merges histograms. The result equals the histogram of all times together.
 
-    A set has no finer level than a part of it, so the whole does not need what the parts have lost.
+    The level of all times is at least that of any part, so detail that a part has lost is not needed.
     """
     parts = tuple(part for part in parts if part)
     if len(parts) < 2:
@@ -62,13 +51,31 @@ def merge_histograms(*parts: Histogram) -> Histogram:
         for bucket, count in zip(part["buckets"], part["counts"], strict=True):
             counts[bucket >> (level - part["level"])] += count
     while len(counts) > BUCKETS:
-        level += 1
-        finer, counts = counts, Counter()
-        for bucket, count in finer.items():
-            counts[bucket >> 1] += count
+        level, counts = level + 1, _halved(counts)
+    return _made(max(part["newest"] for part in parts), level, counts)
+
+
+def coarser(times: Histogram, most: int) -> Histogram:
+    """Returns the histogram at the finest level with at most `most` buckets."""
+    if len(times.get("buckets", ())) <= most:
+        return times
+    level, counts = times["level"], Counter(dict(zip(times["buckets"], times["counts"], strict=True)))
+    while len(counts) > most:
+        level, counts = level + 1, _halved(counts)
+    return _made(times["newest"], level, counts)
+
+
+def _halved(counts: Counter[int]) -> Counter[int]:
+    halved: Counter[int] = Counter()
+    for bucket, count in counts.items():
+        halved[bucket >> 1] += count
+    return halved
+
+
+def _made(newest: int, level: int, counts: Counter[int]) -> Histogram:
     ordered = sorted(counts.items())
     return {
-        "newest": max(part["newest"] for part in parts),
+        "newest": newest,
         "level": level,
         "buckets": [bucket for bucket, _ in ordered],
         "counts": [count for _, count in ordered],
@@ -76,9 +83,10 @@ def merge_histograms(*parts: Histogram) -> Histogram:
 
 
 def percentile(times: Histogram, percent: int) -> int | None:
-    """The latest of the times (us) that at most so many percent of them, fewer than all, are before; None for no times.
+    """Returns the latest time (us) in a histogram before which there are at most `percent` % of its times; None if it
+    is empty.
 
-    If a time shares its bucket with others, it is the beginning of the bucket.
+    The time is rounded down to the start of its bucket.
     """
     left = percent * sum(times.get("counts", ())) // 100
     for bucket, count in zip(times.get("buckets", ()), times.get("counts", ()), strict=True):

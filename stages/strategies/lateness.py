@@ -1,7 +1,7 @@
-"""The lateness of elements, learned from the histograms of event times of batches.
+"""The distribution of the lateness of elements, learned from histograms of the event times of batches.
 
-The lateness of an element is its distance to the newest element of all batches before its own; 0 for a newer one.
-It decides whether the element is late: the elements of a batch are compared with the watermark before the batch.
+The lateness of an element is how far it is behind the newest element of all earlier batches; 0 if it is newer. It
+decides whether the element is late, since elements are compared with the watermark before their batch.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from typing import Any, Final
 from stages.strategies.histogram import Histogram
 
 Lateness = dict[str, Any]
-"""`{"newest", "weights"}`: pairs of a bucket of lateness and the weight of its elements, in order."""
+"""`{"newest", "weights"}`: the newest event time (us), and sorted pairs (bucket of lateness, weight of elements)."""
 
 HALF_LIFE: Final = 3_600_000_000
 """An hour of event time, in microseconds: after it, the weight of an element is half."""
 
 _FINE: Final = 5
-"""The binary logarithm of the buckets for each doubling of lateness: a quantile is at most 1/32 too large."""
+"""The binary logarithm of the number of buckets for each doubling of lateness: a quantile is at most 1/32 too large."""
 
 _FORGOTTEN: Final = 1e-9
+"""The weight up to which a bucket is removed."""
 
 
 def learn(lateness: Lateness, batch: Histogram, half_life: int) -> Lateness:
-    """The lateness after a batch: an element weighs 1, and half as much with each `half_life` (us) of event time.
+    """Adds a batch to the distribution. An element has weight 1, which halves with each `half_life` (us) of event time.
 
-    For the first batch only the newest time is known: its elements have no batch before them.
+    From the first batch only the newest time is learned, since lateness is relative to earlier batches.
     """
     if not batch:
         return lateness
@@ -43,9 +44,9 @@ def learn(lateness: Lateness, batch: Histogram, half_life: int) -> Lateness:
 
 
 def quantile(lateness: Lateness, share: float) -> int | None:
-    """A lateness (us) that this share of elements do not exceed; None if nothing has been learned.
+    """Returns the lateness (us) that this share of elements do not exceed; None if nothing has been learned.
 
-    Never less than the least such lateness, and more by at most 1/32 and the width of a bucket of event times.
+    It is never too small. It is too large by at most 1/32 and the width of a bucket of event times.
     """
     weights = lateness.get("weights", [])
     wanted = share * sum(weight for _, weight in weights)
@@ -58,21 +59,25 @@ def quantile(lateness: Lateness, share: float) -> int | None:
 
 
 def percentile_watermark(lateness: Lateness, share: float) -> int | None:
-    """The newest event time less that quantile of lateness (us); None if nothing has been learned."""
+    """Returns the newest event time minus the quantile `share` of lateness (us); None if nothing has been learned."""
     late = quantile(lateness, share)
     return None if late is None else int(lateness["newest"]) - late
 
 
-def _bucket(behind: int) -> int:
-    """The bucket of a lateness: exact below 64 us, then 32 for each doubling.
+def levels(lateness: Lateness) -> tuple[list[int], list[float]]:
+    """Returns the learned values of lateness (us) in order, none too small, and the weight of the elements of each."""
+    weights = lateness.get("weights", [])
+    return [_most(bucket) for bucket, _ in weights], [weight for _, weight in weights]
 
-    Integers give the same on all machines.
-    """
+
+def _bucket(behind: int) -> int:
+    """Returns the bucket of a lateness (us): exact below 64 us, then 32 buckets for each doubling."""
+    # Integer arithmetic gives the same result on all machines.
     shift = max(0, behind.bit_length() - _FINE - 1)
     return (shift << _FINE) + (behind >> shift)
 
 
 def _most(bucket: int) -> int:
-    """The largest lateness in a bucket."""
+    """Returns the greatest lateness (us) that belongs to a bucket, the inverse of `_bucket`."""
     shift = max(0, (bucket >> _FINE) - 1)
     return ((bucket - (shift << _FINE) + 1) << shift) - 1

@@ -1,4 +1,4 @@
-"""Punctuated watermarks: rows of the stream itself announce how complete it is."""
+"""Punctuated watermarks: marker rows within the stream announce the watermark."""
 
 from __future__ import annotations
 
@@ -15,34 +15,32 @@ _VALUE: Final = "__value"
 
 @runtime_checkable
 class RowExpression(Protocol):
-    """An expression with one value per row, of any library."""
+    """An expression of any library with one value for each row."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """The columns that the expression reads."""
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Returns its value for each row."""
+        """Returns the value of the expression for each row."""
 
 
 @attrs.frozen
 class PolarsExpression:
-    """A polars expression; two with the same text are equal."""
+    """A polars expression as a `RowExpression`. Expressions with the same text are equal."""
 
     expression: pl.Expr = attrs.field(eq=str)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it names."""
         return tuple(dict.fromkeys(self.expression.meta.root_names()))
 
     def evaluate(self, frame: pl.DataFrame) -> pl.Series:
-        """Returns its value for each row."""
         return frame.with_columns(self.expression.alias(_VALUE))[_VALUE]
 
 
 def row_expression(value: Any) -> RowExpression | None:
-    """Converts a polars expression; anything else is left for the validator."""
+    """Converts a polars expression to a `RowExpression`. Returns anything else unchanged, for the validator."""
     return PolarsExpression(value) if isinstance(value, pl.Expr) else value
 
 
@@ -54,13 +52,13 @@ def expression(owner: object, attribute: attrs.Attribute[Any], value: object) ->
 
 
 def users(*given: RowExpression | None) -> tuple[str, ...]:
-    """The user's columns that these expressions read."""
+    """Returns the user's columns that these expressions read, without system columns. Ignores None."""
     named = [name for one in given if one is not None for name in one.columns]
     return tuple(dict.fromkeys(name for name in named if not name.startswith(RESERVED_PREFIX)))
 
 
 def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what: str) -> pl.Series:
-    """The times of the rows for which the predicate is true; null for others."""
+    """Returns `times` with null for rows for which the predicate is not true. `what` names it in errors."""
     marks = predicate.evaluate(frame)
     if marks.dtype != pl.Boolean:
         raise TypeError(f"{what} must be true or false, not {marks.dtype}")
@@ -69,11 +67,11 @@ def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what:
 
 @attrs.frozen
 class Punctuated(NewestTime):
-    """Rows for which `predicate` is true are markers: W = the newest `timestamp` of a marker.
+    """The strategy for streams with marker rows, for which `predicate` is true: W = the newest `timestamp` of a marker.
 
-    A marker promises that no element before its timestamp, a datetime, is still to come; without `timestamp` that is
-    its event time. Markers are elements like others: filter them out if they are none. Flink: a generator that emits
-    in `onEvent`; Beam: the `Manual` watermark estimator.
+    A marker states that no element with an event time before its `timestamp`, a datetime, will arrive. The default is
+    the event time of the marker. Markers are also elements; if they should not be, filter them out. Counterparts are a
+    Flink generator that emits in `onEvent`, and Beam's `Manual` watermark estimator.
     """
 
     predicate: RowExpression = attrs.field(converter=row_expression, validator=expression)

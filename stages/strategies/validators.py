@@ -1,4 +1,4 @@
-"""Converters and validators for the fields of watermark strategies; their errors name class and field."""
+"""Converters and validators for the fields of watermark strategies. Their errors name the class and the field."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from windowing.time import Duration, Microseconds, format_duration, microseconds
 
 @attrs.frozen
 class SourceFile:
-    """Marks each file of a source as a split."""
+    """The value of `per_split` that makes each file of a source a split."""
 
     def __str__(self) -> str:
         return "source_file()"
 
 
 def length(value: Duration | None) -> Microseconds | None:
-    """Converts a duration to microseconds; anything else is left for the validator, which can name the field."""
+    """Converts a duration to microseconds. Returns anything else unchanged, for the validator to report."""
     try:
         return None if value is None else microseconds(value)
     except (TypeError, ValueError):
@@ -28,7 +28,7 @@ def length(value: Duration | None) -> Microseconds | None:
 
 
 def longer_than_nothing(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Requires a duration, if there is one, to be positive."""
+    """Validates that a duration is positive, or None."""
     what = f"{type(owner).__name__}: {attribute.name}"
     try:
         given = None if value is None else microseconds(value)
@@ -39,12 +39,12 @@ def longer_than_nothing(owner: object, attribute: attrs.Attribute[Any], value: A
 
 
 def shown(value: int | None) -> str:
-    """Shows a duration as users write it."""
+    """Formats a duration (us) as users write it."""
     return "None" if value is None else format_duration(value)
 
 
 def column(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires the name of a column, or None if that is the default."""
+    """Validates the name of a column, or None if that is the default."""
     what = f"{type(owner).__name__}: {attribute.alias}"
     if value is None and attribute.default is None:
         return
@@ -55,17 +55,17 @@ def column(owner: object, attribute: attrs.Attribute[Any], value: object) -> Non
 
 
 def are_whole_numbers(value: object) -> bool:
-    """True for a list or tuple of whole numbers."""
+    """True for a list or tuple of integers."""
     return isinstance(value, list | tuple) and all(type(number) is int for number in value)
 
 
 def in_order(value: Iterable[int]) -> tuple[int, ...]:
-    """Sorts whole numbers; anything else is left for the validator."""
+    """Sorts integers. Returns anything else unchanged, for the validator to report."""
     return tuple(sorted(value)) if are_whole_numbers(value) else value  # type: ignore[return-value]
 
 
 def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Requires whole numbers from 1 to 99, each once."""
+    """Validates integers from 1 to 99, each once."""
     what = f"{type(owner).__name__}: {attribute.name} must be whole numbers from 1 to 99 such as (33, 66)"
     if not are_whole_numbers(value):
         raise TypeError(f"{what}, not {value!r}")
@@ -77,13 +77,13 @@ def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> N
 
 
 def not_negative(owner: object, attribute: attrs.Attribute[Any], value: int) -> None:
-    """Requires a duration of at least 0."""
+    """Validates that a duration (us) is not negative."""
     if value < 0:
         raise ValueError(f"{type(owner).__name__}: {attribute.name} must not be negative, not {value} us")
 
 
 def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires None, in strategies that do not depend on elements."""
+    """Validates that an option without a meaning for processing-time strategies is None."""
     if value is not None:
         reasons = {
             "per_split": "processing time is the same for every split",
@@ -94,20 +94,20 @@ def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) 
 
 
 def split(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires the name of a column or `source_file()`, or None if that is the default."""
+    """Validates the name of a column or `source_file()`, or None if that is the default."""
     if not isinstance(value, SourceFile):
         column(owner, attribute, value)
 
 
 def names(value: Any) -> Any:
-    """Converts several values to text, as splits are named; a count is left as it is."""
+    """Converts the names of splits to text. Returns a count unchanged."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return tuple(map(str, value))
     return value
 
 
 def expected(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires the names of splits, or their number, or None."""
+    """Validates the names of splits, or their number, or None."""
     what = f"{type(owner).__name__}: expected must be the names of the splits, or how many there are"
     if isinstance(value, bool) or not isinstance(value, tuple | int | None):
         raise TypeError(f"{what}, not {value!r}")
@@ -120,7 +120,7 @@ def expected(owner: object, attribute: attrs.Attribute[Any], value: object) -> N
 
 
 def share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    """Requires a number above 0, at most 1."""
+    """Validates a number above 0 and at most 1."""
     what = f"{type(owner).__name__}: {attribute.name} must be more than 0 and at most 1, such as 0.99"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{what}, not {value!r}")

@@ -132,9 +132,8 @@ def test_so_it_does_on_spark(query: int, disorder: Path, tmp_path: Path, spark: 
 @pytest.mark.spark
 @pytest.mark.slow
 @QUERY
-@pytest.mark.parametrize("shards", [1, 3])
-def test_all_do_so_on_spark(query: int, shards: int, ties: Path, tmp_path: Path, spark: SparkSession) -> None:
-    on_spark(query, ties, tmp_path, spark, shards)
+def test_all_do_so_on_spark(query: int, ties: Path, tmp_path: Path, spark: SparkSession) -> None:
+    on_spark(query, ties, tmp_path, spark, shards=3)
 
 
 @pytest.mark.slow

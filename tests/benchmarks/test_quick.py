@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from benchmarks import quick
 
 SMALL: dict[str, Callable[[Path], quick.Pair]] = {
+    "import": quick.imported,
     "flagship": quick.flagship(2_000),
     "many keys": quick.counts(20, 50, 3),
     "triggers": quick.counts(

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Final
 
 import beamlike as bl
 from beamlike.testing.player import Outcomes, Playback, Result, error_line
-from tests.cases import dedup, process, side, time_join, window_join
+from tests.cases import closure, dedup, process, side, time_join, window_join
 from tests.cases.case import Case, Outcome, Unsupported
 from tests.cases.compare import compare
 from tests.cases.declared import DeclaredCase
 
 KINDS: Final[Mapping[str, ModuleType]] = {
+    "closure": closure,
     "dedup": dedup,
     "process": process,
     "side": side,
@@ -69,6 +70,11 @@ def _missing(case: Case) -> str | None:
     return None
 
 
+def _check(case: Case) -> Callable[[Case, Sequence[Outcome]], str | None] | None:
+    """The comparison of all outcomes together, if its kind has one."""
+    return getattr(KINDS[case.kind], "check", None)
+
+
 def _result(case: Case, played: Outcomes) -> Result:
     if case.error is not None:
         told = " ".join(str(played).split())
@@ -77,5 +83,5 @@ def _result(case: Case, played: Outcomes) -> Result:
         return Result(case.id, "failed", f"expected the error {case.error!r}, came {told}")
     if isinstance(played, Exception):
         return Result(case.id, "failed", error_line(played))
-    wrong = compare(case, played)
+    wrong = compare(case, played) or (check(case, played) if (check := _check(case)) else None)
     return Result(case.id, "ok") if wrong is None else Result(case.id, "failed", wrong)

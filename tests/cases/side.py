@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, Final
 
 import narwhals as nw
+import polars as pl
 
 import beamlike as bl
 from beamlike.records.model import StageRecord
@@ -26,6 +27,7 @@ _CASE = frozenset(
         "side_lateness",
         "side_early",
         "side_accumulation",
+        "order",
     }
 )
 _STEP = frozenset(
@@ -152,6 +154,54 @@ def _only(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[st
     return main.with_columns(value=nw.concat_str(bl.col("value"), one))
 
 
+class _Counting(bl.Process):
+    """Emits each row with its number and the sum of the side, and when a timer fires the number and the sum."""
+
+    side: list[str]
+    n = bl.Value(int, default=0)
+    quiet = bl.EventTimer()
+
+    def element(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        self.n += 1
+        self.quiet.after("5s")
+        late = "late" if self.late else ""
+        yield {"key": self.key.key, "value": f"{row['value']}{self.n}:{_sum(row, self.side)}{late}"}
+
+    def on_quiet(self) -> Iterator[dict[str, Any]]:
+        yield {"key": self.key.key, "value": f"{self.n}:{_sum({}, self.side)}"}
+        self.n = 0
+
+
+def _process(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    seen = {"side": bl.as_list(side, "value")}
+    order = given.get("order", "time")
+    return main.group_by("key", name=name).process(_Counting(), _GIVES, order=order, side=seen)
+
+
+def _counting(
+    rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame, side: str
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Emits rows, and timers that fire, with the only row of the side."""
+    windows = [name for name in rows.columns if name.startswith("window_")]
+    values = [rows.select("key", "event_time", *windows, value=pl.col("value") + side)]
+    values.append(due.select("key", "event_time", *windows, value=pl.lit(f"due{side}")))
+    last = rows.group_by("key", *windows).agg(pl.col("event_time").max() + pl.duration(seconds=5))
+    quiet = state.join(last, on=["key", *windows], how="left").select(
+        "key", *windows, quiet=pl.coalesce("event_time", "quiet")
+    )
+    return pl.concat([each.select("key", "value", "event_time", *windows) for each in values]), quiet
+
+
+def _batches(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
+    return main.group_by("key", name=name).process_batches(
+        _counting,
+        _GIVES,
+        timers={"quiet": bl.EventTimer()},
+        order=given.get("order", "time"),
+        side={"side": bl.as_singleton(side, "value")},
+    )
+
+
 VIEWS: Final[Mapping[str, View]] = {
     "sum": _called(lambda side: bl.as_list(side, "value"), _sum),
     "list": _called(lambda side: bl.as_list(side, "value"), _listed),
@@ -164,5 +214,7 @@ VIEWS: Final[Mapping[str, View]] = {
     "lookup": _lookup,
     "found": _found,
     "only": _only,
+    "process": _process,
+    "process_batches": _batches,
 }
 """What a row gives: its value, and the sum of the side's, or all of them, or that of its key, ..."""

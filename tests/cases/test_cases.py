@@ -19,7 +19,15 @@ from tests.support.places import ROOT
 
 FILES = [
     ROOT / "tests" / "cases" / name
-    for name in ("dedup.yaml", "examples.yaml", "joins.yaml", "time_joins.yaml", "process.yaml", "sides.yaml")
+    for name in (
+        "closure.yaml",
+        "dedup.yaml",
+        "examples.yaml",
+        "joins.yaml",
+        "time_joins.yaml",
+        "process.yaml",
+        "sides.yaml",
+    )
 ]
 ALL = [case for file in FILES for case in load(file)]
 

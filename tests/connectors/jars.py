@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,22 @@ from tests.support.places import ROOT
 
 POM = Path(__file__).with_name("pom.xml")
 
+# Newer versions work with the reader of the last one that has one.
+_OLDER = {"4.0": ["-Dspark.kafka=4.0.0"], "4.1": ["-Dspark.kafka=4.1.1"]}
+"""By version of Spark: other properties of `pom.xml`."""
+
+
+def _properties() -> list[str]:
+    return _OLDER.get(version("pyspark").rpartition(".")[0], [])
+
 
 def jars(profile: str) -> list[Path]:
-    """Those of a profile of `pom.xml`, downloaded once for each state of that file; skips if they cannot be had."""
-    digest = hashlib.sha256(POM.read_bytes()).hexdigest()[:12]
+    """Those of a profile of `pom.xml`; skips if they cannot be had.
+
+    They are downloaded once for each state of that file and each version of Spark.
+    """
+    what = POM.read_bytes() + "".join(_properties()).encode()
+    digest = hashlib.sha256(what).hexdigest()[:12]
     folder = ROOT / "build" / "connectors" / f"{profile}-{digest}"
     if not folder.is_dir():
         _download(profile, folder)
@@ -31,6 +44,7 @@ def _download(profile: str, folder: Path) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     copy = [
         f"-P{profile}",
+        *_properties(),
         "dependency:copy-dependencies",
         f"-DoutputDirectory={partial}",
         "-DincludeScope=runtime",

@@ -132,7 +132,7 @@ class Cluster:
         """Until it answers."""
         from confluent_kafka import KafkaException
 
-        for _ in range(60):
+        for _ in range(180):
             assert server.poll() is None, "the broker has ended"
             try:
                 self._admin().list_topics(timeout=1)  # one that was refused waits for ever longer

@@ -71,6 +71,27 @@ def test_keys_and_values_are_what_is_asked_for(kafka: Cluster) -> None:
     assert read(kafka, topic).select("key", "value").rows() == [("\x00", "a"), ("k", None)]
 
 
+def test_a_compacted_topic_has_the_rows_that_are_left(kafka: Cluster) -> None:
+    topic, p = kafka.topic(), bl.Pipeline("p")
+    log = [("c", "ada", 1), ("c", "bob", 2), ("d", "ada", 1), ("c", "bob", 3)]
+    source = bl.Rows([{"op": op, "user": user, "n": n, "at": 0} for op, user, n in log], rows_per_batch=1)
+    read = p.read("log", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    each: dict[str, Any] = {"trigger": bl.Repeatedly(bl.AfterCount(1)), "accumulation": "retracting"}
+    changes = bl.changes(read, before=None, after=None).window_into(**each)
+    totals = changes.group_by("user").aggregate(n=bl.sum("n"))
+    totals.write("topic", bl.KafkaSink(kafka.servers, topic, mode="upsert", value=bl.json({"n": int})))
+    p.run()
+    messages = read_all(kafka, topic)
+    assert messages[:4] == [("ada", '{"n":1}'), ("bob", '{"n":2}'), ("ada", None), ("bob", '{"n":5}')]
+    assert dict(messages) == {"ada": None, "bob": '{"n":5}'}
+
+
+def read_all(kafka: Cluster, topic: str) -> list[tuple[str, str | None]]:
+    """The messages in order, tombstones included."""
+    found = read(kafka, topic).sort("kafka_offset")
+    return [(key, value) for key, value in found.select("key", "value").iter_rows()]
+
+
 def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster) -> None:
     topic = kafka.topic()
     sink = bl.KafkaSink(kafka.servers, topic)

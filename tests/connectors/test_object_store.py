@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,9 @@ from pyarrow import fs
 import beamlike as bl
 from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
 from beamlike.records.history import History
+from tests.connectors.jars import jars
 from tests.connectors.s3 import Store
+from tests.support.connect_server import Server
 
 pytestmark = pytest.mark.connectors
 
@@ -135,6 +138,22 @@ def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
 
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
     went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
+
+
+def test_on_spark_connect_with_the_checkpoint_there(bucket: str, store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
+    there = ",".join(map(os.fspath, jars("spark-s3")))
+    server = Server.start(tmp_path / "server", {"spark.jars": there, **store.of_hadoop})
+    session = server.session()
+
+    def runner(place: str = bucket.replace("s3://", "s3a://"), **options: Any) -> bl.SparkRunner:
+        return bl.SparkRunner(f"{place}/checkpoint", session=session, shards=1, **options)
+
+    went_on(bucket, runner)
+    with pytest.raises(CheckpointError, match=r"its Hadoop knows no s3://: Hadoop itself calls S3 s3a://"):
+        counts(bucket).run(runner(f"{bucket}/other"))
+    session.stop()
+    server.stop()
 
 
 @pytest.mark.parametrize("runner", ["available_now", "100 milliseconds"])

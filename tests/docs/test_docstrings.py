@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import inspect
-from collections.abc import Iterator
 from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -12,12 +11,7 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.api.grouped import Grouped
-
-ROOMS = {"bl": bl, "bl.observe": bl.observe, "bl.savepoint": bl.savepoint, "bl.testing": bl.testing}
-
-CLASSES = (bl.Collection, Grouped, bl.Pipeline, bl.LocalRunner, bl.SparkRunner, bl.TestStream)
-"""Those whose methods are public, too."""
+from tests.docs.public_names import public
 
 NO_EXAMPLE = {
     # narwhals explains these.
@@ -44,29 +38,13 @@ NO_EXAMPLE = {
     "bl.errors.RecordsInUse",
     # Runners call these.
     "TestStream.chunks",
+    "TestStream.datasets",
     "TestStream.schema",
     "TestStream.step",
 }
 
 PLAYS = "Example, with the `plays` of"
 """What an example begins with that goes on with that of `bl.Collection`."""
-
-
-def public() -> Iterator[tuple[str, Any]]:
-    """All that is public, by name."""
-    for place, room in ROOMS.items():
-        yield from ((f"{place}.{name}", getattr(room, name)) for name in room.__all__)
-    for name, kind in vars(bl.errors).items():
-        if isinstance(kind, type) and issubclass(kind, Exception):
-            yield f"bl.errors.{name}", kind
-    for owner in CLASSES:
-        bases = [
-            base for base in owner.__mro__ if base is owner or base.__module__.startswith("beamlike.api")
-        ]
-        for name in dict.fromkeys(name for base in bases for name in vars(base)):
-            method = getattr(owner, name)
-            if isinstance(method, FunctionType | MethodType) and not name.startswith("_"):
-                yield f"{owner.__name__}.{name}", method
 
 
 PUBLIC = dict(public())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,18 +30,42 @@ DOCS = (
     "testing.md",
     "watermarks.md",
     "reports.md",
+    "telemetry.md",
     "sinks.md",
     "tables.md",
     "bad-input.md",
     "architecture.md",
     "operators.md",
     "process.md",
+    "rows.md",
     "cookbook.md",
     "connectors.md",
+    "completeness.md",
+    "replay.md",
+    "files.md",
+    "sql.md",
+    "index.md",
+    "start.md",
+    "concepts.md",
+    "tutorials/clicks.md",
+    "tutorials/sensors.md",
+    "coming-from/structured-streaming.md",
+    "coming-from/pandas.md",
+    "coming-from/beam.md",
+    "coming-from/flink.md",
+    "coming-from/bytewax-and-quix.md",
+    "consistency.md",
 )
+LONG = ("completeness.md",)
+"""The pages whose stories are of many batches."""
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 
-_PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n]*\n)+))?", re.M | re.S)
+_PYTHON = re.compile(
+    r"^```python(?: (?P<program>spark|beam|bytewax))?\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n]*\n)+))?",
+    re.M | re.S,
+)
+PEERS = {"beam": ("beam.md", "apache_beam"), "bytewax": ("bytewax-and-quix.md", "bytewax")}
+"""The pages with a program of another framework, and its package, which only some environments have."""
 
 
 def printed(example: str, *arguments: str, columns: int = 80) -> list[str]:
@@ -157,19 +182,32 @@ def test_examples_fit_eighty_columns(example: str) -> None:
     assert printed(example, columns=80) == printed(example, columns=120)
 
 
-def require_printed(name: str, folder: Path, namespace: dict[str, Any], replaced: str = "") -> None:
-    """Runs the code of a page, where a name may be `replaced` by another, and compares what it prints."""
+def blocks_of(name: str) -> list[re.Match[str]]:
+    """All blocks of code of a page that can be run."""
     text = (ROOT / "docs" / name).read_text()
     blocks = list(_PYTHON.finditer(text))
-    assert len(blocks) == text.count("```python")
-    for block in blocks:
+    assert len(blocks) == text.count("```python") - text.count("```python no-run")
+    return blocks
+
+
+def require_printed(
+    name: str,
+    folder: Path,
+    namespace: dict[str, Any],
+    replaced: str = "",
+    blocks: Iterable[re.Match[str]] = (),
+) -> None:
+    """Runs the code of a page, where a name may be `replaced` by another, and compares what it prints."""
+    for block in blocks or [block for block in blocks_of(name) if not block["program"]]:
         code = block["code"].replace(replaced, "replaced") if replaced else block["code"]
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(folder):
-            exec(compile(code, name, "exec"), namespace)
+            exec(compile(code, name, "exec", dont_inherit=True), namespace)
         assert out.getvalue() == re.sub("^    ", "", block["shown"] or "", flags=re.M)
 
 
-@pytest.mark.parametrize("name", DOCS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in DOCS]
+)
 def test_the_code_of_the_docs_prints_what_is_shown_below_it(name: str, tmp_path: Path) -> None:
     require_printed(name, tmp_path, {})
 
@@ -181,6 +219,26 @@ def test_the_recipes_of_the_cookbook_print_the_same_on_spark(spark: Any, tmp_pat
         return bl.SparkRunner(checkpoint, session=spark, shards=2, drain=drain)
 
     require_printed("cookbook.md", tmp_path, {"replaced": on_spark}, replaced="bl.LocalRunner")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_programs_for_spark_print_what_is_shown_below_them(spark: Any, tmp_path: Path) -> None:
+    name = "coming-from/structured-streaming.md"
+    data, *others = blocks_of(name)
+    programs = [block for block in others if block["program"] == "spark"]
+    assert len(programs) == 3
+    require_printed(name, tmp_path, {"spark": spark.newSession()}, blocks=[data, *programs])
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_programs_for_other_frameworks_print_what_is_shown_below_them(peer: str, tmp_path: Path) -> None:
+    page, package = PEERS[peer]
+    pytest.importorskip(package)
+    name = f"coming-from/{page}"
+    programs = [block for block in blocks_of(name) if block["program"] == peer]
+    assert programs
+    require_printed(name, tmp_path, {}, blocks=programs)
 
 
 def cells(text: str) -> list[list[str]]:

@@ -38,7 +38,8 @@ def test_an_aggregate_of_a_recipe_refuses_text_and_retractions(made: dict[str, A
     p = bl.Pipeline("recipes")
     source, watermark = bl.Rows([{"at": 1, "user": "ada", "points": 2}]), bl.MonotonousTimestamps()
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)
-    minutes = plays.window_into(bl.FixedWindows("1m"), accumulation=bl.RETRACTING)
+    early = bl.AfterWatermark(early=bl.AfterCount(1))
+    minutes = plays.window_into(bl.FixedWindows("1m"), trigger=early, accumulation=bl.RETRACTING)
     with pytest.raises(bl.PlanError, match="range\\('user'\\) needs a column of numbers"):
         minutes.aggregate(range=made["Range"]("user"))
     panes = minutes.aggregate(points=bl.sum("points"))

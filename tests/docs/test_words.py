@@ -12,7 +12,7 @@ import pytest
 from tests.support.places import ROOT
 
 PACKAGES = ("windowing", "stages", "beamlike")
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 QUOTING = {"style.md"}
 """Pages that show what not to write."""
 
@@ -23,6 +23,7 @@ CLAUSE = re.compile(
     r"(What|Whether|Who|Whose|Where|How|When|Which|As|Of|In|By|With|From|After|At|If|Unless)\b"
 )
 PRONOUN = re.compile(r"(That|Those|This|These|The same|Its?|They|Their|None|One|Both|Such|Same)\b")
+ARTICLE = re.compile(r"(The|An?)\b")
 DIALECT = re.compile(
     r"\b(but\s+for|lest|nobody|anybody|somebody|whoever|(is|are|was|were)\s+to\s+be|(has|have|had)\s+to\s+be"
     r"|had\s+better|what\s+(becomes|comes)\s+of|(is|are)\s+told\s+of)\b",
@@ -47,6 +48,20 @@ def faults(docstring: str) -> Iterator[str]:
     yield from dialect(docstring)
 
 
+def is_function(node: ast.AST) -> bool:
+    """True for a function or method that is no property, and so does something."""
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    return not any("property" in ast.unparse(one) for one in node.decorator_list)
+
+
+def functions_described_as_things(module: Path) -> Iterator[str]:
+    """The names of functions whose docstring begins with an article, where a verb is expected."""
+    for node in ast.walk(ast.parse(module.read_text())):
+        if is_function(node) and ARTICLE.match(ast.get_docstring(node) or ""):  # type: ignore[arg-type]
+            yield getattr(node, "name", "")
+
+
 def docstrings(module: Path) -> Iterator[tuple[str, str]]:
     """Name and docstring of a module, and of its classes and functions at any depth."""
     for node in ast.walk(ast.parse(module.read_text())):
@@ -65,6 +80,14 @@ def test_docstrings_keep_the_rules_of_style(package: str) -> None:
         for fault in faults(docstring)
     ]
     assert [fault for fault in found if fault not in ALLOWED] == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_docstrings_of_functions_begin_with_a_verb(package: str) -> None:
+    """Those of expressions, such as `bl.count()`, name the value."""
+    modules = [one for one in sorted((ROOT / package).rglob("*.py")) if one.parent.name != "expressions"]
+    found = {str(one.relative_to(ROOT)): [*functions_described_as_things(one)] for one in modules}
+    assert {module: names for module, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -66,7 +66,7 @@ def test_the_plan_says_what_it_is() -> None:
     assert [line.strip("│├└─ ") for line in lines[at : at + 4]] == [
         "released  <- rows",
         'operator    Release("user", until="until")',
-        "gives       user String, at Int64, until Int64",
+        "gives       rows: user String, at Int64, until Int64",
         "-> out  ships user, at, until, event time",
     ]
 

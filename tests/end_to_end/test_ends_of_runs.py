@@ -24,7 +24,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def runner(request: pytest.FixtureRequest) -> Any:
     """Makes a runner, which takes a checkpoint and whether it drains."""
     if request.param == "local":

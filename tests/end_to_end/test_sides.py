@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import polars as pl
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
@@ -19,7 +19,7 @@ from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep
 from beamlike.testing.player import Recorder
 from tests.cases.process import Move, stream_of
-from tests.support.examples import share
+from tests.support.examples import share, times
 from tests.support.model_sides import END, Row, Sides
 from tests.support.shards import Query, reshard
 from windowing.time import MAX_TIME
@@ -27,7 +27,7 @@ from windowing.time import MAX_TIME
 SECOND = 1_000_000
 SCHEMA = pl.Schema({"value": pl.Int64(), "at": pl.Int64()})
 
-times = st.lists(st.integers(0, 30), max_size=4)
+moments = st.lists(st.integers(0, 30), max_size=4)
 
 
 @attrs.frozen
@@ -39,9 +39,58 @@ class Step:
 
 
 steps = st.lists(
-    st.builds(Step, times, times, st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=6
+    st.builds(Step, moments, moments, st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=6
 )
 models = st.builds(Sides, st.sampled_from([5, 10]), st.sampled_from([5, 10, 20, None]), st.booleans())
+HOW = ("map", "process", "process in order", "process_batches", "process_batches in order")
+"""The steps that read a side."""
+
+
+def model_of(model: Sides, how: str) -> Sides:
+    drops = how != "map" or model.side_size is not None
+    return attrs.evolve(model, ordered="in order" in how, drops=drops)
+
+
+class Passing(bl.Process):
+    """Passes rows on with the side, which state and a timer do not change."""
+
+    side: list[int]
+    n = bl.Value(int, default=0)
+    done = bl.EventTimer()
+
+    def element(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        self.n += 1
+        self.done.after("1s")
+        yield {"value": row["value"], "side": sorted(self.side), "at": row["at"]}
+
+    def on_done(self) -> None:
+        self.n = len(self.side)
+
+
+def passing(
+    rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame, side: list[int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    seen = pl.lit(sorted(side), pl.List(pl.Int64)).alias("side")
+    return rows.select("value", seen, "at", "event_time", "window_start", "window_end"), state
+
+
+GIVES: Any = {"value": int, "side": list[int], "at": int}
+
+
+def reading(rows: bl.Collection, how: str, side: Any) -> bl.Collection:
+    """The rows with what they see of the side."""
+    if how == "map":
+        return rows.map(
+            lambda row, side: {"value": row["value"], "side": sorted(side), "at": row["at"]},
+            GIVES,
+            side=side,
+            name="seen",
+        )
+    keyed = rows.with_columns(k=bl.col("value") % 2).group_by("k", name="seen")
+    order: Any = "time" if "in order" in how else "arrival"
+    if "batches" in how:
+        return keyed.process_batches(passing, GIVES, state={"n": int}, order=order, side=side)
+    return keyed.process(Passing(), GIVES, order=order, side=side)
 
 
 def numbered(given_: Sequence[Step]) -> list[tuple[list[Row], list[Row], int, int]]:
@@ -59,7 +108,7 @@ def moves(rows: list[Row], watermark: int) -> list[Move]:
     return [Move(own), Move(watermark=MAX_TIME if watermark == END else watermark * SECOND)]
 
 
-def pipeline(model: Sides, given_: Sequence[Step]) -> Plan:
+def pipeline(model: Sides, given_: Sequence[Step], how: str) -> Plan:
     p, rows = bl.Pipeline("sides"), numbered(given_)
     main, side = (
         p.read(
@@ -70,17 +119,15 @@ def pipeline(model: Sides, given_: Sequence[Step]) -> Plan:
         )
         for index, name in enumerate(("main", "side"))
     )
+    # A side grows as if it had a pane, with all rows so far, in each batch with new rows.
+    growing = model.side_size is None and model.early and len(given_) % 2 == 1
     windowed = side.window_into(
         bl.GlobalWindows() if model.side_size is None else bl.FixedWindows(model.side_size),
-        trigger=bl.Repeatedly(bl.AfterCount(1)) if model.early else None,
+        trigger=bl.Repeatedly(bl.AfterCount(1)) if model.early and not growing else None,
         accumulation="accumulating",
     )
-    seen = main.window_into(bl.FixedWindows(model.size)).map(
-        lambda row, side: {"value": row["value"], "side": sorted(side), "at": row["at"]},
-        {"value": int, "side": list[int], "at": int},
-        side={"side": bl.as_list(windowed.select("value"), "value")},
-        name="seen",
-    )
+    side_input = {"side": bl.as_list(windowed.select("value"), "value", growing=growing)}
+    seen = reading(main.window_into(bl.FixedWindows(model.size)), how, side_input)
     seen.write("out", bl.Memory())
     seen.late().write("late", bl.Memory())
     return p.plan()
@@ -106,9 +153,10 @@ def seconds(time: int) -> int:
     return END if time >= MAX_TIME else max(-1, time // SECOND)
 
 
-@given(models, steps)
-def test_a_run_in_process_gives_what_the_model_gives(model: Sides, given_: list[Step]) -> None:
-    plan = pipeline(model, given_)
+@settings(max_examples=times(1.5))
+@given(st.sampled_from(HOW), models, steps)
+def test_a_run_in_process_gives_what_the_model_gives(how: str, model: Sides, given_: list[Step]) -> None:
+    plan, model = pipeline(model, given_, how), model_of(model, how)
     out, late, got = Recorder(), Recorder(), []
     engine, sinks = Engine(plan, lambda: 0), BatchSinks(plan, {"out": out, "late": late}, plan.name)
     for number, batch in enumerate(batch_inputs(plan, 1, engine.clock, engine.inputs)):
@@ -121,12 +169,12 @@ def test_a_run_in_process_gives_what_the_model_gives(model: Sides, given_: list[
     assert (record.stages["seen"].pending, record.stages["seen"].live) == (0, 0)
 
 
-@share(3)
-@given(models, steps, st.integers(1, 3), st.integers(1, 3), st.integers(0, 12))
+@share(2)
+@given(st.sampled_from(HOW), models, steps, st.integers(1, 3), st.integers(1, 3), st.integers(0, 12))
 def test_so_does_any_number_of_shards_restored_on_others(
-    model: Sides, given_: list[Step], before: int, after: int, at: int
+    how: str, model: Sides, given_: list[Step], before: int, after: int, at: int
 ) -> None:
-    plan = pipeline(model, given_)
+    plan, model = pipeline(model, given_, how), model_of(model, how)
     query, got = Query(plan, before), []
     orders = [*map(PlayStep, range(2 * len(given_) + 2)), EndSources(tuple(plan.sources))]
     for number, order in enumerate(orders):

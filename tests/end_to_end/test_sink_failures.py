@@ -142,6 +142,7 @@ def fail_once_and_go_on(
     assert found(tmp_path) == unbroken
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_a_task_cannot_write_is_named(spark: SparkSession, tmp_path: Path) -> None:
     p = bl.Pipeline("p")

@@ -56,5 +56,5 @@ def test_on_spark_they_are_counted_too(spark: Any, tmp_path: Path) -> None:
 def test_rows_of_a_table_are_delivered_nowhere_else() -> None:
     with_a_bad_row(p := bl.Pipeline("p"))
     routed = apply_routes(pl.DataFrame({"key": ["a", "b"], "s": ["1", "x"]}), p.plan().sources["side"].routes)
-    assert routed.letters.counts == {"made": 1}
+    assert routed.dead_letters.counts == {"made": 1}
     assert "made" not in routed.frames

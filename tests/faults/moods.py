@@ -77,7 +77,9 @@ def differences(out: Path, letters: Path, records: Iterable[BatchRecord]) -> Ite
     if mixed := [batch for batch, found in moods.items() if len(found) > 1]:
         yield f"batches {mixed} of made are of several runs"
     good = [row for row in made if not _is_bad(row[0], int(row[-1]))]
-    bad = [(row[0],) for row in made if _is_bad(row[0], int(row[-1]))]
+    # A row that is retracted was a dead letter when it arrived.
+    retracted = _NAMES.index("pane_retracted")
+    bad = [(row[0],) for row in made if _is_bad(row[0], int(row[-1])) and row[retracted] == "false"]
     counted = Counter[str]()
     for record in records:
         counted.update(record.sinks)

@@ -35,6 +35,7 @@ def cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     return trial
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["nothing", "half"])
 def test_a_checkpoint_without_a_whole_manifest_is_refused(
     left: str, cut: Trial, spark: SparkSession, tmp_path: Path

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from stages.operator import MAIN
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
-from stages.state.due_soon import HOT
+from stages.state.due_soon import BUFFER
 from stages.state.store import DictStore
 from tests.support.hold_back import HoldBack
 from windowing.clocks import Times
@@ -143,7 +143,7 @@ def test_arrivals_wait_unread_and_only_what_is_due_is_read() -> None:
     assert step.live == 50_002
     *_, step = played([([], 1_000_000, 3)], store)
     assert numbers(step) == [0]
-    assert set(store.read) == {"index", f"rows/{HOT}/0"}
+    assert set(store.read) == {"index", f"rows/{BUFFER}/0"}
 
 
 def test_an_operator_may_have_no_keys() -> None:

@@ -13,6 +13,7 @@ import beamlike as bl
 from beamlike.io import Part
 from tests.support.model import MAX_TIME, MIN_TIME, Element, Model, Step
 from tests.support.strategies import (
+    cumulative_windows,
     elements,
     fixed_windows,
     lateness,
@@ -68,7 +69,7 @@ steps = st.one_of(
 )
 choices = st.fixed_dictionaries(
     {
-        "windows": fixed_windows | sliding_windows | sessions,
+        "windows": fixed_windows | sliding_windows | cumulative_windows | sessions,
         "trigger": usual_triggers,
         "accumulation": st.sampled_from(["discarding", "accumulating"]),
         "timestamp_combiner": st.sampled_from(

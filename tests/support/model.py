@@ -38,9 +38,7 @@ __all__ += ["assign", "chosen", "merge"]
 
 Key = Hashable
 Element = tuple[Key, int, int]  # key, value, event time in microseconds
-Dropped = tuple[
-    Key, int, int, Window | tuple[None, None], str
-]  # an element in one of its windows, and the reason
+Dropped = tuple[Key, int, int, Window | tuple[None, None], str]  # an element in a window, and the reason
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
 
@@ -148,6 +146,7 @@ class State:
     values: list[tuple[int, int]] = attrs.Factory(list)  # each with its number, in order of arrival (here)
     pending: int = 0  # elements since the last pane
     hold: int | None = None  # output time of the elements since the last pane that were not late
+    standing: int | None = None  # that of all elements that were not late, since the first one (here)
     previous: Pane | None = None
     outstanding: list[Pane] = attrs.Factory(list)  # panes that the next one replaces (here)
     outstanding_hold: int | None = None  # where these hold the output watermark (here)
@@ -272,6 +271,7 @@ class Model:
         merged.values = [value for state in states.values() for value in state.values]
         merged.pending = sum(state.pending for state in states.values())
         merged.hold = self._merged_hold(result, [state.hold for state in states.values()])
+        merged.standing = combine(self.windowing, result, [state.standing for state in states.values()])
         merged.previous = states[result].previous if result in states else None  # others' are forgotten
         merged.outstanding = [pane for state in states.values() for pane in state.outstanding]
         holds = [state.outstanding_hold for state in states.values() if state.outstanding_hold is not None]
@@ -289,19 +289,17 @@ class Model:
     # Elements (4.1 step 3)
 
     def _add(self, place: Placed) -> None:
-        state = self.active.get((place.key, place.window))
+        state = self.active.get(at := (place.key, place.window))
         if state is None:
-            state = self.active[place.key, place.window] = State(
-                machine(self.windowing.trigger, self.merging)
-            )
+            state = self.active[at] = State(machine(self.windowing.trigger, self.merging))
         state.values.append((next(self.arrivals), place.value))
         state.pending += 1
         state.trigger.on_element(self._now(place.window))
         output = output_time(self.windowing, place)
         if output is not None and output >= self.input_before and not self._over(place.window):
-            state.hold = combine(
-                self.windowing, place.window, (state.hold, output)
-            )  # 2.2, 3.3: it is not late
+            # 2.2, 3.3: it is not late
+            state.hold = combine(self.windowing, place.window, (state.hold, output))
+            state.standing = combine(self.windowing, place.window, (state.standing, output))
 
     # Panes (4.1 emit and fire_pane, 4.2, 4.6)
 
@@ -340,6 +338,9 @@ class Model:
     def _describe(self, key: Key, window: Window, finished: bool) -> Pane:
         state = self.active[key, window]
         timing = self._timing(window, state)
+        retracting = self.windowing.accumulation is Accumulation.RETRACTING
+        # The time of a pane that replaces others is that of all its elements, not of the new ones (here).
+        time = state.standing if retracting else state.hold
         index, nonspeculative = 0, 0
         if state.previous is not None:
             index, nonspeculative = state.previous.index + 1, state.previous.nonspeculative_index + 1
@@ -348,7 +349,7 @@ class Model:
             window=window,
             values=[value for _, value in sorted(state.values)],
             # Section 0, 8; a hold that is after the window's end counts as its end (3.3).
-            timestamp=maximum(window) if state.hold is None else min(state.hold, maximum(window)),
+            timestamp=maximum(window) if time is None else min(time, maximum(window)),
             timing=timing,
             index=index,
             nonspeculative_index=-1 if timing == EARLY else nonspeculative,

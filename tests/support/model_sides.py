@@ -29,6 +29,10 @@ class Sides:
     side_size: int | None
     early: bool
     lateness: int = 0
+    ordered: bool = False
+    """Rows also wait until the watermark has passed their time, and are late from then on."""
+    drops: bool = True
+    """Rows whose window is over are dropped."""
     watermark: int = -END
     side_watermark: int = -END
     waiting: list[Row] = attrs.field(factory=list)
@@ -43,7 +47,8 @@ class Sides:
     ) -> list[tuple[int, list[int], int]]:
         """(value, what it sees, time) of the rows that need not wait any more."""
         for row in main:
-            if self.end(row) + self.lateness <= self.watermark:
+            late = self.ordered and row.at < self.watermark - self.lateness
+            if late or (self.drops and self.end(row) + self.lateness <= self.watermark):
                 self.late.append(row.value)
             else:
                 self.waiting.append(row)
@@ -59,7 +64,7 @@ class Sides:
         for end, values in self.open.items():
             if end <= self.side_watermark:
                 self.panes[end] = list(values)
-        ready = [row for row in self.waiting if self.is_ready(self.sees(row))]
+        ready = [row for row in self.waiting if self.is_ready(self.sees(row)) and self.in_turn(row)]
         self.waiting = [row for row in self.waiting if row not in ready]
         return sorted((row.value, sorted(self.panes.get(self.sees(row), [])), row.at) for row in ready)
 
@@ -71,6 +76,9 @@ class Sides:
 
     def sees(self, row: Row) -> int:
         return self.side_end(self.end(row) - 1)
+
+    def in_turn(self, row: Row) -> bool:
+        return not self.ordered or row.at < self.watermark
 
     def is_ready(self, end: int) -> bool:
         return end in self.panes or end <= self.side_watermark

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from windowing import (
     CalendarWindows,
+    CumulativeWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -43,6 +44,10 @@ def assign(windows: WindowFn, time: int, row: dict[str, object] | None = None) -
             last = time - (time - windows.offset) % windows.period
             starts = range(last, time - windows.size, -windows.period)
             return [(start, start + windows.size) for start in starts]
+        case CumulativeWindows():
+            start = time - (time - windows.offset) % windows.size
+            ends = range(start + windows.step, start + windows.size + 1, windows.step)
+            return [(start, end) for end in ends if end > time]
         case Sessions():  # 1.5: a proto-window, before merging
             return [(time, time + windows.gap)]
         case GlobalWindows():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
@@ -13,40 +11,21 @@ import polars as pl
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import StageRecord, merged
-from beamlike.runtime.batch.envelope import Envelope, Topology
-from beamlike.runtime.batch.ingest import ingest
-from beamlike.runtime.batch.messages import Kind, StageMessage, SummaryMessage
-from beamlike.runtime.run.side_tables import with_tables_read
+from beamlike.runtime.batch.envelope import Envelope
+from beamlike.runtime.batch.messages import Kind, StageMessage
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep
 from beamlike.spark.query.control import apply_command
-from beamlike.spark.query.level import Level
 from beamlike.spark.savepoint.loading import Loading
-from stages.state.store import DictStore
+from beamlike.testing.shards import ShardedRun, frames_of
 from windowing.time import MAX_TIME, MIN_TIME
-
-Stores = dict[tuple[int, int], DictStore]
-"""The state of each shard: by number of the level and label of the shard."""
 
 
 @attrs.define
-class Query:
-    """A plan on so many shards. What a level gets comes in any order, as after a shuffle."""
+class Query(ShardedRun):
+    """A run on several shards that also reads its own input, and keeps the records of its stages."""
 
-    plan: Plan
-    shards: int
-    tasks: int = 1
-    seed: int = 0
-    stores: Stores = attrs.field(factory=lambda: defaultdict(DictStore))
     latest: Mapping[str, StageRecord] = attrs.field(factory=dict)
-    topology: Topology = attrs.field(init=False)
-    levels: list[Level] = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.plan = with_tables_read(self.plan, 0)
-        labels = tuple(range(7, 7 + 3 * self.shards, 3))  # any integers will do
-        self.topology = Topology.of(self.plan, labels)
-        self.levels = [Level.of(self.plan, names, self.topology) for names in self.plan.levels]
 
     def batches(self, rows: int = 250_000) -> Iterator[Batch]:
         """The whole input as the local runner takes it, a chunk of every source at a time, and then the end."""
@@ -75,54 +54,12 @@ class Query:
         """One batch: these chunks, or the end of all sources."""
         return self.run(self.end() if chunks is None else self.ingested(chunks))
 
-    def ingested(self, chunks: Mapping[str, pl.LazyFrame]) -> list[Envelope]:
-        """The envelopes of the ingest tasks, several for each source."""
-        sent: list[Envelope] = []
-        for name, chunk in chunks.items():
-            rows = chunk.collect()
-            size = max(1, -(-len(rows) // self.tasks))
-            for task, piece in enumerate(rows.iter_slices(size)):
-                got = ingest(self.plan.sources[name], piece.lazy(), 1)
-                for consumer, frame in got.frames.items():
-                    lifted = self.topology.lift(consumer, frame)
-                    sent += self.topology.data(consumer, lifted, f"{name}:{task:03d}")
-                sent += self.summaries(name, SummaryMessage(got.summary, ended=False, now=1))
-        return sent
-
-    def end(self, sources: Iterable[str] | None = None) -> list[Envelope]:
-        """The end of these sources, or of all input."""
-        end, over = SummaryMessage({}, ended=True, now=2), self.plan.sources if sources is None else sources
-        return [envelope for name in over for envelope in self.summaries(name, end)]
-
-    def summaries(self, source: str, summary: SummaryMessage) -> Iterator[Envelope]:
-        """A summary of a source's task, to all shards that want it."""
-        for consumer in {route.consumer for route in self.plan.sources[source].routes} & set(
-            self.plan.stages
-        ):
-            yield from self.topology.broadcast(consumer, source, summary)
-
     def run(self, envelopes: Iterable[Envelope], now: int | None = None) -> Batch:
         """These envelopes through all levels; with `now`, the first sees that time pass on all shards."""
-        after = []
-        for number in range(len(self.levels)):
-            envelopes = self.level(number, envelopes, now if number == 0 else None)
-            after.append(list(envelopes))
-        batch = Batch(self.plan, list(envelopes), after, self.latest)
+        after = self.through(envelopes, now)
+        batch = Batch(self.plan, after[-1], after, self.latest)
         self.latest = batch.stages()
         return batch
-
-    def level(self, number: int, envelopes: Iterable[Envelope], now: int | None = None) -> list[Envelope]:
-        """What leaves a level when these envelopes have come to it, shard by shard."""
-        arrived = [envelope.sealed() for envelope in envelopes]
-        random.Random(self.seed).shuffle(arrived)
-        shards: dict[int, list[Envelope]] = defaultdict(list)
-        for envelope in arrived:
-            shards[envelope.shard].append(envelope)
-        return [
-            sent
-            for label in (sorted(shards) if now is None else self.topology.labels)
-            for sent in self.levels[number].run(label, shards[label], self.stores[number, label], now)
-        ]
 
     def fork(self, seed: int) -> Query:
         """The same query with a copy of its state; it gets what comes in another order."""
@@ -157,8 +94,7 @@ class Batch:
 
     def frames(self, sink: str) -> list[pl.DataFrame]:
         """The rows for a sink, in order."""
-        mine = [envelope for envelope in self.envelopes if envelope.target == sink]
-        return [envelope.frame() for envelope in sorted(mine, key=lambda sent: (sent.origin, sent.sequence))]
+        return frames_of(self.envelopes, sink)
 
     def stages(self) -> dict[str, StageRecord]:
         """The record of each stage, of all its shards together."""

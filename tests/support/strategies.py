@@ -24,6 +24,7 @@ from windowing import (
     AfterWatermark,
     Always,
     CalendarWindows,
+    CumulativeWindows,
     CustomWindows,
     DefaultTrigger,
     FixedWindows,
@@ -146,6 +147,12 @@ lengths = st.integers(1, 12).map(us)
 offsets = st.just(us(0)) | st.integers(-15, 15).map(us)
 fixed_windows = st.builds(FixedWindows, size=lengths, offset=offsets)
 sliding_windows = st.builds(SlidingWindows, size=lengths, period=lengths, offset=offsets)
+cumulative_windows = st.builds(
+    lambda step, steps, offset: CumulativeWindows(step * steps, step, offset),
+    lengths,
+    st.integers(1, 4),
+    offsets,
+)
 sessions = st.builds(Sessions, gap=lengths)
 calendar_windows = st.builds(
     CalendarWindows,
@@ -157,7 +164,7 @@ calendar_windows = st.builds(
 custom_windows = st.builds(Choosy, st.integers(1, 12)) | st.builds(Nested, st.integers(1, 12))
 own_merges = st.builds(Auctions, st.integers(1, 12)) | st.builds(Meetings, st.integers(1, 12))
 all_windows: st.SearchStrategy[WindowFn] = st.one_of(
-    fixed_windows, sliding_windows, sessions, st.builds(GlobalWindows), calendar_windows
+    fixed_windows, sliding_windows, cumulative_windows, sessions, st.builds(GlobalWindows), calendar_windows
 )
 """Those that need no column but the event time."""
 

@@ -16,7 +16,7 @@ from stages.state.due_soon import MAYBE_OVERLAPS, DueSoonBuffer
 from tests.support.strategies import us
 from windowing import Sessions, Windowing
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END, WINDOW_START
-from windowing.overlap import in_company, meets
+from windowing.overlap import merges_with, merges_with_any
 
 KEYS = ("device", "user")
 SESSIONS = Sessions(us(1))
@@ -55,11 +55,11 @@ def overlap(one: Row, other: Row) -> bool:
 @given(disjoint(), overlapping())
 def test_arrivals_reach_the_rows_whose_windows_they_overlap(arrivals: list[Row], rows: list[Row]) -> None:
     sessions = Grouping(KEYS, Windowing(SESSIONS), {}, frame([]).schema)
-    hot = DueSoonBuffer(
+    buffer = DueSoonBuffer(
         frame(rows).with_columns(pl.lit(False).alias(MAYBE_OVERLAPS), pl.lit(0).alias(BUCKET)), sessions
     )
     expected = [any(overlap(arrival, row) for row in rows) for arrival in arrivals]
-    reached = hot.matches(frame(arrivals))
+    reached = buffer.matches(frame(arrivals))
     assert ([False] * len(arrivals) if reached is None else reached.to_list()) == expected
 
 
@@ -76,7 +76,7 @@ def test_rows_meet_others_also_over_rows_between_them(
         met += [row for row, hit in zip(waiting, reached, strict=True) if hit]
         waiting = [row for row, hit in zip(waiting, reached, strict=True) if not hit]
     expected = [str(seen(row)) not in map(str, waiting) for row in rows]
-    assert meets(frame(rows), frame(others), SESSIONS, names).to_list() == expected
+    assert merges_with(frame(rows), frame(others), SESSIONS, names).to_list() == expected
 
 
 @given(overlapping(), overlapping(), st.sampled_from([KEYS, ()]))
@@ -88,7 +88,7 @@ def test_rows_in_company_are_those_that_overlap_another(
         any(overlap(row, other) for number, other in enumerate(everything) if number != place)
         for place, row in enumerate(everything[: len(rows)])
     ]
-    assert in_company(frame(rows), frame(more), SESSIONS, names).to_list() == expected
+    assert merges_with_any(frame(rows), frame(more), SESSIONS, names).to_list() == expected
 
 
 def test_a_key_with_everything_takes_no_pairs() -> None:
@@ -96,5 +96,5 @@ def test_a_key_with_everything_takes_no_pairs() -> None:
     starts = 3 * np.arange(100_000)
     there = pl.DataFrame({"user": "a", WINDOW_START: starts, WINDOW_END: starts + 1})
     come = there.with_columns(pl.col(*WINDOW_COLUMNS) + (pl.int_range(pl.len()) % 2))
-    met = meets(come, there, SESSIONS, ("user",))
+    met = merges_with(come, there, SESSIONS, ("user",))
     assert met.to_list() == [True, False] * 50_000

@@ -18,6 +18,7 @@ from windowing import (
     Accumulation,
     AfterCount,
     AfterWatermark,
+    CumulativeWindows,
     DefaultTrigger,
     FixedWindows,
     GlobalWindows,
@@ -85,6 +86,27 @@ def test_an_element_is_in_every_sliding_window_that_contains_it_earliest_first(
     assert placed(SlidingWindows(us(size), us(period), us(offset)), at) == by_definition(
         at, size, period, offset
     )
+
+
+@given(st.lists(times, max_size=6), st.integers(1, 20), st.integers(1, 4), offsets)
+def test_an_element_is_in_every_cumulative_window_that_ends_after_it_shortest_first(
+    at: list[int], step: int, steps: int, offset: int
+) -> None:
+    starts = [time - (time - offset) % (step * steps) for time in at]
+    expected = [
+        (n, start, start + length)
+        for n, (time, start) in enumerate(zip(at, starts, strict=True))
+        for length in range(step, step * steps + 1, step)
+        if start + length > time
+    ]
+    assert placed(CumulativeWindows(us(step * steps), us(step), us(offset)), at) == expected
+
+
+def test_at_the_end_of_time_cumulative_windows_are_distinct() -> None:
+    last = GLOBAL_WINDOW_END - 1
+    (window,) = {(start, end) for _, start, end in placed(CumulativeWindows("1h", "1m"), [last])}
+    assert window[1] == GLOBAL_WINDOW_END
+    assert len(placed(CumulativeWindows("1h", "1m"), [last])) == 1
 
 
 @given(st.lists(times, max_size=6), sizes)
@@ -160,6 +182,12 @@ def test_windows_say_how_they_lie() -> None:
         (lambda: FixedWindows("-1s"), "FixedWindows: size must be longer than nothing, not -1000000 us"),
         (lambda: SlidingWindows("1m", 0), "SlidingWindows: period must be longer than nothing"),
         (lambda: SlidingWindows("0s", "1m"), "SlidingWindows: size must be longer than nothing"),
+        (
+            lambda: CumulativeWindows("1h", "25m"),
+            "CumulativeWindows: size must be a multiple of step, and 1h is none of 25m",
+        ),
+        (lambda: CumulativeWindows("1h", 0), "CumulativeWindows: step must be longer than nothing"),
+        (lambda: CumulativeWindows("365d", "1ms"), "up to 31,536,000,000 windows, .* take a longer step"),
         (lambda: Sessions(gap=timedelta(0)), "Sessions: gap must be longer than nothing"),
         (lambda: Sessions("a minute"), "not a duration: 'a minute'; write for example '90s'"),
         (lambda: FixedWindows("40000000d"), "a duration must be at most 36500000d, not 40000000d"),

@@ -1,1 +1,1 @@
-"""Triggers: the rules that say when a window emits. May import what `windowing` may."""
+"""Triggers: the rules that decide when a window emits a pane. May import what `windowing` may."""

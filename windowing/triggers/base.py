@@ -1,10 +1,11 @@
-"""The base of triggers, which say when a window emits.
+"""The base class of triggers, which decide when a window emits, and two composites that the base class can create.
 
-A trigger has no state: it rewrites an `{cell: expression}` dict. A cell is a column of the state of a window.
-`on_elements`, `on_fire` and `on_merge` return a new environment, `ready`, `finished` and `deadline` are expressions
-over it, so a composite is the combination of its children's expressions, and one `with_columns` evaluates any trigger
-over all windows at once. The state machines are those of Beam's runners. `OrFinally` and `Repeatedly` are here, as
-every trigger can make them; others are in `basic`, `composites` and `processing_time`.
+A trigger object has no state. Its state are *trigger cells*, columns of the state of a window, and an *environment* has
+an expression for each cell. `on_elements`, `on_fire` and `on_merge` return a new environment; `ready`, `finished` and
+`deadline` are expressions over one. So a composite combines the expressions of its children, and one `with_columns`
+evaluates any trigger for all windows at once. The state machines are those of Beam's runners.
+
+    cell names of AfterWatermark(early=AfterCount(2))    __trigger.past    __trigger.0.count    __trigger.0.done
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ from windowing.identity import Declared
 
 Env = Mapping[str, pl.Expr]
 ROOT: Final = "__trigger"
-"""The prefix of the cells of a windowing's trigger."""
+"""The prefix of the names of trigger cells, the position `at` of the outermost trigger."""
 
 ALL: Final = "|all"
-"""In the environment of `on_merge`, `cell` is true if it was in any part, `cell|all` if it was in all."""
+"""In the environment of `on_merge`, the Boolean `cell` is true if it was in any part, `cell|all` if in all parts."""
 
 BARE: Final = "bare"
-"""Metadata of an attribute with a default that is shown without its name."""
+"""The metadata of an attribute that is shown without its name although it has a default."""
 
 NO_DEADLINE: Final = pl.lit(None, pl.Int64)
 
 EVERYWHERE: Final = pl.lit(True)
-"""The mask of children whose parent selects by a mask of its own, which would be repeated at each level below."""
+"""The mask that selects all windows. Composites pass it to children and apply their own mask once, to the result."""
 
 
 @attrs.frozen
 class Cell:
-    """A column of trigger state: its type, its value in a new window, and the aggregation of merging windows.
+    """A trigger cell: a column of trigger state with its type, its value in a new window, and its merge function.
 
-    A cell of "any" is a finished bit: it survives `Trigger.clear`, and `on_merge` has its `cell|all`.
+    A cell with the merge function "any" is a finished bit: `Trigger.clear` does not reset it, and the environment of
+    `on_merge` also has its `cell|all`.
     """
 
     dtype: pl.DataType
@@ -54,88 +56,94 @@ class Cell:
 
 @attrs.frozen
 class TriggerContext(Times):
-    """The clocks that a trigger may read besides its cells, and whether windows of a key merge."""
+    """The inputs of a trigger apart from its cells: the times of the clocks, and a flag for windows that merge."""
 
     merging: bool = False
 
     def window_is_over(self) -> pl.Expr:
-        """True for windows whose end the watermark has passed."""
+        """Returns an expression that is true for windows whose end the watermark has passed."""
         return pl.col(WINDOW_END) <= self.watermark
 
 
 @attrs.frozen(repr=False)
 class Trigger(Declared):
-    """The rule that says when a window emits a pane.
+    """The base class of triggers: rules that decide when a window emits a pane.
 
-    `at` is the position of a trigger in the whole, the prefix of its cells.
+    In all methods, `env` has an expression for each trigger cell. `at` is the position of this trigger in the whole
+    trigger, and the prefix of the names of its cells. `mask` selects the windows that the method applies to.
 
-    Laws: more elements never make a ready trigger unready. If, without further elements, it would be ready at later
-    times of its clocks, and its firing would change a cell or owe a pane, then one of these clocks has reached its
-    `deadline`.
+    Laws: A ready trigger stays ready when more elements arrive. If a trigger becomes ready because clocks advance, and
+    firing then changes a cell or emits a pane, one of these clocks has reached the trigger's `deadline`.
     """
 
     def __repr__(self) -> str:
-        """The trigger as a user writes it, without attributes at their default."""
+        # As a user writes it, without attributes that have their default.
         fields = [(field, getattr(self, field.name)) for field in attrs.fields(type(self)) if field.repr]
         given = [_argument(field, value) for field, value in fields if value != field.default]
         return f"{type(self).__name__}({', '.join(given)})"
 
     def children(self) -> tuple[Trigger, ...]:
+        """Returns the triggers that this trigger consists of."""
         return ()
 
     def own_cells(self) -> dict[str, Cell]:
+        """Returns the trigger cells of this trigger by name, without those of its children."""
         return {}
 
     def cells(self, at: str = ROOT) -> dict[str, Cell]:
-        """All columns of state that this trigger and its children need."""
+        """Returns the trigger cells of this trigger and its children by name."""
         cells = {f"{at}.{name}": cell for name, cell in self.own_cells().items()}
         for index, child in enumerate(self.children()):
             cells |= child.cells(f"{at}.{index}")
         return cells
 
     def reset(self, env: Env, at: str, mask: pl.Expr) -> Env:
-        """Resets all cells at and below `at` where the mask holds."""
+        """Resets the cells of this trigger and its children in the windows that `mask` selects."""
         return _emptied(env, self.cells(at), mask)
 
     def clear(self, env: Env, at: str, mask: pl.Expr) -> Env:
-        """Resets all cells but the finished bits, at and below `at`, where the mask holds."""
+        """Like `reset`, but does not change finished bits."""
         kept = {name: cell for name, cell in self.cells(at).items() if cell.fold != "any"}
         return _emptied(env, kept, mask)
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
-        """The environment after `count` elements arrived in each window under the mask."""
+        """Returns the environment after `count` elements arrived in each window that `mask` selects."""
         for index, child in enumerate(self.children()):
             env = child.on_elements(env, f"{at}.{index}", mask, count, context)
         return env
 
     def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
-        """Sets its own finished bit, if it has one, where the mask holds."""
+        """Sets the finished bit of this trigger, if it has one, in the windows that `mask` selects."""
         return env
 
     def ready(self, env: Env, at: str, context: TriggerContext) -> pl.Expr:
-        """True for windows that must emit now."""
+        """Returns an expression that is true for windows that must emit now."""
         raise NotImplementedError
 
     def on_fire(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
-        """The environment after the windows under the mask, which were ready, have emitted."""
+        """Returns the environment after the windows that `mask` selects, which must be ready, have emitted."""
         return env
 
     def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
-        """The environment after windows have merged, where the mask holds; `env` has cells folded over the parts."""
+        """Returns the environment after windows have merged. `env` has cells already merged by their merge
+        functions.
+        """
         for index, child in enumerate(self.children()):
             env = child.on_merge(env, f"{at}.{index}", mask, context)
         return env
 
     def finished(self, env: Env, at: str) -> pl.Expr:
-        """True if it never emits again; a window whose whole trigger is finished is closed."""
+        """Returns an expression that is true if the trigger will not emit again. The outermost one then closes the
+        window.
+        """
         return pl.lit(False)
 
     def clocks(self) -> frozenset[str]:
-        """The clocks that this trigger and its children depend on."""
+        """Returns the clocks that this trigger and its children depend on."""
         return frozenset().union(*(child.clocks() for child in self.children()))
 
     def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
-        """The time of this clock, in microseconds, at which the window is due; null for never."""
+        """Returns an expression for the next time (us) on a clock at which the trigger may be ready; null for never."""
         due = [
             child.deadline(env, f"{at}.{index}", context, clock)
             for index, child in enumerate(self.children())
@@ -144,20 +152,20 @@ class Trigger(Declared):
         return pl.min_horizontal(*due) if due else NO_DEADLINE
 
     def may_finish(self) -> bool:
-        """True if it can finish, so that elements which arrive later would be dropped."""
+        """True if the trigger can finish, so that later elements of the window would be dropped."""
         return False
 
     @property
     def waits_for_end(self) -> bool:
-        """True if it never emits before the end of the window, and no element before that matters to it."""
+        """True if the trigger never emits before the end of the window, and does not depend on elements before it."""
         return False
 
     def continuation(self) -> Trigger:
-        """The trigger of a grouping whose input has been emitted by this trigger already."""
+        """Returns the trigger of a grouping that reads the panes which this trigger emits."""
         return self
 
     def or_finally(self, until: Trigger) -> OrFinally:
-        """Returns this trigger until `until` is ready, which then emits for the last time."""
+        """Returns a trigger that emits as this one until `until` is ready, then emits for the last time."""
         return OrFinally(self, until)
 
 
@@ -172,17 +180,17 @@ def _emptied(env: Env, cells: Mapping[str, Cell], mask: pl.Expr) -> Env:
 
 
 def where(mask: pl.Expr, new: pl.Expr, old: pl.Expr) -> pl.Expr:
-    """The new value where the mask holds, else the old one."""
+    """Returns an expression for the new value in windows that `mask` selects, and the old value in all others."""
     return pl.when(mask).then(new).otherwise(old)
 
 
 def end_of_window(context: TriggerContext, clock: str = WATERMARK) -> pl.Expr:
-    """The deadline at the end of the window; null if that is over."""
+    """Returns an expression for the deadline at the end of the window; null if the clock has passed the end."""
     return pl.when(pl.col(WINDOW_END) > context.time(clock)).then(pl.col(WINDOW_END))
 
 
 def check_trigger(owner: str, name: str, value: object) -> None:
-    """Raises `TypeError` for anything but a trigger, with a hint at what may have been meant."""
+    """Raises `TypeError` unless `value` is a trigger, with a hint for common mistakes."""
     if isinstance(value, Trigger):
         return
     hint = ""
@@ -202,9 +210,9 @@ def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) ->
 
 @attrs.frozen(repr=False)
 class Finishing(Trigger):
-    """A trigger with a finished bit of its own, which firing sets.
+    """The base class of triggers that finish when they fire: they have a finished bit, the cell `done`.
 
-    When it fires, or merges with one that had fired, it is cleared.
+    When the trigger fires, or its window merges with one in which it has fired, its other cells are reset.
     """
 
     def own_cells(self) -> dict[str, Cell]:
@@ -218,7 +226,8 @@ class Finishing(Trigger):
         return self.mark(self.clear(env, at, mask), at, mask, True)
 
     def on_merge(self, env: Env, at: str, mask: pl.Expr, context: TriggerContext) -> Env:
-        # Finished in any part is finished: the fold of the bit. Otherwise the folds of the other cells hold.
+        # The trigger is finished if it was in any part, by the merge function of the bit. Otherwise the merged cells
+        # stay.
         return self.clear(env, at, mask & env[f"{at}.done"])
 
     def finished(self, env: Env, at: str) -> pl.Expr:
@@ -230,7 +239,7 @@ class Finishing(Trigger):
 
 @attrs.frozen(repr=False)
 class Repeatedly(Trigger):
-    """Restarts its trigger each time that it has finished, so a window is never closed before its time.
+    """The trigger that restarts another one whenever it has finished, so that a window is not closed early.
 
     Args:
         trigger: The trigger to repeat.
@@ -260,10 +269,10 @@ class Repeatedly(Trigger):
 
 @attrs.frozen(repr=False)
 class OrFinally(Finishing):
-    """Emits as `actual` does until `until` is ready, emits then for the last time, and finishes.
+    """The trigger that emits as `actual` does until `until` is ready, then emits for the last time, and finishes.
 
-    It finishes with `actual` as well: write `Repeatedly(...).or_finally(...)` for more than one pane before. The method
-    `or_finally(until)` of a trigger makes it.
+    It also finishes when `actual` finishes: for several panes before, write `Repeatedly(...).or_finally(...)`. The
+    method `or_finally(until)` of a trigger creates it.
 
     Example:
         >>> bl.Repeatedly(bl.AfterCount(100)).or_finally(bl.AfterProcessingTime("1h"))
@@ -289,7 +298,7 @@ class OrFinally(Finishing):
         until = self.until.on_fire(env, f"{at}.1", EVERYWHERE, context)
         cleared = self.actual.clear(env, f"{at}.0", EVERYWHERE)
         finished = where(last, self.until.finished(until, f"{at}.1"), self.actual.finished(actual, f"{at}.0"))
-        # `until` is not cleared when `actual` emits: it counts all elements.
+        # When `actual` emits, the cells of `until` are not reset, since it counts all elements of the window.
         after = {
             **either(self.actual.cells(f"{at}.0"), last, cleared, actual),
             **either(self.until.cells(f"{at}.1"), last, until, env),
@@ -309,26 +318,26 @@ class OrFinally(Finishing):
 
 
 def each_ready(trigger: Trigger, env: Env, at: str, context: TriggerContext) -> list[pl.Expr]:
-    """The `ready` expression of each child."""
+    """Returns the expressions `ready` of the children of a trigger."""
     return [child.ready(env, f"{at}.{index}", context) for index, child in enumerate(trigger.children())]
 
 
 def each_finished(trigger: Trigger, env: Env, at: str) -> list[pl.Expr]:
-    """The `finished` expression of each child."""
+    """Returns the expressions `finished` of the children of a trigger."""
     return [child.finished(env, f"{at}.{index}") for index, child in enumerate(trigger.children())]
 
 
 def either(cells: Iterable[str], condition: pl.Expr, new: Env, old: Env) -> dict[str, pl.Expr]:
-    """Selects the new value of these cells where the condition holds, else the old one."""
+    """Returns expressions for these cells: the value in `new` if the condition is true, otherwise that in `old`."""
     return {name: where(condition, new[name], old[name]) for name in cells}
 
 
 def all_where(mask: pl.Expr, after: Env, env: Env) -> Env:
-    """The environment with all changes of `after` where the mask holds."""
+    """Returns the environment `env` with the cells of `after` replaced in the windows that `mask` selects."""
     return {**env, **either(after, mask, after, env)}
 
 
 def finish(env: Env, at: str, mask: pl.Expr, finished: pl.Expr) -> Env:
-    """The environment with the finished bit set to this where the mask holds."""
+    """Returns the environment with the finished bit set to `finished` in the windows that `mask` selects."""
     done = f"{at}.done"
     return {**env, done: where(mask, finished, env[done])}

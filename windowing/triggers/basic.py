@@ -1,4 +1,4 @@
-"""Triggers with a single condition: the end of the window, a number of elements, any element, or none."""
+"""Triggers with a single condition: the end of the window, a number of elements, always, and never."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from windowing.triggers.base import (
 
 @attrs.frozen(repr=False)
 class DefaultTrigger(Trigger):
-    """Emits when the watermark passes the end of the window, and again for every bundle of late elements.
+    """The trigger that emits when the watermark passes the end of the window, and for each bundle of late elements.
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m"), trigger=bl.DefaultTrigger())
@@ -49,7 +49,7 @@ class DefaultTrigger(Trigger):
 
 @attrs.frozen(repr=False)
 class Always(Trigger):
-    """Emits for every bundle, and at the end of the window.
+    """The trigger that emits for each bundle, and at the end of the window.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Always(), on_time="if_non_empty")
@@ -69,7 +69,7 @@ class Always(Trigger):
 
 @attrs.frozen(repr=False)
 class Never(Trigger):
-    """Never emits: all elements are in the last pane, when the window is collected.
+    """The trigger that never emits: all elements are in the last pane, when the window is collected.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"), trigger=bl.Never())
@@ -88,10 +88,10 @@ def _at_least_one(owner: object, attribute: attrs.Attribute[int], value: object)
 
 @attrs.frozen(repr=False)
 class AfterCount(Finishing):
-    """Emits once, when at least `count` elements have arrived since the last pane; more may, as bundles are whole.
+    """The trigger that emits once, when at least `count` elements have arrived since the last pane.
 
-    It finishes with its pane: put it into `Repeatedly`, or into `AfterWatermark`, so that later elements are not
-    dropped.
+    A pane may have more elements, since bundles are not divided. The trigger finishes with its pane. So that later
+    elements are not dropped, use it in `Repeatedly` or `AfterWatermark`.
 
     Args:
         count: A whole number of at least 1.
@@ -137,14 +137,14 @@ def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: o
 
 @attrs.frozen(repr=False)
 class AfterWatermark(Trigger):
-    """Emits when the watermark passes the end of the window; before that as `early` does, after it as `late` does.
+    """The trigger that emits when the watermark passes the end of the window, and optionally before and after it.
 
     Args:
         early: A trigger for panes before the end of the window, which is repeated; by default there are none.
         late: A trigger for panes after the end of the window, which is repeated. Without one, the trigger finishes at
             the end of the window.
-        percentile: A whole number from 1 to 99, to use the watermark of that share of the input, which passes the end
-            of the window sooner; the strategy of every source must have it in its `percentiles`.
+        percentile: A whole number from 1 to 99 to use this percentile watermark instead, which passes the end of the
+            window sooner. It must be among the `percentiles` of the watermark strategy of each source.
 
     Example, with the `plays` of `bl.Collection`:
         >>> trigger = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
@@ -176,7 +176,8 @@ class AfterWatermark(Trigger):
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         past, early, late = self._places(at)
-        # A merge may return a session to its early phase, so with merging windows both count all elements.
+        # When sessions merge, the result may be in its early phase again. So if windows merge, both children count
+        # all elements.
         anyway = pl.lit(context.merging)
         was_past = env[past]
         if self.early is not None:
@@ -186,7 +187,7 @@ class AfterWatermark(Trigger):
         return env
 
     def mark(self, env: Env, at: str, mask: pl.Expr, finished: bool) -> Env:
-        # With early or late, that the end has passed is the finished bit of the early trigger, not its own.
+        # With children, the cell `past` is no finished bit of this trigger: it only divides early from late.
         past = f"{at}.past"
         return env if self.children() else {**env, past: where(mask, pl.lit(finished), env[past])}
 
@@ -202,7 +203,7 @@ class AfterWatermark(Trigger):
         past, early, late = self._places(at)
         was_past = env[past]
         passes = mask & ~was_past & self._over(context)
-        # Both are repeated, even if they do not finish: they are reset after each pane.
+        # Early and late triggers are repeated, so they are reset after each pane, whether they finish or not.
         if self.early is not None:
             env = self.early.reset(env, early, mask & ~was_past)
             env = self.early.mark(env, early, passes, True)
@@ -230,7 +231,7 @@ class AfterWatermark(Trigger):
 
     def deadline(self, env: Env, at: str, context: TriggerContext, clock: str) -> pl.Expr:
         past, early, late = self._places(at)
-        # A trigger of a percentile watermark may also owe the pane at the end of the window.
+        # With a percentile, a pane may still be due at the end of the window by the watermark itself.
         before = end_of_window(context, clock) if clock in (WATERMARK, self._clock) else NO_DEADLINE
         if self.early is not None and clock in self.early.clocks():
             before = pl.min_horizontal(before, self.early.deadline(env, early, context, clock))
@@ -242,7 +243,7 @@ class AfterWatermark(Trigger):
 
     @property
     def waits_for_end(self) -> bool:
-        # Counts that the late trigger made before the session's end are reset at its end.
+        # A late trigger does not matter: its counts of elements before the window's end are reset at the end.
         return self.early is None and self.percentile is None
 
     def continuation(self) -> Trigger:

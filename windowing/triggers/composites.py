@@ -1,4 +1,4 @@
-"""Triggers that consist of any number of others."""
+"""Composite triggers of any number of triggers: any, all, or one after the other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _listed(triggers: tuple[Trigger, ...]) -> str:
 
 @attrs.frozen(repr=False, init=False)
 class _OfMany(Finishing):
-    """The base of triggers of any number of others."""
+    """The base class of triggers that consist of any number of triggers."""
 
     triggers: tuple[Trigger, ...] = attrs.field(validator=_are_triggers, repr=_listed)
 
@@ -64,7 +64,7 @@ class _OfMany(Finishing):
 
 @attrs.frozen(repr=False, init=False)
 class AfterAny(_OfMany):
-    """Emits once, when the first of its triggers is ready.
+    """The trigger that emits once, when the first of its triggers is ready.
 
     Example, with the `plays` of `bl.Collection`:
         >>> either = bl.Repeatedly(bl.AfterAny(bl.AfterCount(2), bl.AfterProcessingTime("10s")))
@@ -89,7 +89,7 @@ class AfterAny(_OfMany):
         return finish(env, at, mask, reduce(or_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        # It finishes when it fires, even if its triggers do not; it never fires if none of them is ever ready.
+        # It finishes when it fires, even if the child that fired does not. It never fires if all children are Never.
         return not all(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:
@@ -98,7 +98,7 @@ class AfterAny(_OfMany):
 
 @attrs.frozen(repr=False, init=False)
 class AfterAll(_OfMany):
-    """Emits once, when all its triggers are ready.
+    """The trigger that emits once, when all its triggers are ready.
 
     Example, with the `plays` of `bl.Collection`:
         >>> both = bl.Repeatedly(bl.AfterAll(bl.AfterCount(2), bl.AfterWatermark()))
@@ -125,7 +125,7 @@ class AfterAll(_OfMany):
         return finish(env, at, mask, reduce(and_, each_finished(self, env, at)))
 
     def may_finish(self) -> bool:
-        # It finishes when it fires, and never fires if one of its triggers is never ready.
+        # It finishes when it fires. It never fires if one of its children is Never.
         return not any(isinstance(child, Never) for child in self.triggers)
 
     def continuation(self) -> Trigger:
@@ -134,7 +134,7 @@ class AfterAll(_OfMany):
 
 @attrs.frozen(repr=False, init=False)
 class AfterEach(_OfMany):
-    """Emits as its first trigger does until that has finished, then as the second, and so on.
+    """The trigger that emits as its first trigger does until that has finished, then as the second, and so on.
 
     Example, with the `plays` of `bl.Collection`:
         >>> in_turn = bl.AfterEach(bl.AfterCount(2), bl.Repeatedly(bl.AfterCount(1)))
@@ -145,7 +145,7 @@ class AfterEach(_OfMany):
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
         for index, current in enumerate(self._current(env, at)):
-            # A merge may make an earlier trigger unfinished, so in sessions all count all elements.
+            # When windows merge, an earlier child may be unfinished again. So all children count all elements.
             takes = mask if context.merging else mask & current
             env = self.triggers[index].on_elements(env, f"{at}.{index}", takes, count, context)
         return env
@@ -186,7 +186,7 @@ class AfterEach(_OfMany):
         return Repeatedly(AfterAny(*self._of_continuations()))
 
     def _current(self, env: Env, at: str) -> list[pl.Expr]:
-        """True, for each trigger, if it is the first that has not finished."""
+        """Returns expressions, one for each child, that are true if it is the first child that has not finished."""
         current, prior = [], EVERYWHERE
         for done in each_finished(self, env, at):
             current.append(prior & ~done)

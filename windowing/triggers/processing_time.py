@@ -1,4 +1,4 @@
-"""Triggers that wait for processing time to pass a target that the first element sets."""
+"""Triggers of processing time: the first element sets a target time, after which they emit."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ import attrs
 import polars as pl
 
 from windowing.clocks import PROCESSING_TIME
-from windowing.time import Microseconds, format_duration, microseconds
+from windowing.time import Duration, Microseconds, format_duration, microseconds
 from windowing.triggers.base import BARE, NO_DEADLINE, Cell, Env, Finishing, Trigger, TriggerContext, where
+
+
+def _microseconds_if_any(duration: Duration | None) -> int | None:
+    return None if duration is None else microseconds(duration)
 
 
 @attrs.frozen(repr=False)
 class _AtTarget(Finishing):
-    """Emits once, when processing time has passed the target that the first element since the last pane has set."""
+    """The base class of triggers that emit once, when processing time has passed a target.
+
+    The first element after the last pane sets the target.
+    """
 
     def own_cells(self) -> dict[str, Cell]:
         return {"target": Cell(pl.Int64(), None, "min"), **super().own_cells()}
 
     def target(self, now: int) -> int:
-        """The processing time (us) that must be passed if the first element arrives at `now`."""
+        """Returns the target, a processing time (us), if the first element arrives at the processing time `now`
+        (us).
+        """
         raise NotImplementedError
 
     def on_elements(self, env: Env, at: str, mask: pl.Expr, count: pl.Expr, context: TriggerContext) -> Env:
@@ -46,10 +55,10 @@ class _AtTarget(Finishing):
 
 @attrs.frozen(repr=False)
 class AfterSynchronizedProcessingTime(_AtTarget):
-    """Emits once, when processing time has advanced after the first element since the last pane.
+    """The trigger that emits once, when processing time has advanced since the first element after the last pane.
 
-    It follows a grouping with `AfterProcessingTime`, so it is seldom written by hand. All shards of this engine have
-    the same processing time.
+    A grouping that reads the panes of a grouping with `AfterProcessingTime` gets it by default, so users seldom write
+    it. All shards have the same processing time.
 
     Example, with the `plays` of `bl.Collection`:
         >>> paced = bl.Repeatedly(bl.AfterProcessingTime("1m"))
@@ -87,11 +96,11 @@ def _quoted(us: int) -> str:
 
 @attrs.frozen(repr=False)
 class AfterProcessingTime(_AtTarget):
-    """Emits once, when `delay` of processing time has passed since the first element after the last pane.
+    """The trigger that emits once, a `delay` of processing time after the first element since the last pane.
 
     Args:
         delay: A duration, such as "30s" or a timedelta; by default 0.
-        align_to: A duration: the pane then waits for the next multiple of it, counted from `offset` after midnight UTC.
+        align_to: A duration. The pane then also waits for the next multiple of it, counted from 1970-01-01 UTC.
         offset: A duration by which the multiples of `align_to` are moved.
 
     Example:
@@ -113,7 +122,7 @@ class AfterProcessingTime(_AtTarget):
     )
     align_to: int | None = attrs.field(
         default=None,
-        converter=attrs.converters.optional(microseconds),
+        converter=_microseconds_if_any,
         validator=_aligned,
         repr=_quoted,
         kw_only=True,

@@ -1,4 +1,4 @@
-"""Detects files that were changed after a run listed them. Their path is known, so new content is not read."""
+"""Detects files that were changed after a run listed them. New content of a file is not read, as its path is known."""
 
 from __future__ import annotations
 
@@ -31,32 +31,39 @@ class Stamp:
         """Returns the stamp of a listed file."""
         return cls(file.modified, file.size)
 
+    @property
+    def text(self) -> str:
+        """The stamp as text for messages."""
+        return f"{self.size:,} bytes of {_time(self.modified)}"
+
     @classmethod
     def noted(cls, modified: int | None, size: int | None) -> Self | None:
-        """Returns the stamp of a file in a checkpoint; None for files listed by versions without stamps."""
+        """Returns the stamp of a file from its stored time and size; None for files listed by versions
+        without stamps.
+        """
         return None if modified is None or size is None else cls(modified, size)
 
 
 @attrs.define
 class Changes:
-    """Compares listings of a source with the stamps of files listed before."""
+    """A comparison of a source's listings with the stamps of files that were listed before."""
 
     on_change: OnChange
     stamps: dict[str, Stamp] = attrs.field(factory=dict)
     _unreported: dict[str, str] = attrs.field(factory=dict, init=False)
-    # Files are listed in another thread than batches are reported in.
+    # Files are listed in another thread than the one that reports batches.
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False, repr=False, eq=False)
 
     @classmethod
     def of(cls, source: object, stamps: Mapping[str, Stamp | None]) -> Self:
-        """Returns the comparison for a source and the stamps that its run knows."""
+        """Creates the comparison for a source, with the stamps that its run already stores."""
         known = {file: stamp for file, stamp in stamps.items() if stamp is not None}
         return cls(getattr(source, "on_change", "ignore"), known)
 
     def look(self, found: Iterable[FoundFile]) -> None:
-        """Compares a listing with the stamps, and then stores its stamps.
+        """Compares a listing with the known stamps. Logs each change once, then replaces the stamps.
 
-        Logs each change once. Raises `SourceError` with `on_change="error"`.
+        Raises `SourceError` with `on_change="error"`.
         """
         changed = list[tuple[FoundFile, Stamp]]()
         for file in found:
@@ -102,7 +109,7 @@ def _message(changed: list[tuple[FoundFile, Stamp]]) -> str:
 
 
 def _change(file: FoundFile, before: Stamp) -> str:
-    return f"{before.size:,} bytes of {_time(before.modified)}, now {file.size:,} bytes of {_time(file.modified)}"
+    return f"{before.text}, now {Stamp.of(file).text}"
 
 
 def _time(milliseconds: int) -> str:

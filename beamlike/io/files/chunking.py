@@ -1,4 +1,4 @@
-"""Combines pieces of files to batches of about a number of rows."""
+"""Combines pieces of files into batches with about a given number of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from beamlike.io.files.faults import joined
 
 
 def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterator[list[FromFile]]:
-    """Yields groups of pieces, each with as many pieces as fit into `rows` rows."""
+    """Yields groups of pieces. A group has as many pieces as fit into `rows` rows, and at least one."""
     held: list[FromFile] = []
     count = 0
     for piece, height in pieces:
@@ -25,7 +25,7 @@ def limited(pieces: Iterable[tuple[FromFile, int]], rows: int | None) -> Iterato
 
 
 def together(parts: Sequence[FromFile]) -> Pieces:
-    """Joins pieces to one batch of at most two: dead letters and rows."""
+    """Joins pieces to a batch with at most two pieces: one of dead letters, one of rows."""
     bad = [(part.rows, part.file) for part in parts if isinstance(part.rows, Faulty)]
     good = [(part.rows, part.file) for part in parts if not isinstance(part.rows, Faulty)]
     pieces = list[FromFile]()

@@ -1,4 +1,4 @@
-"""Reads CSV files in blocks; an invalid record becomes one dead letter.
+"""Reads CSV files in blocks. An invalid record becomes one dead letter.
 
 Each block is parsed as a whole. Only if that fails, its records are examined one by one.
 """
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
-import numpy as np
 import polars as pl
 
 from beamlike.io.base import Faulty
@@ -37,7 +36,7 @@ from beamlike.rows.numbers import in_range, narrow
 from beamlike.rows.values import from_text, reads_natively, row_json
 
 _LONGEST: Final = 4
-"""The number of blocks within which a quote must be closed; otherwise it is a stray one."""
+"""The number of blocks within which a quote must be closed. Otherwise it counts as an unpaired quote."""
 
 _INFERRED_FROM: Final = 10_000  # records
 _USUAL: Final = Dialect()
@@ -47,9 +46,10 @@ _LOG = logging.getLogger("beamlike")
 def blocks(
     file: str, size: int = BLOCK, dialect: Dialect = _USUAL, header: bytes = b""
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the header, and the header with about `size` bytes of what follows, cut at a line end outside of quotes.
+    """Yields the header alone, then the header with each following block of about `size` bytes.
 
-    `header`: the header of a file without one. Raises `Damaged` after the last readable bytes if the file is damaged.
+    Blocks end at line ends outside of quotes. `header` is used for a file that has none. Raises `Damaged` after the
+    last readable bytes of a damaged file.
     """
     with open_text(file, dialect.encoding) as handle:
         first = b""
@@ -65,7 +65,7 @@ def blocks(
                 cut = _cut(held, read, dialect)
                 if not cut and length >= (_LONGEST - 1) * size:
                     cut = read.rfind(b"\n") + 1
-                # Views and a single join, as copying a block costs about half as much as parsing it.
+                # Views and a single join: copying a block costs about half as much as parsing it.
                 view = memoryview(read)
                 if cut:
                     yield header, b"".join([header, *held, view[:cut]])
@@ -82,9 +82,9 @@ def blocks(
 
 
 def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """Returns the type in which polars reads a column, and the expression for the declared type.
+    """Returns the type in which polars reads a column, and the expression that converts it to the declared type.
 
-    Raises `TypeError` for a type without text form.
+    Raises `TypeError` for a type that has no text form.
     """
     value = pl.col(name)
     if dtype == pl.Float32:
@@ -118,7 +118,7 @@ def frames(
 
 
 def infer(file: str, dialect: Dialect) -> pl.Schema:
-    """Infers the columns from the header and the first records, as far as they can be read."""
+    """Infers the columns from the header and those of the first records that can be read."""
     header, block = next(blocks(file, dialect=dialect), (b"", b""))
     if why := dialect.no_text(header):
         raise Damaged(f"its header is {why}")
@@ -136,14 +136,16 @@ def infer(file: str, dialect: Dialect) -> pl.Schema:
 
 
 def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
-    """Returns the end in `read` of the last line that ends outside of quotes; 0 if there is none.
+    """Returns the end of the last line in `read` that ends outside of quotes; 0 if there is none.
 
-    `held` are the bytes before `read`.
+    `held` has the bytes before `read`.
     """
     inside = sum(dialect.is_open(view.tobytes()) for view in held) % 2
     end = read.rfind(b"\n") + 1
     if dialect.is_open(read, 0, end) == inside:
         return end
+    import numpy as np  # slow to import
+
     content = np.frombuffer(read, np.uint8)
     ends = np.flatnonzero(content == ord("\n"))
     before = np.searchsorted(np.flatnonzero(content == ord(dialect.quote or "\0")), ends)
@@ -152,7 +154,7 @@ def _cut(held: Sequence[memoryview], read: bytes, dialect: Dialect) -> int:
 
 
 def header_of(block: bytes, dialect: Dialect) -> bytes:
-    """Returns the first line that is not blank, with its end. Raises `Damaged` if its lines end with CR alone."""
+    """Returns the first line that is not blank, including its end. Raises `Damaged` if lines end with CR only."""
     start = len(block) - len(block.lstrip(b"\r\n"))
     end = start
     while (end := block.find(b"\n", end) + 1) and dialect.is_open(block, start, end):
@@ -164,7 +166,7 @@ def header_of(block: bytes, dialect: Dialect) -> bytes:
 
 
 def names_of(header: bytes, dialect: Dialect) -> list[str]:
-    """Returns the columns of a header. If a name is repeated, only the first column has it."""
+    """Returns the column names in a header. A repeated name belongs to its first column only."""
     if not header.strip():
         return []
     scan = pl.scan_csv(
@@ -187,9 +189,9 @@ def _warn_missing(folder: str, columns: tuple[str, ...]) -> None:
 
 @attrs.frozen(eq=False)
 class Parser:
-    """Parses blocks of one file.
+    """A parser for the blocks of one file.
 
-    `raw` are the declared columns in the types that polars reads; `typed` converts them to the declared types.
+    `raw` has the declared columns with the types that polars reads. `typed` converts them to the declared types.
     """
 
     file: str
@@ -209,7 +211,7 @@ class Parser:
         object.__setattr__(self, "_columns", pl.Schema(columns))
 
     def parse(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
-        """Returns a row for each record below the header, and dead letters for invalid records.
+        """Returns a row for each record after the header, and dead letters for invalid records.
 
         Columns that the file or the record lacks are null. A record is a dead letter if it has too many fields, quotes
         that do not pair, bytes that are not text, or a value that is not of its type; so is every line of a file that
@@ -233,7 +235,7 @@ class Parser:
             _warn_missing(os.path.dirname(self.file), missing)
 
     def _foreign(self) -> str | None:
-        """Returns the reason why no declared column is in the file; None if one is."""
+        """Returns the reason why the file has none of the declared columns; None if it has at least one."""
         if why := self.dialect.no_text(self.header):
             return f"the header is {why}"
         if not self._columns or not self.raw.keys().isdisjoint(self._columns):
@@ -251,7 +253,8 @@ class Parser:
     def _read(
         self, block: bytes, columns: Mapping[str, pl.DataType], *, lenient: bool = False
     ) -> pl.DataFrame:
-        # With all columns of the file in its order, polars raises for a line with too many fields.
+        # If the schema has all columns of the file in order, polars raises an error for a line with too many
+        # fields.
         frame = pl.scan_csv(
             block,
             separator=self.dialect.delimiter,
@@ -272,9 +275,10 @@ class Parser:
         )
 
     def _sorted_out(self, block: bytes) -> tuple[pl.DataFrame, Faulty | None]:
-        """Parses a block like `parse`, record by record where that is needed."""
+        """Parses a block like `parse`, if necessary record by record."""
         faults = list[Faulty]()
-        # Only bytes that polars refuses, or an empty row that may be a blank line, need a look at each record.
+        # Each record is examined only if polars refuses the bytes, or if there is an empty row, which may be
+        # a blank line.
         if raises(lambda: self._as_text(block)) or _has_empty(self._read(block, as_text(self._columns))):
             good, faults = self._records(block.removeprefix(self.header))
             block = b"".join([self.header, *good])
@@ -308,14 +312,14 @@ class Parser:
         ]
 
     def _as_text(self, block: bytes) -> pl.DataFrame:
-        """Returns the declared columns as they are written. An empty quoted value is null, except in a text column."""
+        """Returns the declared columns as text. An empty quoted value is null, except in text columns."""
         text = self._declared(self._read(block, as_text(self._columns)))
         blank = [name for name in text.columns if self.raw[name] != pl.String]
         return text.cast(pl.String).with_columns(pl.col(blank).replace("", None))
 
 
 def _has_infinite(frame: pl.DataFrame) -> bool:
-    """True if a float is infinite, either as written or because it is out of range."""
+    """True if a float is infinite, in the file or because the number is out of range."""
     return any(column.is_infinite().any() for column in frame.iter_columns() if column.dtype.is_float())
 
 

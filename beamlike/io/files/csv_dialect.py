@@ -1,6 +1,6 @@
-"""The dialect of a CSV file: delimiter, quotes, header, encoding and nulls.
+"""The dialect of a CSV file: delimiter, quotes, header, encoding and null values.
 
-Also splits bytes that polars cannot read into records.
+If polars cannot read a block of lines, the dialect divides the block into records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHOWN: Final = 100  # characters of a header in an error
 
 @attrs.frozen
 class Dialect:
-    """Delimiter and quote are single ASCII characters; with `quote=None` no character is special in values.
+    """A CSV dialect. Delimiter and quote are single ASCII characters; with `quote=None`, values are never quoted.
 
     Values that are written as one of `nulls` are null.
     """
@@ -37,7 +37,7 @@ class Dialect:
         for name, value in given.items():
             if not isinstance(value, str) or len(value) != 1 or not value.isascii() or value in "\r\n\0":
                 raise ValueError(f"CSV: {name} must be one ASCII character, not {value!r}")
-            if value.isalnum() or value in "+-.":  # because numbers and booleans are written without quotes
+            if value.isalnum() or value in "+-.":  # numbers and booleans are written without quotes
                 raise ValueError(f"CSV: {name} must not be {value!r}, which is a part of numbers or words")
         if self.delimiter == self.quote:
             raise ValueError(f"CSV: delimiter and quote must differ, and both are {self.quote!r}")
@@ -58,7 +58,7 @@ class Dialect:
         return f"{why}; is it {near} (encoding={near!r})?" if near else why
 
     def is_open(self, data: bytes, start: int = 0, end: int | None = None) -> bool:
-        """True if a quote that begins in the bytes is not closed in them."""
+        """True if the bytes contain a quote that is opened and not closed."""
         return bool(self._mark) and data.count(self._mark, start, end) % 2 == 1
 
     def without_quoted(self, data: bytes) -> bytes:
@@ -68,8 +68,8 @@ class Dialect:
     def sort_out(self, block: bytes, width: int) -> tuple[list[bytes], list[bytes], list[bytes]]:
         """Returns records of at most `width` fields, lines with more fields, and lines whose quotes do not pair.
 
-        A line whose quote is not closed is joined with the lines after it if that makes a record. Blank lines are
-        skipped, or are a null in a file of one column.
+        A line whose quote is not closed is joined with the following lines if that gives a record. Blank lines are
+        skipped, but in a file of one column they are null.
         """
         good: list[bytes] = []
         ragged: list[bytes] = []
@@ -85,7 +85,7 @@ class Dialect:
         left = [line + b"\n" for line in reversed(block.removesuffix(b"\n").split(b"\n"))]
         held: list[bytes] = []
         while left or held:
-            if not left:  # the open quote is never closed
+            if not left:  # the quote is not closed in any later line
                 unpaired.append(held[0])
                 left, held = held[:0:-1], []
                 continue
@@ -112,7 +112,7 @@ class Dialect:
         return re.fullmatch(rb"%b(?:%b%b)*+\r?\n" % (field, delimiter, field), text) is not None
 
     def hint(self, names: Sequence[str], wanted: Collection[str]) -> str:
-        """Returns the likely cause if a header has these names and none of the `wanted` ones."""
+        """Returns the likely mistake if a header has these names, and none of the `wanted` ones."""
         shown = ", ".join(map(repr, names))
         shown = shown if len(shown) <= _SHOWN else shown[:_SHOWN] + "..."
         others = [one for one in _DELIMITERS if len(names) == 1 and one in names[0]]
@@ -129,7 +129,7 @@ def _plainly(name: str) -> str:
 
 
 def is_blank(line: bytes) -> bool:
-    """True if the line has no character before its end."""
+    """True if the line consists of its line end only."""
     return line in (b"\n", b"\r\n")
 
 

@@ -1,4 +1,4 @@
-"""Text in other encodings than UTF-8, and bytes that are not text."""
+"""Reads and writes text in other encodings than UTF-8, and finds bytes that are not text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def open_text(file: str, encoding: str) -> BinaryIO:
 
 
 def no_text(line: bytes, encoding: str = UTF8) -> str | None:
-    """Returns the reason why a line of `open_text` is not text; None if it is."""
+    """Returns the reason why a line is not valid text; None if it is. The line must be from `open_text`."""
     try:
         line.decode()
     except UnicodeDecodeError as error:
@@ -54,7 +54,7 @@ def no_text(line: bytes, encoding: str = UTF8) -> str | None:
 
 
 def looks_like(line: bytes) -> str | None:
-    """Returns the likely encoding of a line that is not UTF-8; None for UTF-8 with some invalid bytes."""
+    """Returns the likely encoding of a line that is not UTF-8; None if it is UTF-8 with a few invalid bytes."""
     if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     if not line.decode(errors="ignore").isascii():
@@ -63,9 +63,9 @@ def looks_like(line: bytes) -> str | None:
 
 
 def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
-    """Converts UTF-8 text, written from `values`, to another encoding.
+    """Converts UTF-8 text to another encoding. `values` are the values in the text, for the error.
 
-    Raises `ValueError` if that lacks a character.
+    Raises `ValueError` for a character that the encoding lacks.
     """
     try:
         return content.decode().encode(encoding)
@@ -80,7 +80,7 @@ def recoded(content: bytes, encoding: str, values: pl.DataFrame) -> bytes:
 
 
 class _Recoded:
-    """Reads the bytes of a file as UTF-8 bytes of the same text."""
+    """A file in another encoding, read as UTF-8 bytes."""
 
     def __init__(self, handle: BinaryIO, encoding: str) -> None:
         self._handle = handle
@@ -93,7 +93,7 @@ class _Recoded:
         self._handle.close()
 
     def read(self, size: int) -> bytes:
-        """Returns the text of about `size` bytes; empty at the end."""
+        """Reads about `size` bytes of the file, and returns them as UTF-8. Returns no bytes at the end."""
         text, data = "", b"-"
         while data and not text:
             data = self._handle.read(size)
@@ -102,10 +102,7 @@ class _Recoded:
 
 
 def _kept(error: UnicodeError) -> tuple[str, int]:
-    """Maps invalid bytes to surrogates, as `surrogateescape` does.
-
-    Also maps bytes of ASCII, which `surrogateescape` refuses.
-    """
+    """Handles a decoding error: maps invalid bytes to surrogates, like `surrogateescape`, but also ASCII bytes."""
     assert isinstance(error, UnicodeDecodeError)
     wrong = error.object[error.start : error.end]
     return "".join(chr(0xDC80 | byte) for byte in wrong), error.end

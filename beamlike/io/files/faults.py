@@ -1,4 +1,4 @@
-"""Dead letters for input that is not a row of the declared columns, with its place and the reason."""
+"""Dead letters for input that cannot be read as rows with the declared columns: each has its place and the reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from beamlike.rows.exact import lost
 from beamlike.rows.values import json_ready
 
 ERRORS: Final = (pl.exceptions.PolarsError, pl.exceptions.PanicException)
-"""The errors of polars for invalid bytes. A failing storage raises `OSError`, which is not a fault of the data."""
+"""The errors that polars raises for invalid bytes. `OSError` is not among them, as it means a failure of the
+storage.
+"""
 
 _SHOWN: Final = 80  # characters of a value in an error
 
@@ -25,17 +27,17 @@ def of_file(file: str, reason: str) -> Faulty:
 
 
 def of_lines(file: str, reason: str, lines: Sequence[bytes]) -> Faulty:
-    """Returns a dead letter for each line, all for one reason."""
+    """Returns a dead letter for each line, all with the same reason."""
     return _faulty([f"file {file!r}: {reason}"] * len(lines), list(map(decoded, lines)))
 
 
 def of_each(file: str, lines: Sequence[tuple[str, bytes]]) -> Faulty:
-    """Returns a dead letter for each (reason, line)."""
+    """Returns a dead letter for each pair of reason and line."""
     return _faulty([f"file {file!r}: {reason}" for reason, _ in lines], [decoded(line) for _, line in lines])
 
 
 def of_rows(file: str, reason: str, rows: pl.Series) -> Faulty:
-    """Returns a dead letter for each row, given as JSON, all for one reason."""
+    """Returns a dead letter for each row, which is JSON, all with the same reason."""
     return _faulty([f"file {file!r}: {reason}"] * len(rows), rows.to_list())
 
 
@@ -46,28 +48,30 @@ def joined(faults: Iterable[Faulty]) -> Faulty | None:
 
 
 def first_line(error: BaseException) -> str:
-    """Returns the error message of polars without its advice."""
+    """Returns the first line of an error's message. Polars adds advice in further lines."""
     return str(error).partition("\n")[0]
 
 
 def decoded(line: bytes) -> str:
-    r"""Returns the line as text, without its end; invalid bytes as `\\xe9`."""
+    r"""Returns a line as text, without its end. Invalid bytes are written as `\\xe9`."""
     return line.rstrip(b"\r\n").decode("utf-8", errors="backslashreplace")
 
 
 def fit(raw: pl.DataFrame, typed: pl.DataFrame) -> bool:
-    """True if every value of `raw` is still present in its declared type."""
+    """True if every value in `raw` also has a value in `typed`, so that none was lost in the conversion."""
     return all(typed[name].null_count() == raw[name].null_count() for name in raw.columns)
 
 
 def unfit(raw: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """Returns a mask of the rows with a value in `raw` that is null in `typed`, as it is not of the declared type."""
+    """Returns a mask of the rows in which a value of `raw` is null in `typed`, because it cannot be converted."""
     lost = [raw[name].is_not_null() & typed[name].is_null() for name in raw.columns if name in typed]
     return pl.select(pl.any_horizontal(lost)).to_series() if lost else pl.Series([False] * typed.height)
 
 
 def without_lost(raw: pl.DataFrame, typed: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Replaces values that differ from those of `raw` by nulls. Returns the columns, and a mask of such rows."""
+    """Replaces values that the conversion has changed by nulls. Returns the columns, and a mask of the
+    affected rows.
+    """
     masks = {name: lost(raw[name], typed[name]) for name in raw.columns}
     masks = {name: mask for name, mask in masks.items() if mask.any()}
     if not masks:
@@ -78,7 +82,7 @@ def without_lost(raw: pl.DataFrame, typed: pl.DataFrame) -> tuple[pl.DataFrame, 
 
 
 def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Series) -> Faulty:
-    """Returns dead letters for `unfit` rows.
+    """Returns dead letters for rows with values that could not be converted (see `unfit`).
 
     `values` has the columns as text, `typed` the converted columns, and `rows` each row as JSON.
     """
@@ -87,7 +91,7 @@ def of_misfits(file: str, values: pl.DataFrame, typed: pl.DataFrame, rows: pl.Se
 
 
 def why_unfit(values: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """Returns the reasons why rows are `unfit`; `values` has the columns as text."""
+    """Returns, for each row, why its values could not be converted. `values` has the columns as text."""
     both = values.hstack([typed[name].alias(f"__{name}") for name in values.columns])
     whys = [_why(name, typed.schema[name]) for name in values.columns]
     return both.select(pl.concat_str(whys, separator="; ", ignore_nulls=True)).to_series()
@@ -102,7 +106,7 @@ def _why(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def shown(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the values as text, with quotes around text."""
+    """Returns the values as text. Text values are quoted."""
     return frame.select(_shown(pl.col(name), dtype).alias(name) for name, dtype in frame.schema.items())
 
 
@@ -115,7 +119,7 @@ def _shown(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def broken(lines: Sequence[bytes], parses: Callable[[bytes], object], start: int = 0) -> Iterator[int]:
-    """Yields the indexes of the lines for which `parses` raises, found by bisection."""
+    """Yields the indexes of the lines for which the function `parses` fails, found by bisection."""
     if not lines or not raises(lambda: parses(b"".join(lines))):
         return
     if len(lines) == 1:
@@ -127,7 +131,7 @@ def broken(lines: Sequence[bytes], parses: Callable[[bytes], object], start: int
 
 
 def raises(reads: Callable[[], object]) -> bool:
-    """True if polars cannot read the bytes."""
+    """Calls the function `reads`, and returns True if polars fails in it."""
     try:
         reads()
     except ERRORS:

@@ -1,4 +1,4 @@
-"""The base class of files as sources and sinks, for all formats."""
+"""The base class of file formats that are sources and sinks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ from beamlike.io.files.reader import FileReader
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ANY, Place, SinkInput
 from beamlike.io.sources import FoundFile, Position
+from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.fields import text, whole_number
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
@@ -46,10 +47,10 @@ _LOG = logging.getLogger("beamlike")
 class Files:
     """Files of one format below a path.
 
-    Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if a
-    batch does not have all files: the watermark follows the rows that were read, so a file that is read after newer
-    events is late, which the log reports. A copy may change modification times or make them equal; names are then often
-    the better order.
+    Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if
+    files are read in several batches: the watermark follows the rows that were read, so the rows of a file that is read
+    after newer events are late, which the log reports. A copy may change modification times or make them equal; names
+    are then often the better order.
 
     A file is read once, by its path, and must not change. If a later listing has another size or time for it, the log
     has a warning.
@@ -72,7 +73,9 @@ class Files:
     """
 
     path: str | tuple[str, ...] = attrs.field(converter=path_texts)
-    _schema: Declared | None = attrs.field(default=None, converter=declared, metadata=FOR_SOURCES)
+    _schema: Declared | None = attrs.field(
+        default=None, converter=declared, alias="schema", metadata=FOR_SOURCES
+    )
     max_files_per_trigger: int | None = attrs.field(
         default=None, validator=whole_number(1), metadata=FOR_SOURCES
     )
@@ -89,17 +92,17 @@ class Files:
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the first file, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The run that writes beside existing files until its end.
-    _beside: str | None = attrs.field(default=None, kw_only=True, repr=False)
+    # The run whose output is in a staging folder, so that existing files stay; None writes to the folder itself.
+    _staged_run: str | None = attrs.field(default=None, kw_only=True, repr=False)
 
-    bounded: ClassVar[bool] = True
+    bounded = True
     distributed: ClassVar[bool] = True
     extension: ClassVar[str] = ""
     upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
     remembers: ClassVar[bool] = True
     splits: ClassVar[bool] = False
-    """True if parts of a file can be read independently."""
+    """True if several tasks can read parts of a file independently."""
 
     @order.validator
     def _is_an_order(self, attribute: attrs.Attribute[Order], value: object) -> None:
@@ -110,12 +113,12 @@ class Files:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths that are read."""
+        """The paths to read."""
         return (self.path,) if isinstance(self.path, str) else self.path
 
     @property
     def folder(self) -> str:
-        """The directory that is written to."""
+        """The directory to write to."""
         if not isinstance(self.path, str):
             raise ValueError(f"a sink writes to one directory, not to {len(self.path)} paths")
         return self.path
@@ -125,9 +128,9 @@ class Files:
         return ADVICE[self.order]
 
     def require_there(self, *, globs: bool) -> None:
-        """Raises `FileNotFoundError` for a path that does not exist, and with `globs` for one that nothing matches.
+        """Raises `FileNotFoundError` for a path that does not exist and, with `globs`, for a glob that matches nothing.
 
-        Without `globs`, logs a glob in a folder that does not exist.
+        Without `globs`, logs a warning for a glob in a folder that does not exist.
         """
         for path in self.paths:
             if globs or not is_pattern(path):
@@ -138,9 +141,10 @@ class Files:
                 _LOG.warning("files may come later, but now %s", nothing_at(path))
 
     def found(self, *, later: bool = False) -> list[FoundFile]:
-        """Returns the existing files, each once, in reading order, without hidden ones.
+        """Returns the existing files in reading order, each once, without hidden files.
 
-        Raises `FileNotFoundError` for a path that names nothing; not for a glob if files may arrive `later`.
+        Raises `FileNotFoundError` for a path that does not exist. With `later`, files may still arrive, so a glob may
+        match nothing.
         """
         found = dict[str, FoundFile]()
         for path in self.paths:
@@ -156,9 +160,9 @@ class Files:
         return [file.path for file in self.found()]
 
     def schema(self) -> pl.Schema:
-        """Returns the declared columns, else those of the first file, and the column for the path if there is one.
+        """Returns the declared columns or those of the first file, and the column for the path, if requested.
 
-        Raises `FileNotFoundError` if there is no file to read them from.
+        Raises `FileNotFoundError` if the columns are not declared and there is no file.
         """
         columns, path = self._content(), self.include_file_paths
         if path is None:
@@ -169,25 +173,26 @@ class Files:
         return pl.Schema({**columns, path: pl.String()})
 
     def _content(self) -> pl.Schema:
-        """Returns the columns that are read from the files."""
+        """Returns the columns that are in the files."""
         if self._schema is not None:
             return pl.Schema(self._schema)
         return self._found() if self._seen is None else self._seen
 
     @property
     def infers(self) -> bool:
-        """True if the columns are those of the first file."""
+        """True if the columns are inferred from the first file."""
         return self._schema is None
 
     def looked_up(self) -> Self:
-        """Returns the source with the columns of its first file, unless they are declared.
+        """Returns the source with the columns of its first file as part of the declaration, unless columns are
+        declared.
 
         All runs of a pipeline then have the same columns, and workers need not read the file.
         """
         return self if self._schema is not None else attrs.evolve(self, seen=self._found())
 
     def _found(self) -> pl.Schema:
-        """Returns the columns of the first file. Raises `FileNotFoundError` if there is none."""
+        """Returns the columns of the first readable file. Raises `FileNotFoundError` if there is none."""
         forget(repr(self.path))
         advice = f"if the files come later, give the columns: {type(self).__name__}(..., schema={{...}})"
         try:
@@ -200,7 +205,7 @@ class Files:
                 if found := self._infer(file):
                     folders = dict.fromkeys(hive.values_of(file), pl.String())
                     return pl.Schema({**folders, **found})
-            except (*ERRORS, Damaged) as error:  # its rows become dead letters
+            except (*ERRORS, Damaged) as error:  # rows of this file become dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
         raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
 
@@ -211,9 +216,9 @@ class Files:
         return (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
 
     def batches(self, rows: int) -> Iterator[Pieces]:
-        """Yields `max_files_per_trigger` files for each batch, else about `rows` rows.
+        """Yields `max_files_per_trigger` files for each batch, or else about `rows` rows.
 
-        A batch has its dead letters, and counts empty files, as on Spark.
+        As on Spark, a batch has dead letters, and empty files count.
         """
         files = self.files()
         if count := self.max_files_per_trigger:
@@ -233,11 +238,11 @@ class Files:
                 known = ()
 
     def resume(self, position: Position, rows: int, *, apart: bool = False) -> FileReader:
-        """Returns a reader of the rest of a file that was read in part, and then of files that are new."""
+        """Returns a reader from `position` on: for the rest of files that were read in part, then for new files."""
         return FileReader.of(self.from_anywhere(), position, rows, apart=apart)
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
-        """Yields pieces of at most `rows` rows with their row counts.
+        """Yields pieces of at most `rows` rows, each with its number of rows.
 
         The last piece of each file is marked as `over`.
         """
@@ -266,7 +271,7 @@ class Files:
                 yield FromFile(piece, file), height
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        """Yields the pieces, none of them empty, with their row counts."""
+        """Yields the non-empty pieces of a file, each with its number of rows."""
         schema = self._content()
         folders = {name: text for name, text in hive.values_of(file).items() if name in schema}
         own = pl.Schema({name: dtype for name, dtype in schema.items() if name not in folders})
@@ -282,7 +287,7 @@ class Files:
         return attrs.evolve(self, path=absolute(path) if isinstance(path, str) else [*map(absolute, path)])
 
     def fitted(self, rows: SinkInput) -> Self:
-        """Raises `PlanError` for columns of `partition_by` that the rows do not have."""
+        """Raises `PlanError` if the rows lack a column of `partition_by`."""
         if self.partition_by:
             hive.require_columns(self.partition_by, rows.schema, rows.step)
         return self
@@ -291,32 +296,35 @@ class Files:
         below = (f"{column}={ANY}" for column in self.partition_by)
         return Place("folder", self.folder, path=self.folder, names=(*below, f"part-{ANY}.{self.extension}"))
 
+    def datasets(self) -> Sequence[Dataset]:
+        return file_datasets(map(root_of, self.paths))
+
     def check(self) -> None:
-        """Raises `FileNotFoundError` for a bucket that does not exist."""
+        """Raises `FileNotFoundError` if the bucket (of an object store) does not exist."""
         if is_remote(self.folder):
             require_bucket(self.folder)
 
     def beside(self, run: str) -> Self:
-        return attrs.evolve(self, beside=run)
+        return attrs.evolve(self, staged_run=run)
 
     def hold(self, run: str) -> Lock:
-        """Makes the directory, and locks it for a run of this name. Raises `InUse`."""
+        """Creates the directory, and locks it for a run of this name. Raises `InUse` if another one has locked it."""
         part_files.require_folder(self.folder)
         return Lock.take(part_files.lock_of(self.folder, run, self.extension), f"the run {run!r}")
 
     def warn_of_others(self, run: str) -> None:
-        """Logs that the directory has files of other runs."""
+        """Logs a warning if the directory has files of other runs."""
         if others := part_files.of_others(self.folder, run, self.extension):
             message = "%r has files of other runs already (%d): this run adds to them; remove them if it replaces those"
             _LOG.warning(message, self.folder, others)
 
     def start(self, run: str) -> None:
-        """Makes the directory, and removes what an earlier run of this name left.
+        """Creates the directory, and removes files that an earlier run of this name left.
 
-        A sink that writes beside existing files removes only what was written beside.
+        If this run's output goes to a staging folder, only that is removed.
         """
         part_files.require_folder(self.folder)
-        if self._beside is None:
+        if self._staged_run is None:
             part_files.clear(self.folder, run, self.extension)
         part_files.forget_killed(self.folder, run, self.extension)
 
@@ -334,15 +342,15 @@ class Files:
         part_files.publish(self.folder, run, self.extension)
 
     def has_beside(self, run: str) -> bool:
-        return os.path.isdir(part_files.folder_beside(self.folder, run, self.extension))
+        return os.path.isdir(part_files.staging_folder(self.folder, run, self.extension))
 
     def forget(self, run: str) -> None:
-        part_files.forget_beside(self.folder, run, self.extension)
+        part_files.remove_staging(self.folder, run, self.extension)
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes or replaces `part-<query>-<batch>-<task>`; writes nothing if there are no rows.
+        """Writes or replaces `part-<query>-<batch>-<task>`. Writes nothing if there are no rows.
 
-        With `partition_by`, a file in a folder for which there are no rows now stays.
+        With `partition_by`, a repeated batch does not remove files from folders for which it has no rows any more.
         """
         parts = self.prepare(frame, part)
         part_files.show(self._target(), parts)
@@ -350,7 +358,7 @@ class Files:
             part_files.discard(self._target(), [part_files.part_name(part, self.extension)])
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
-        """Writes files under hidden names; in an object store, which cannot rename, under their final names."""
+        """Writes files under hidden names, or in an object store, which cannot rename, under their final names."""
         name = part_files.part_name(part, self.extension)
         parts = hive.split(frame, self.partition_by) if self.partition_by else [("", frame)]
         saves = {
@@ -370,21 +378,21 @@ class Files:
         part_files.show(folder, parts)
 
     def shown_early(self) -> str | None:
-        """Returns the folder if it is in an object store, where files are visible at once."""
+        """Returns the folder if it is in an object store, where files are visible as soon as they are written."""
         return self.folder if is_remote(self.folder) else None
 
     def _target(self) -> str:
-        """Returns the folder that parts are written to now."""
-        if self._beside is None:
+        """Returns the folder to which parts are written: the staging folder, if there is one."""
+        if self._staged_run is None:
             return self.folder
-        return part_files.folder_beside(self.folder, self._beside, self.extension)
+        return part_files.staging_folder(self.folder, self._staged_run, self.extension)
 
     def _infer(self, file: str) -> pl.Schema:
-        """Returns the columns of a file; none if it is empty."""
+        """Returns the columns of a file, or no columns if it is empty."""
         raise NotImplementedError
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        """Yields pieces with these columns, none of them empty, with their row counts."""
+        """Yields the non-empty pieces of a file with these columns, each with its number of rows."""
         raise NotImplementedError
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:

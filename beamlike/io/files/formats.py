@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from io import BytesIO
@@ -31,8 +31,8 @@ from beamlike.rows.values import csv_columns, json_columns
 class Parquet(Files):
     """Parquet files, as a source or as a sink. Columns are matched by name, and unused columns are not read.
 
-    Dead letters: a damaged file, or a damaged piece of one, as one dead letter; the rows of a file that lacks a
-    declared column, or has it in an incompatible type; a row with a value that does not fit.
+    Dead letters: a damaged file or a damaged piece of a file, which is one dead letter; every row of a file that lacks
+    a declared column, or has it with an incompatible type; a row with a value that does not fit.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -62,9 +62,9 @@ class Parquet(Files):
         return parquet.scan(file).collect_schema()
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
-        # Once for each file, as other tasks read its other parts.
+        # Only one of the tasks that share a file logs its new columns.
         if self._schema is None and part == 0:
-            with suppress(*ERRORS):  # an unreadable file becomes a dead letter below
+            with suppress(*ERRORS):  # a file that cannot be read becomes a dead letter below
                 warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 
@@ -74,10 +74,10 @@ class Parquet(Files):
 
 @attrs.frozen(slots=False)
 class _Text(Files):
-    """The base class of formats without types of their own."""
+    """The base class of text formats, which store no column types."""
 
     def _content(self) -> pl.Schema:
-        """Returns the columns, with the event time as text unless its type is declared."""
+        """Returns the columns in the files. An event time without declared type is read as text."""
         schema = super()._content()
         time = self._event_time
         if self._schema is None and time is not None and time in schema:
@@ -96,15 +96,15 @@ class _Text(Files):
             yield of_file(file, str(error)), 1
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        """Yields the rows and dead letters of some megabytes at a time. Raises `Damaged` at the end of a damaged file.
+        """Yields rows and dead letters, a few megabytes at a time. Raises `Damaged` at the end of a damaged file.
 
-        Raises `TypeError` for types without text form.
+        Raises `TypeError` for a column type that has no text form.
         """
         raise NotImplementedError
 
 
-def _texts(given: object) -> tuple[str, ...]:
-    """Returns one text or several as a tuple. Raises `TypeError` for anything else."""
+def _texts(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Returns one text or several texts as a tuple. Raises `TypeError` for anything else."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
         raise TypeError(
@@ -119,8 +119,8 @@ class CSV(_Text):
 
     Dead letters: a line with more fields than the header, with a quote that is not closed, or with bytes that are
     invalid in the encoding; a row with a value that is not of its type; all lines of a file whose header has no
-    declared column. Blank lines are skipped; in a file of one column they are a null. A quoted value may have line
-    ends, and about 24 MB.
+    declared column. Blank lines are skipped; in a file of one column they are a null. A quoted value may contain line
+    ends, and may have at most about 24 MB.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -128,7 +128,7 @@ class CSV(_Text):
         max_files_per_trigger: The exact number of files in a batch, as for `Parquet`.
         partition_by: Columns that are written as Hive folders, as for `Parquet`.
         order: The order in which files are read, as for `Parquet`.
-        on_change: What happens if a file was changed, as for `Parquet`.
+        on_change: The reaction to changed files, as for `Parquet`.
         include_file_paths: A column for the path of the row's file, as for `Parquet`.
         delimiter: One ASCII character.
         header: True if the first line names the columns. Otherwise the columns are those of `schema`, in this order.
@@ -187,7 +187,7 @@ class CSV(_Text):
         text = frame.select(csv_columns(frame.schema))
         if self.quote is None:
             self._require_plain(text)
-        # polars writes UTF-8 only, so text in another encoding is converted in memory.
+        # polars writes only UTF-8, so text for another encoding is converted in memory.
         buffer = None if is_utf8(self.encoding) else BytesIO()
         text.lazy().sink_csv(
             buffer or target,
@@ -220,7 +220,7 @@ class JSONLines(_Text):
         max_files_per_trigger: The exact number of files in a batch, as for `Parquet`.
         partition_by: Columns that are written as Hive folders, as for `Parquet`.
         order: The order in which files are read, as for `Parquet`.
-        on_change: What happens if a file was changed, as for `Parquet`.
+        on_change: The reaction to changed files, as for `Parquet`.
         include_file_paths: A column for the path of the row's file, as for `Parquet`.
 
     Example:

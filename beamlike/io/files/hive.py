@@ -1,4 +1,6 @@
-"""Hive folders: `date=2026-01-01/country=de/part.parquet` has columns whose values are in the names of folders."""
+"""Hive partition folders: in `date=2026-01-01/country=de/part.parquet`, folder names contain columns and
+their values.
+"""
 
 from __future__ import annotations
 
@@ -22,31 +24,31 @@ from beamlike.rows.values import csv_columns, from_text, reads_natively, row_jso
 _LOG = logging.getLogger("beamlike")
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED: Final = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{}\[\]^]")
-"""The characters that Hive and Spark escape in names; others, such as umlauts, are not escaped."""
+"""The characters that Hive and Spark escape in folder names. Others, such as umlauts, are not escaped."""
 
 _LONGEST_COLUMN: Final = 200
-"""The greatest number of bytes of a column name in a folder name, which leaves room for a part of the value."""
+"""The greatest length of a column name in a folder name, in bytes. It leaves room for a part of the value."""
 
 _SHORTENED: Final = re.compile(r"=.*~[0-9a-f]{16}$", re.DOTALL)
 _CUT_ESCAPE: Final = re.compile(r"%[0-9A-F]?$")
 _DIGEST: Final = 17
-"""The number of characters of a tilde and the digest, for a value that is too long for a name."""
+"""The length of a tilde and the digest, which end the name for a value that is too long."""
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
 Piece = tuple[pl.LazyFrame | Faulty, int]
-"""Rows of a file, or dead letters, and their number."""
+"""Rows or dead letters of a file, with their number."""
 
 
 def column_names(columns: str | Iterable[str]) -> tuple[str, ...]:
-    """Returns the names of partition columns, given as one text or several."""
+    """Returns the names of partition columns, given as a text or several texts."""
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
 def values_of(file: str) -> dict[str, str | None]:
-    """Returns the columns in the folder names of a path, each with its value as text; the last folder of a name counts.
+    """Returns the columns in the folder names of a path, with their values as text. The last folder with a name counts.
 
-    Shortened values are skipped, as the file has their column.
+    Shortened values are skipped, because the file itself then has the column.
     """
     folders = [folder for folder in file.split("/")[:-1] if not _is_shortened(folder)]
     pairs = [folder.split("=", 1) for folder in folders if folder.find("=") > 0]
@@ -56,9 +58,9 @@ def values_of(file: str) -> dict[str, str | None]:
 def added(
     pieces: Iterator[Piece], file: str, schema: pl.Schema, values: Mapping[str, str | None]
 ) -> Iterator[Piece]:
-    """Adds the columns of folders to the pieces of a file, in the order of the schema.
+    """Adds the columns of folder names to the pieces of a file, in the order of the schema.
 
-    If a value is not of the type of its column, all rows are dead letters.
+    If a value does not fit the type of its column, all rows are dead letters.
     """
     columns, wrong = list[pl.Series](), list[str]()
     for name, text in values.items():
@@ -90,7 +92,7 @@ def _typed(text: str | None, dtype: pl.DataType) -> pl.Series:
 
 
 def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> None:
-    """Raises `PlanError` if rows of this schema cannot be written to folders by these columns."""
+    """Raises `PlanError` if rows with this schema cannot be partitioned by these columns."""
     for at, name in enumerate(columns):
         if name not in schema:
             raise unknown_column(name, schema, step)
@@ -110,15 +112,15 @@ def require_columns(columns: tuple[str, ...], schema: pl.Schema, step: str) -> N
 
 
 def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yields the rows by folder, without the columns in its name.
+    """Yields pairs of folder and rows. The rows lack the columns that the folder name contains.
 
-    Empty text and the folder name of nulls become null, as in Hive. A value that is too long for a folder name is
-    shortened in the name, and its column stays in the file.
+    Empty text, and text equal to Hive's name for null, become null, as in Hive. A value that is too long for a folder
+    name is shortened there, and its column stays in the file.
     """
     by = frame.select(columns)
     texts = by.select(csv_columns(by.schema)).cast(pl.String)
     texts = texts.with_columns(pl.all().replace(dict.fromkeys(("", _NULL))))
-    # No column of the user begins with a zero byte, so both can be in one frame.
+    # No user's column begins with a zero byte, so the renamed columns do not collide.
     marks = {name: f"\0{name}" for name in columns}
     groups = frame.hstack(texts.rename(marks)).partition_by(*marks.values(), as_dict=True, include_key=False)
     for values, rows in groups.items():
@@ -132,7 +134,7 @@ def split(frame: pl.DataFrame, columns: tuple[str, ...]) -> Iterator[tuple[str, 
 
 @functools.cache
 def _warn_long(columns: tuple[str, ...]) -> None:
-    """Logs once in a process that folder names have shortened values of these columns."""
+    """Logs once per process that folder names have shortened values of these columns."""
     shown = ", ".join(map(repr, columns))
     _LOG.warning(
         "partition_by: %s has values that are too long for the name of a folder. They are shortened there, with a "
@@ -142,22 +144,25 @@ def _warn_long(columns: tuple[str, ...]) -> None:
 
 
 def folder(name: str, value: object) -> str:
-    """Returns the full folder name for a value of a column; the value may be null."""
+    """Returns the folder name for a value of a column, which may be null, before any shortening."""
     return f"{_escaped(name)}={_escaped(str(value)) if value is not None else _NULL}"
 
 
 def _is_too_long(whole: str) -> bool:
-    """True for a name that file systems refuse, or that looks like a shortened one."""
+    """True if file systems would refuse the name, or if it looks like a shortened name."""
     return len(whole.encode()) > LONGEST_NAME or _is_shortened(whole)
 
 
 def _is_shortened(whole: str) -> bool:
-    # Cutting at an escape or a character may have left up to five bytes unused.
+    # A shortened name may end up to five bytes early, where cutting would have split an escape or a
+    # character.
     return len(whole.encode()) > LONGEST_NAME - 6 and _SHORTENED.search(whole) is not None
 
 
 def _shortened(whole: str) -> str:
-    """Returns the beginning of the name with a digest of all of it, so that different values stay different."""
+    """Returns the beginning of a name with a digest of the whole name, so that different values have
+    different names.
+    """
     digest = hashlib.sha256(whole.encode()).hexdigest()[: _DIGEST - 1]
     start = whole.encode()[: LONGEST_NAME - _DIGEST].decode(errors="ignore")
     return f"{_CUT_ESCAPE.sub('', start)}~{digest}"

@@ -1,4 +1,4 @@
-"""Recognizes JSON arrays in place of JSON lines, with advice for the user."""
+"""Recognizes files with a JSON array where JSON lines are expected, and has the advice for the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADVICE: Final = (
 
 
 def has_part(line: bytes) -> bool:
-    """True for a bracket alone, and for an object with a comma after it or a bracket beside it."""
+    """True for a line that looks like a part of an array: a lone bracket, or an object next to a comma or bracket."""
     if line.strip() in (b"[", b"]"):
         return True
     inner = line.strip().removeprefix(b"[").removesuffix(b"]").strip().removesuffix(b",")
@@ -25,5 +25,5 @@ def has_part(line: bytes) -> bool:
 
 
 def begins(block: bytes) -> bool:
-    """True if the text begins like a JSON array."""
+    """True if the text begins with a JSON array."""
     return block.lstrip().startswith(b"[")

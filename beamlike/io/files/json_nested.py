@@ -1,4 +1,6 @@
-"""Reads numbers within nested JSON values from the text of the line, since polars makes floats of them."""
+"""Reads numbers in nested JSON values exactly, from the text of the line. Polars itself would convert them to
+floats.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +14,33 @@ from beamlike.rows.exact import fields, lost
 from beamlike.rows.numbers import decimal_of, float_of
 
 MARK: Final = "\uffff"
-"""A prefix of quoted numbers. No text begins with it, as it is not a Unicode character."""
+"""A prefix for quoted numbers. No text begins with it, because it is not a Unicode character."""
 
 
 def has(dtype: pl.DataType, kinds: Callable[[pl.DataType], bool]) -> bool:
-    """True if the type, or a type within it, is one of the kinds."""
+    """True if the type, or a type nested in it, is of one of the given kinds."""
     return kinds(dtype) or any(has(inner, kinds) for inner in _inner(dtype))
 
 
 def loses_digits(dtype: pl.DataType) -> bool:
-    """True for a type that polars' own reader would round, or make infinite, within a nested value."""
+    """True for a type that polars' own reader would round, or would turn into infinity, in a nested value."""
     return dtype.is_decimal() or dtype == pl.Float32
 
 
 def plain(dtype: pl.DataType) -> pl.DataType:
-    """Returns a nested type that polars can read; it shows which values are no such list or object."""
+    """Returns a nested type in which decimals are text and floats are Float64, so that polars can read it as it is."""
     return _replaced(
         dtype, lambda leaf: pl.String() if leaf.is_decimal() else pl.Float64() if leaf.is_float() else leaf
     )
 
 
 def quoted(dtype: pl.DataType) -> pl.DataType:
-    """Returns the nested type of a line in which all numbers are text."""
+    """Returns the nested type for lines in which all numbers are quoted."""
     return _replaced(dtype, lambda leaf: pl.String() if leaf.is_numeric() else leaf)
 
 
 def typed(given: pl.Series, dtype: pl.DataType) -> pl.Series:
-    """Converts a column of type `quoted(dtype)`. A value is null as a whole if something within it does not fit."""
+    """Converts a column of type `quoted(dtype)`. If a part of a nested value does not fit, the whole value is null."""
     read = (
         given.to_frame().select(_typed(pl.col(given.name), dtype).alias(given.name)).to_series().cast(dtype)
     )

@@ -1,4 +1,4 @@
-"""Reads JSON lines in blocks; an invalid line becomes one dead letter.
+"""Reads JSON lines in blocks. An invalid line becomes one dead letter.
 
 Each block is parsed as a whole. Only if that fails, its lines are examined one by one.
 """
@@ -34,33 +34,33 @@ from beamlike.rows.numbers import narrow
 from beamlike.rows.values import from_text, reads_natively
 
 BLOCK: Final = 8 << 20
-"""The number of bytes that are parsed at once."""
+"""The number of bytes that are parsed together."""
 
 _NOTHING: Final = pl.Schema({"": pl.String()})
 _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
-"""The types that polars converts to JSON in a text column; each reads only values of its own kind."""
+"""The types that polars writes as JSON text if a text column has them. Each of them can be read only as itself."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DEEPEST: Final = 64  # levels
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
-"""A name of a column, or text that looks like one, such as names in nested objects."""
+"""A name in a JSON object, or text that looks like one. Names in nested objects match, too."""
 
 _INEXACT: Final = r"(?:-?(?:\d+[.eE]|\d{19})|-0)"
 """The beginning of a number that polars would change as an integer or a float."""
 
 _NUMBER: Final = r'((?:"(?:[^"\\]|\\.)*"|[^"\d-])*)(-?\d[\d.eE+-]*)'
-"""A number, with the text between the number before and this one."""
+"""A number, with the text between the previous number and this one."""
 
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
-"""A first surrogate without a second one, which polars reads as a null character. It refuses a second one alone."""
+"""A first surrogate without a second one, which polars reads as a null character. Polars refuses a lone second one."""
 
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
-    """Yields the file in blocks of about `size` bytes, cut at line ends. JSON has no line end within a value.
+    """Yields a file in blocks of about `size` bytes that end at line ends. JSON values contain no line ends.
 
-    Raises `Damaged` after the last readable bytes if the file is damaged.
+    Raises `Damaged` after the last readable bytes of a damaged file.
     """
     with open_file(file) as handle:
         rest: list[bytes] = []
@@ -82,9 +82,12 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """Returns the type that polars reads for a column, and the expression for the declared one; else `TypeError`."""
+    """Returns the type as which polars reads a column, and an expression that converts the column to `dtype`.
+
+    Raises `TypeError` for a type that cannot be read.
+    """
     value = pl.col(name)
-    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # which polars cannot read
+    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars cannot read these types
         return pl.Int64(), value.cast(dtype, strict=False)
     if dtype == pl.Float32:
         return pl.Float64(), narrow(value)
@@ -117,9 +120,9 @@ def frames(
     typed: Sequence[pl.Expr],
     see: Callable[[Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-    """Yields the result of `parse` for each block. Raises `Damaged` at the end if the file is damaged.
+    """Yields the result of `parse` for each block. Raises `Damaged` at the end of a damaged file.
 
-    `see` is called with the columns of each block that may have others than `raw`.
+    `see` is called with the columns of each block that may have columns which `raw` lacks.
     """
     known = {name.encode() for name in raw}
     for block in blocks(file):
@@ -132,9 +135,10 @@ def frames(
 def parse(
     file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
 ) -> tuple[pl.DataFrame, Faulty | None]:
-    """Returns a row for each line that is not blank, with nulls for missing values, and dead letters for invalid lines.
+    """Returns a row for each valid line, with nulls for missing values, and dead letters for invalid lines.
 
     `raw` has the types that polars reads. A line is invalid if it is no object, or has a value that is not of its type.
+    Blank lines are skipped.
     """
     frame = _parse_whole(block, raw, typed, lambda: _lines(block))
     if frame is not None:
@@ -146,7 +150,7 @@ def parse(
 
 @attrs.frozen(eq=False)
 class Parsed:
-    """Parsed lines: the rows, the index of each row's line (`kept`), and (index, reason) of invalid lines."""
+    """Parsed lines: the rows, the index of each row's line (`kept`), and index and reason of each invalid line."""
 
     frame: pl.DataFrame
     kept: pl.Series
@@ -154,7 +158,7 @@ class Parsed:
 
 
 def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
-    """Parses lines that each end with a line end. Blank lines are invalid."""
+    """Parses lines, each of which must end with a line end. Blank lines are invalid."""
     frame = _parse_whole(b"".join(lines), raw, typed, lambda: lines)
     if frame is None or len(frame) != len(lines):
         return _sort_out(lines, raw, typed)
@@ -164,7 +168,7 @@ def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]
 def _parse_whole(
     block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr], lines: Callable[[], Sequence[bytes]]
 ) -> pl.DataFrame | None:
-    """Parses a block as a whole; None if a line is invalid."""
+    """Parses a block as a whole. Returns None if a line is invalid."""
     try:
         found = _read(block, raw)
         frame = _as_written_in(block, found, raw).select(typed)
@@ -178,9 +182,9 @@ def _parse_whole(
 
 
 def infer(block: bytes) -> pl.Schema:
-    """Infers the columns from the lines. Broken lines are skipped, and a column with nulls only is String.
+    """Infers the columns from the lines. Invalid lines are skipped. A column that is always null is String.
 
-    Lines nested deeper than `_DEEPEST` are skipped, too, as polars fails on such types.
+    Lines with more than `_DEEPEST` nested levels are skipped, too, because polars fails on such types.
     """
     lines = _lines(block)
     good = b"".join(lines[index] for index in _objects(lines)[0] if not _is_deep(lines[index]))
@@ -196,7 +200,7 @@ def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = Fa
 
 
 def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.DataFrame:
-    """Returns the rows with numbers in text, and decimals, as the block has them: polars makes floats of them."""
+    """Replaces numbers in text columns, and decimals, by the text in the block, because polars reads them as floats."""
     texts = {name: dtype for name, dtype in raw.items() if dtype == pl.String}
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
     exact = {
@@ -216,7 +220,7 @@ def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.Data
 
 
 def _nested(block: bytes, columns: Mapping[str, pl.DataType]) -> list[pl.Series]:
-    """Returns nested columns of a block, read from the text of their numbers; null where a value does not fit."""
+    """Returns nested columns, read from the text of their numbers. A value that does not fit is null."""
     kinds = {name: json_nested.quoted(dtype) for name, dtype in columns.items()}
     quoted = _read(_with_numbers_quoted(block, json_nested.MARK), kinds, lenient=True)
     return [json_nested.typed(quoted[name], dtype) for name, dtype in columns.items()]
@@ -227,9 +231,9 @@ def _is_text(dtype: pl.DataType) -> bool:
 
 
 def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
-    """Returns the block with all numbers as text. Each of its lines must be an object."""
+    """Returns the block with all numbers quoted. Each of its lines must be an object."""
     lines = pl.Series(block.split(b"\n"), dtype=pl.Binary).cast(pl.String)
-    # A match includes the text before a number, so that none begins within a string. The appended 0 is removed.
+    # A match includes the text before a number, so none begins within a string. The appended 0 is removed.
     quoted = (lines + "0").str.replace_all(_NUMBER, f'${{1}}"{mark}${{2}}"').str.head(-3 - len(mark))
     return "\n".join(quoted).encode()
 
@@ -242,9 +246,9 @@ def _lines(block: bytes) -> list[bytes]:
 def _no_texts(
     found: pl.DataFrame, typed: pl.Schema, lines: Callable[[], Sequence[bytes]]
 ) -> Iterator[tuple[str, pl.Series]]:
-    """Yields text columns with the rows in which polars made text of a list, an object or a boolean."""
+    """Yields text columns, with the rows in which polars wrote a list, an object or a boolean as text."""
     texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
-    # A column that is converted to a time or number makes such text null anyway.
+    # In a column that is converted to a time or number, such text becomes null anyway.
     texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
     alike = found.select(map(_looks_like_no_text, texts))
     suspects = {name: rows for name in texts if len(rows := alike[name].arg_true())}
@@ -263,15 +267,15 @@ def _looks_like_no_text(name: str) -> pl.Expr:
 
 
 def _half(text: bytes) -> str | None:
-    """Returns an escape that is half a character; None if there is none."""
+    """Returns the first escape that is only half of a surrogate pair; None if there is none."""
     if _HALF.search(text) is None:
         return None
-    found = _HALF.search(text.replace(rb"\\", b"  "))  # an escaped backslash does not begin an escape
+    found = _HALF.search(text.replace(rb"\\", b"  "))  # an escaped backslash begins no escape
     return None if found is None else text[found.start() : found.start() + 6].decode("ascii", "replace")
 
 
 def _is_deep(line: bytes) -> bool:
-    """True if a line is nested too deep. Brackets within text count, too."""
+    """True if a line has too many nested levels. Brackets in text count, too."""
     if line.count(b"[") + line.count(b"{") <= _DEEPEST:
         return False
     steps = (1 if bracket in b"[{" else -1 for bracket in re.findall(rb"[\[\]{}]", line))
@@ -279,7 +283,7 @@ def _is_deep(line: bytes) -> bool:
 
 
 def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
-    """Returns the indexes of the lines that are objects, and (index, reason) of the others."""
+    """Returns the indexes of the lines that are objects, and pairs of index and reason for the others."""
     block = b"".join(lines)
     if not lines or not (_half(block) or raises(lambda: _require_rows(block, len(lines)))):
         return [*range(len(lines))], []
@@ -297,13 +301,13 @@ def _objects(lines: Sequence[bytes]) -> tuple[list[int], list[tuple[int, str]]]:
 
 
 def _require_rows(block: bytes, count: int) -> None:
-    """Raises if there are not `count` objects: polars skips blank lines, and reads two objects of a line."""
+    """Raises `ComputeError` unless there are `count` objects. Polars skips blank lines and reads two in a line."""
     if (found := _read(block, _NOTHING).height) != count:
         raise pl.exceptions.ComputeError(f"{found} objects in {count} lines")
 
 
 def _fault(line: bytes) -> str | None:
-    """Returns the reason why Python finds no JSON object; None if it does. `NaN` and `Infinity` are not JSON."""
+    """Returns why Python cannot read a line as a JSON object, or None. `NaN` and `Infinity` are not JSON."""
     if why := no_text(line):
         near = looks_like(line)
         return f"{why}, and JSON is UTF-8{f'; is it {near}?' if near else ''}"
@@ -323,7 +327,7 @@ def _fault(line: bytes) -> str | None:
 
 
 def _unread(line: bytes) -> str:
-    """Returns the reason why polars cannot read a line, for example deep nesting."""
+    """Returns the reason why polars cannot read a line that Python can read, such as deep nesting."""
     try:
         _read(line, _NOTHING)
     except ERRORS as error:
@@ -336,7 +340,7 @@ def _no_json(constant: str) -> NoReturn:
 
 
 def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
-    """Parses lines, which end with a line end, one by one where that is needed."""
+    """Parses lines, one by one if necessary. Each must end with a line end."""
     places, wrong = _objects(lines)
     good = [lines[index] for index in places]
     nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
@@ -352,7 +356,7 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
     if raw:
         flat = pl.Schema({name: pl.String() for name in raw if name not in nested})
         as_text = _as_written_in(block, _read(block, flat), flat) if flat else pl.DataFrame(height=len(good))
-        # Nested values only need a mark, as their text is read from the line.
+        # For nested values, only their presence counts here, because their text is read from the line.
         as_text = as_text.with_columns(
             pl.when(there[name].is_not_null()).then(pl.lit("")).alias(name) for name in nested
         )
@@ -365,13 +369,13 @@ def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) 
 
 
 def _why_misfits(lines: Sequence[bytes], texts: pl.DataFrame, typed: pl.DataFrame) -> pl.Series:
-    """Returns the reasons why lines, with these values as text, do not fit the columns of `typed`."""
+    """Returns why the values of lines do not fit the columns of `typed`. `texts` has the values as text."""
     written = map(_as_written, lines, texts.iter_rows(named=True))
     return why_unfit(pl.DataFrame(list(written), schema=texts.schema), typed)
 
 
 def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | None]:
-    """Returns the values as the line has them, text in quotes; those of polars for a line too deep for Python."""
+    """Returns the values as the line has them, text in quotes; or `texts` if nesting is too deep for Python."""
     try:
         values = json.loads(line)
     except RecursionError:
@@ -380,7 +384,7 @@ def _as_written(line: bytes, texts: dict[str, str | None]) -> dict[str, str | No
 
 
 def _shown(value: object, text: str | None) -> str | None:
-    """Returns the value as JSON. A number is returned as polars' `text`, as Python would round it."""
+    """Returns a value as JSON text. For a number it returns polars' `text`, because Python would round the number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return text if value is None or is_number else json.dumps(value)
 

@@ -1,4 +1,4 @@
-"""Detects columns beyond the part of the input from which the columns are inferred."""
+"""Detects columns that were not known when the columns of a source were inferred, and are not read."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _LOG = logging.getLogger("beamlike")
 _LOCK: Final = threading.Lock()  # files are read in several threads
 _LOGGED: Final[set[tuple[str, str]]] = set()
 _UNREPORTED: Final[dict[str, dict[str, str]]] = {}
-"""Path of a source -> the columns that it left out, each with the first file that has it."""
+"""By path of a source: the columns that were not read, each with the first file that has it."""
 
 
 def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:
-    """Logs the `names` in a file that are not read, each once for a source at `path`, and stores them for `report`."""
+    """Logs those of the `names` in a file that are not `known`, each once per source, and stores them for `report`."""
     left_out = [name for name in names if name not in {*known}]
     if not left_out:
         return
@@ -34,13 +34,13 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
 
 
 def report(path: str) -> dict[str, str]:
-    """Returns the columns, with a file of each, that the source at `path` has left out since the last call."""
+    """Returns the columns, each with a file, that the source at `path` has left out since the last call."""
     with _LOCK:
         return _UNREPORTED.pop(path, {})
 
 
 def forget(path: str) -> None:
-    """Removes what was logged or stored for an earlier source at this path."""
+    """Removes stored and logged columns of an earlier source at this path."""
     with _LOCK:
         _UNREPORTED.pop(path, None)
         _LOGGED.difference_update([one for one in _LOGGED if one[0] == path])

@@ -1,4 +1,4 @@
-"""Reads a Parquet file in pieces. Damaged pieces and rows that do not fit the declared columns are dead letters."""
+"""Reads Parquet files in pieces. Damaged pieces, and rows that do not fit the declared columns, become dead letters."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _INT96: Final = "INT96"
 
 
 def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
-    """Scans a file without conversion. A file in a storage that only pyarrow knows is read as a whole.
+    """Scans a file without conversions. From storage that polars cannot read, the whole file is loaded first.
 
-    `schema` replaces the types that polars finds, for all columns of the file.
+    `schema` replaces the types that polars finds. It must have all columns of the file.
     """
     source = file if read_by_polars(file) else BytesIO(open_file(file).read())
     return pl.scan_parquet(source, schema=schema, glob=False, hive_partitioning=False)
@@ -43,10 +43,10 @@ def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
 def pieces(
     file: str, schema: pl.Schema, rows: int, part: int, parts: int
 ) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
-    """Yields part `part` of `parts` of the rows, in order, in pieces of at most `rows` rows, with their row counts.
+    """Yields part `part` of `parts` of a file's rows, in pieces of at most `rows` rows, each with its number of rows.
 
-    A piece is read when it is collected, which may raise `Unreadable`. Dead letters are rows of a file that lacks a
-    column or has it in an incompatible type, and rows with a value that does not fit.
+    A piece is read when it is collected, which may raise `Unreadable`. All rows of a file that lacks a column, or has
+    it with an incompatible type, are dead letters; so are rows with a value that does not fit.
     """
     try:
         lf = scan(file)
@@ -57,12 +57,12 @@ def pieces(
             lf = scan(file, found)
         height = lf.select(pl.len()).collect().item()
     except ERRORS as error:
-        if part == 0:  # one dead letter for the file, although several tasks read it
+        if part == 0:  # only one of the tasks that share a file reports it
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
         return
     reader = _SliceReader(file, lf, found, schema, old)
     first, last = height * part // parts, height * (part + 1) // parts
-    # Pieces of nearly equal size, none of them over `rows`.
+    # The pieces have nearly equal sizes, of at most `rows` rows.
     size = -(-(last - first) // max(1, -(-(last - first) // rows)))
     for offset in range(first, last, size or 1):
         yield from reader.piece(offset, min(size, last - offset))
@@ -70,14 +70,14 @@ def pieces(
 
 @attrs.frozen(eq=False)
 class _SliceReader:
-    """Reads slices of a file with the columns `found` as rows of `schema`."""
+    """A reader of slices of a file. The file has the columns `found`; the rows get those of `schema`."""
 
     file: str
     lf: pl.LazyFrame
     found: pl.Schema
     schema: pl.Schema
     old: Collection[str] = ()
-    """The columns with INT96 times, which may be out of the range of nanoseconds."""
+    """Columns with times of type INT96, which may be too large for nanoseconds."""
     _wrong: str | None = attrs.field(init=False)
     _checked: tuple[str, ...] = attrs.field(init=False)
 
@@ -127,7 +127,7 @@ class _SliceReader:
         return of_file(self.file, f"{lost}, as they cannot be read: {first_line(error)}")
 
     def _lazy(self, offset: int, length: int) -> pl.LazyFrame:
-        """Returns the slice as a lazy frame."""
+        """Returns the slice as a lazy frame, which is read when it is collected."""
         lf = self.lf.slice(offset, length).select(
             pl.col(name).cast(dtype) for name, dtype in self.schema.items()
         )
@@ -152,7 +152,7 @@ class _SliceReader:
             except ERRORS as error:
                 if raises(wanted.collect):
                     raise Unreadable(self._damaged(offset, length, error), left_out) from error
-                raise  # the error of a user's expression in the predicate
+                raise  # a user's expression in the predicate has failed
 
         return register_io_source(read, schema=self.schema, is_pure=True)
 
@@ -162,7 +162,7 @@ def _json(frame: pl.DataFrame) -> pl.Series:
 
 
 def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
-    """Returns the declared columns of a file with INT96 times, which polars reads as nanoseconds."""
+    """Returns the declared columns whose type in the file is INT96, a time that polars reads as nanoseconds."""
     suspects = [name for name, dtype in found.items() if name in schema and _has_ns(dtype)]
     if not suspects:
         return []
@@ -173,18 +173,18 @@ def _of_int96(file: str, found: pl.Schema, schema: pl.Schema) -> list[str]:
         with open_file(file) as handle, pq.ParquetFile(handle) as metadata:
             leaves = [metadata.schema.column(index) for index in range(len(metadata.schema))]
     except pa.ArrowNotImplementedError:
-        return []  # a type that only polars writes, which writes no INT96
+        return []  # a type that only polars writes, and polars never writes INT96
     old = [leaf.path for leaf in leaves if leaf.physical_type == _INT96]
     return [name for name in suspects if any(path == name or path.startswith(f"{name}.") for path in old)]
 
 
 def _has_ns(dtype: pl.DataType) -> bool:
-    """True if the type has a time in nanoseconds, at any depth."""
+    """True if the type is, or contains, a time in nanoseconds."""
     return _in_microseconds(dtype) != dtype
 
 
 def _in_microseconds(dtype: pl.DataType) -> pl.DataType:
-    """Returns the type with microseconds in place of nanoseconds, at any depth."""
+    """Returns the type with all nanoseconds replaced by microseconds, also in nested types."""
     if isinstance(dtype, pl.Datetime) and dtype.time_unit == "ns":
         return pl.Datetime("us", dtype.time_zone)
     if isinstance(dtype, pl.Struct):

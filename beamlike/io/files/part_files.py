@@ -1,11 +1,11 @@
-"""Output files: one for each part, under its own name, published as a whole.
+"""Output files of sinks: each part is a file with its own name, and readers see only complete files.
 
 Names in a sink's folder:
 
-    part-RUN-000007-000.parquet             a published part: run, batch and task
-    .part-RUN-000007-000.parquet.HEX.tmp    an attempt at a part, not published yet
-    .part-RUN.parquet.tmp/                  the parts of a run that are published together at its end
-    .part-RUN.parquet.lock                  the lock of the run
+  part-RUN-000007-000.parquet             a published part: run, batch and task
+  .part-RUN-000007-000.parquet.HEX.tmp    an attempt at a part, not published yet
+  .part-RUN.parquet.tmp/                  the staging folder of a run: all parts are published together at its end
+  .part-RUN.parquet.lock                  the lock of the run
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from uuid import uuid4
 from beamlike.io.base import Part
 from beamlike.io.files.paths import file_system, is_pattern, leads_back
 from beamlike.system.durable import make_folder, sync, sync_folders
+from beamlike.system.durable import rename as move
 from beamlike.system.locks import left_by_killed
 from beamlike.system.path_names import file_name, is_remote
 
@@ -36,24 +37,24 @@ def part_name(part: Part, extension: str) -> str:
     return f"part-{file_name(part.query)}-{part.batch:06d}-{part.task:03d}.{extension}"
 
 
-def folder_beside(folder: str, run: str, extension: str) -> str:
-    """Returns the hidden folder, within a sink's folder, with the parts of a run until the run ends."""
+def staging_folder(folder: str, run: str, extension: str) -> str:
+    """Returns the staging folder of a run: a hidden folder with its parts, which are published when the run ends."""
     return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.tmp"
 
 
 def lock_of(folder: str, run: str, extension: str) -> str:
-    """Returns the hidden file, beside that folder, that a run of this name locks while it writes."""
+    """Returns the path of the hidden lock file in a sink's folder that a run of this name locks while it writes."""
     return f"{folder.rstrip('/')}/.part-{file_name(run)}.{extension}.lock"
 
 
 def require_folder(folder: str) -> None:
-    """Makes the directory. Raises `ValueError` or `NotADirectoryError` if that is impossible."""
+    """Creates the directory. Raises `ValueError` or `NotADirectoryError` if that is impossible."""
     if not is_remote(folder):
         _make(folder)
 
 
 def of_others(folder: str, run: str, extension: str) -> int:
-    """Returns the number of parts of runs of other names in the directory."""
+    """Returns the number of parts in the directory that runs of other names wrote."""
     require_folder(folder)
     parts = re.compile(rf"part-.*-{_NUMBERS}\.{extension}")
     ours = _ours(run, extension)
@@ -62,21 +63,21 @@ def of_others(folder: str, run: str, extension: str) -> int:
 
 
 def clear(folder: str, run: str, extension: str) -> None:
-    """Removes the parts, and attempts at parts, of a run of this name, and folders that are then empty."""
+    """Removes all parts of a run of this name, published or not, and folders that are empty after that."""
     ours = _ours(run, extension)
     names = [name for name in _files(folder) if ours.fullmatch(os.path.basename(name))]
     _remove(folder, names)
     if is_remote(folder):
         return
     for below, _ in reversed([*_partitions(folder)][1:]):
-        with suppress(OSError):  # it is not empty
+        with suppress(OSError):  # not empty
             os.rmdir(os.path.join(folder, below))
 
 
 def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapping[str, str]) -> None:
-    """Removes the parts of a batch except these, and attempts that other writers of this run left.
+    """Removes published parts of a batch that are not in `parts`, and unpublished attempts of this run.
 
-    `parts` is the result of `prepare`. Lists the whole folder.
+    `parts` is the result of `prepare`. The whole folder is listed.
     """
     if not is_remote(folder) and not os.path.isdir(folder):
         return
@@ -84,24 +85,30 @@ def remove_others(folder: str, run: str, extension: str, batch: int, parts: Mapp
     stale = (f"{prefix}{batch:06d}-", f".{prefix}")
     names = {path: os.path.basename(path) for path in _files(folder)}
     found = [path for path, name in names.items() if name.startswith(stale) and ours.fullmatch(name)]
-    # Object stores may list escaped characters of names in unescaped form.
+    # An object store may list names without their escapes.
     _remove(folder, set(found).difference(parts, parts.values(), map(unquote, parts.values())))
 
 
 def latest_batch(folder: str, run: str, extension: str) -> int | None:
-    """Returns the last batch of the run with a published part; None if there is none."""
+    """Returns the last batch of the run that has a published part; None if there is none."""
     numbers = [number for number, name in _numbered(folder, run, extension) if not _is_hidden(name)]
     return max(numbers, default=None)
 
 
+def of_batch(folder: str, run: str, extension: str, batch: int) -> list[str]:
+    """Returns the relative paths of the published parts of a batch, in order."""
+    numbered = _numbered(folder, run, extension)
+    return sorted(name for number, name in numbered if number == batch and not _is_hidden(name))
+
+
 def remove_after(folder: str, run: str, extension: str, batch: int) -> None:
-    """Removes the parts, and attempts at parts, of all later batches of the run."""
+    """Removes all parts of later batches of the run, published or not."""
     later = [name for number, name in _numbered(folder, run, extension) if number > batch]
     _remove(folder, later)
 
 
 def _numbered(folder: str, run: str, extension: str) -> Iterator[tuple[int, str]]:
-    """Yields (batch, path below the folder) of the parts of the run."""
+    """Yields the batch and the relative path of each part of the run."""
     if not is_remote(folder) and not os.path.isdir(folder):
         return
     ours = _ours(run, extension)
@@ -114,13 +121,13 @@ def _is_hidden(name: str) -> bool:
     return os.path.basename(name).startswith(".")
 
 
-def forget_beside(folder: str, run: str, extension: str) -> None:
-    """Removes the run's staging folder and its content."""
-    beside = folder_beside(folder, run, extension)
+def remove_staging(folder: str, run: str, extension: str) -> None:
+    """Removes the staging folder of a run."""
+    staging = staging_folder(folder, run, extension)
     if not is_remote(folder):
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
         return
-    system, bare = file_system(beside)
+    system, bare = file_system(staging)
     if system.get_file_info(bare).type.name == "Directory":
         system.delete_dir(bare)
 
@@ -128,38 +135,38 @@ def forget_beside(folder: str, run: str, extension: str) -> None:
 def forget_killed(folder: str, run: str, extension: str, before: str = "") -> None:
     """Removes the staging folders of earlier runs of this name, and of other runs that were killed.
 
-    `before`: the path prefix of their locks, if these are outside of the folder. The folders of other runs are moved
-    into this run's own folder first, which is fast, so that a new run of such a name does not wait for the removal.
+    `before` is the path prefix of lock files that are outside the folder. Folders of other runs are first moved into
+    this run's staging folder, which is fast. So a new run of such a name need not wait until their files are removed.
     """
     if is_remote(folder):
-        forget_beside(folder, run, extension)
+        remove_staging(folder, run, extension)
         return
-    before, mine = before or f"{folder}/.", folder_beside(folder, run, extension)
+    before, mine = before or f"{folder}/.", staging_folder(folder, run, extension)
     for lock in left_by_killed(f"{glob.escape(before)}part-*.{extension}.lock"):
         name = os.path.basename(lock.path).removeprefix(os.path.basename(before)).removesuffix(".lock")
         left = os.path.join(folder, f".{name}.tmp")
         if os.path.isdir(left):
             os.makedirs(mine, exist_ok=True)
-            os.replace(left, f"{mine}/{uuid4().hex}")
-    forget_beside(folder, run, extension)
+            move(left, f"{mine}/{uuid4().hex}")
+    remove_staging(folder, run, extension)
 
 
 def publish(folder: str, run: str, extension: str) -> None:
-    """Replaces the published parts of an earlier run of this name with the parts in the staging folder.
+    """Replaces the published parts of an earlier run of this name by the parts in the staging folder.
 
-    The old parts are removed first, so that a reader never sees parts of both.
+    The old parts are removed first, so that a reader never sees parts of both runs.
     """
-    beside = folder_beside(folder, run, extension)
-    names = _files(beside) if is_remote(folder) or os.path.isdir(beside) else []
+    staging = staging_folder(folder, run, extension)
+    names = _files(staging) if is_remote(folder) or os.path.isdir(staging) else []
     if names or is_remote(folder) or os.path.isdir(folder):
         clear(folder, run, extension)
-    # Hidden files are from attempts that failed.
-    _move(beside, folder, {name: name for name in names if not _is_hidden(name)})
-    forget_beside(folder, run, extension)
+    # Hidden files are attempts that failed.
+    _move(staging, folder, {name: name for name in names if not _is_hidden(name)})
+    remove_staging(folder, run, extension)
 
 
 def _move(source: str, target: str, names: Mapping[str, str]) -> None:
-    """Renames synced files, and syncs the target folders. Names are paths below the folders."""
+    """Renames files, and syncs the target folders. `names` has relative paths; the files must be synced."""
     rename = _rename_remote if is_remote(target) else _rename
     for name, other in names.items():
         rename(f"{source.rstrip('/')}/{name}", f"{target.rstrip('/')}/{other}")
@@ -176,13 +183,13 @@ def _rename_remote(source: str, target: str) -> None:
 def _rename(source: str, target: str) -> None:
     def rename() -> None:
         make_folder(os.path.dirname(target))
-        os.replace(source, target)
+        move(source, target)
 
-    _beside_others(rename)
+    _retrying(rename)
 
 
-def _beside_others(write: Callable[[], None]) -> None:
-    """Calls `write` again if the folder no longer exists: other runs remove empty folders."""
+def _retrying(write: Callable[[], None]) -> None:
+    """Calls `write`, several times if its folder does not exist: other runs may remove empty folders at any time."""
     for _ in range(_TRIES):
         with suppress(FileNotFoundError):
             return write()
@@ -194,28 +201,33 @@ def _ours(run: str, extension: str) -> re.Pattern[str]:
 
 
 def _files(folder: str) -> list[str]:
-    """Returns the files in the folder and in its Hive folders (`date=2026-01-01`), as paths below it."""
+    """Returns the relative paths of files in the folder and in its Hive folders (`date=2026-01-01`)."""
     if is_remote(folder):
         return _remote_files(folder)
     found = []
     for below, entries in _partitions(folder):
-        found += [os.path.join(below, entry.name) for entry in entries if not entry.is_dir()]
+        found += [_joined(below, entry.name) for entry in entries if not entry.is_dir()]
     return found
 
 
 def _partitions(folder: str, below: str = "") -> Iterator[tuple[str, list[os.DirEntry[str]]]]:
-    """Yields the folder and its Hive folders, as paths below it, with their entries."""
+    """Yields the folder and its Hive folders, each as a relative path with its entries."""
     try:
         with os.scandir(os.path.join(folder, below)) as listing:
             entries = list(listing)
     except FileNotFoundError:
         if not below:
             raise
-        return  # another run has removed it, as it was empty
+        return  # another run has removed the folder because it was empty
     yield below, entries
     for entry in entries:
         if "=" in entry.name and entry.is_dir() and not leads_back(entry.path):
-            yield from _partitions(folder, os.path.join(below, entry.name))
+            yield from _partitions(folder, _joined(below, entry.name))
+
+
+def _joined(below: str, name: str) -> str:
+    """Returns the path of an entry with a slash on every system, as the paths of written parts have."""
+    return f"{below}/{name}" if below else name
 
 
 def _remote_files(folder: str) -> list[str]:
@@ -228,11 +240,11 @@ def _remote_files(folder: str) -> list[str]:
 
 
 def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[str, str]:
-    """Writes files that are not visible before `show`. Returns the name of each now -> its path below the folder.
+    """Writes files that stay invisible until `show`. Returns for each its temporary relative path, and its final one.
 
-    Each has a hidden name of its own, so attempts at one part do not disturb each other, and is synced. Attempts that
-    are not published are removed by `remove_others` and `clear`. An object store cannot rename, and shows an object
-    once it is complete, so files there are written under their final names.
+    Each attempt has a hidden, unique name, so attempts at the same part do not disturb each other. Files are synced.
+    Attempts that are never published are removed by `remove_others` and `clear`. An object store cannot rename, and
+    shows an object only when it is complete, so files there are written under their final names.
     """
     if is_remote(folder):
         for name, save in saves.items():
@@ -243,7 +255,7 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
         for name, save in saves.items():
             hidden = f".{os.path.basename(name)}.{uuid4().hex}.tmp"
             made[hidden] = name
-            _beside_others(partial(_save, folder, hidden, save))
+            _retrying(partial(_save, folder, hidden, save))
     except BaseException:
         _remove(folder, [hidden for hidden in made if os.path.exists(f"{folder}/{hidden}")])
         raise
@@ -252,27 +264,27 @@ def prepare(folder: str, saves: Mapping[str, Callable[[str], object]]) -> dict[s
 
 def _save(folder: str, name: str, save: Callable[[str], object]) -> None:
     _make(folder)
-    # Synced before `show` renames it: after a power cut, a final name never has incomplete content.
+    # Synced before `show` renames it. So even after a power failure, a file with a final name is complete.
     save(f"{folder}/{name}")
     sync(f"{folder}/{name}")
 
 
 def show(folder: str, parts: Mapping[str, str]) -> None:
-    """Renames prepared files to their final names, and replaces existing ones.
+    """Renames prepared files to their final names. Existing files are replaced.
 
-    A reader sees each file as a whole or not at all. When this returns, the files survive a power cut.
+    A reader sees each file completely or not at all. When this function returns, the files survive a power failure.
     """
     _move(folder, folder, {hidden: name for hidden, name in parts.items() if hidden != name})
 
 
 def discard(folder: str, names: Iterable[str]) -> None:
-    """Removes the existing files of these names; does nothing in an object store."""
+    """Removes existing files of these names. In an object store it does nothing."""
     if not is_remote(folder):
         _remove(folder, names)
 
 
 def _remove(folder: str, names: Iterable[str]) -> None:
-    """Removes files by path below the folder, so that they stay removed after a power cut.
+    """Removes files by their relative paths, so that they stay removed after a power failure.
 
     Missing files are ignored.
     """

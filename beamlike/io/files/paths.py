@@ -1,18 +1,18 @@
-"""Lists and opens files, local ones and, through pyarrow's file systems, those of object stores."""
+"""Lists and opens files, both local files and, through pyarrow's file systems, those of object stores."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeAlias
 
 from beamlike.errors import nearest
 from beamlike.io.files.order import in_order
 from beamlike.io.sources import FoundFile
-from beamlike.system.path_names import is_remote
+from beamlike.system.path_names import is_remote, with_slashes
 
 _FILE_SCHEME: Final = re.compile(r"file:(?://(?:localhost)?)?(?=/)")
 _WILDCARD: Final = re.compile(r"[*?\[]")
@@ -23,48 +23,58 @@ _POLARS: Final = frozenset(
 )
 _IN_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 LONGEST_NAME: Final = 255
-"""The greatest number of bytes in the name of a file or folder on common file systems."""
+"""The greatest length of the name of a file or folder on common file systems, in bytes."""
 
 _STEP: Final = 16 << 10  # bytes
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
-def path_text(path: object) -> str:
-    """Returns the path of a declaration as text, `file:` paths as local ones."""
+AnyPath: TypeAlias = str | os.PathLike[str]
+"""A path as users write it."""
+
+
+def path_text(path: AnyPath) -> str:
+    """Returns a declared path as text. A `file:` path becomes a local path."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise TypeError(f"a path is text or a pathlib.Path, not {path!r}")
     if not text:
         raise ValueError("a path must not be empty")
-    return _FILE_SCHEME.sub("", text, count=1)
+    text = _FILE_SCHEME.sub("", text, count=1)
+    return text if is_remote(text) else with_slashes(text)
 
 
-def path_texts(path: object) -> str | tuple[str, ...]:
+def path_text_if_any(path: AnyPath | None) -> str | None:
+    """Returns the path as text; None for None."""
+    return None if path is None else path_text(path)
+
+
+def path_texts(path: AnyPath | Sequence[AnyPath]) -> str | tuple[str, ...]:
     """Returns a path, or a list of paths, as text. Raises `ValueError` for an empty list."""
     if not isinstance(path, list | tuple):
-        return path_text(path)
+        return path_text(path)  # type: ignore[arg-type]  # an error says more
     if not path:
         raise ValueError("a list of paths must not be empty")
     return tuple(map(path_text, path))
 
 
 def absolute(path: str) -> str:
-    """Returns the absolute path, for processes with another working directory; with a scheme, the path itself."""
-    return path if is_remote(path) else os.path.abspath(path)
+    """Returns the absolute path, for processes with another working directory. A path with a scheme stays unchanged."""
+    return path if is_remote(path) else with_slashes(os.path.abspath(path))
 
 
 def real(path: str) -> str:
-    """Returns the one spelling of all paths to the same place on this machine."""
-    return path.rstrip("/") if is_remote(path) else os.path.realpath(path)
+    """Returns the canonical path, which is equal for all paths to the same place on this machine."""
+    return path.rstrip("/") if is_remote(path) else with_slashes(os.path.realpath(path))
 
 
 def read_by_polars(path: str) -> bool:
-    """True if polars reads the storage itself; pyarrow reads some others, such as HDFS."""
+    """True if polars can read the path's storage itself. Pyarrow reads other storage, such as HDFS."""
     return not is_remote(path) or path.partition("://")[0].lower() in _POLARS
 
 
 def uri(path: str) -> str:
-    """Returns the path for Hadoop, whose default file system may be remote."""
+    """Returns the path in the form for Hadoop, whose default file system may be remote."""
     path = path_text(path)
     return path if is_remote(path) else f"file:{os.path.abspath(path)}"
 
@@ -81,11 +91,11 @@ def root_of(pattern: str) -> str:
 
 
 def list_files(path: str) -> list[FoundFile]:
-    """Returns the files that a path, directory or glob names, in order of modification time.
+    """Returns the files that a path, directory or glob matches, sorted by modification time.
 
     Directories are searched recursively, except links to one of their parents. Below the path, files and directories
-    whose name begins with `_` or `.` are skipped, and files whose name marks them as being copied. Raises
-    `FileNotFoundError`, with the message of `nothing_at`, if nothing has the name.
+    whose name begins with `_` or `.` are skipped, and so are files whose name shows that they are still being copied.
+    Raises `FileNotFoundError`, with the message of `nothing_at`, if nothing matches.
     """
     found = set(_remote(path) if is_remote(path) else _local(path))
     if not found and is_remote(path) and is_pattern(path):
@@ -95,7 +105,7 @@ def list_files(path: str) -> list[FoundFile]:
 
 
 def require_something(path: str) -> None:
-    """Raises `FileNotFoundError`, like `list_files`, if the path or glob names nothing."""
+    """Raises `FileNotFoundError`, like `list_files`, if the path or glob matches nothing."""
     if is_remote(path):
         list_files(path)
     elif not _named(path):
@@ -103,7 +113,7 @@ def require_something(path: str) -> None:
 
 
 def require_bucket(path: str) -> None:
-    """Raises `FileNotFoundError` for a path in a bucket of an object store that does not exist."""
+    """Raises `FileNotFoundError` if the path is in a bucket that does not exist."""
     from pyarrow import fs
 
     if path.partition("://")[0].lower() in _IN_BUCKETS:
@@ -111,7 +121,7 @@ def require_bucket(path: str) -> None:
         name = base.partition("/")[0]
         try:
             found = system.get_file_info(name)
-        except OSError:  # listing its files may be allowed although this request is not
+        except OSError:  # this request may be forbidden although listing the files is allowed
             return
         if found.type == fs.FileType.NotFound:
             raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
@@ -124,9 +134,9 @@ def _local(path: str) -> Iterator[FoundFile]:
 
 
 def _named(path: str) -> list[str]:
-    """Returns the local paths that a path or glob names."""
+    """Returns the local paths that a path or glob matches."""
     if not is_pattern(path):
-        with suppress(FileNotFoundError, NotADirectoryError):  # but not for missing permissions
+        with suppress(FileNotFoundError, NotADirectoryError):  # not for missing permissions
             os.stat(path)
             return [path]
         return []
@@ -136,32 +146,33 @@ def _named(path: str) -> list[str]:
 
 
 def _matching(pattern: str, given: int) -> Iterator[str]:
-    """Yields the matches of a glob, of which `given` characters have no wildcards.
+    """Yields the matches of a glob, without links back to a parent.
 
-    Links back to a parent are skipped.
+    The first `given` characters of the glob have no wildcards.
     """
-    deep = _DEEP.search(pattern) if pattern != "**" else None  # the current folder, at any depth
+    deep = _DEEP.search(pattern) if pattern != "**" else None  # `**` alone: the current folder, at any depth
     if deep is None:
-        yield from (match for match in glob.glob(pattern) if not _goes_round(match, given))
+        found = map(with_slashes, glob.glob(pattern))
+        yield from (match for match in found if not _goes_round(match, given))
         return
     head, tail = pattern[: deep.start()], pattern[deep.end() :]
     for base in _matching(head, given) if _WILDCARD.search(head) else [head]:
         for folder, _ in _walk(base or os.curdir):
-            if not tail:  # everything below
+            if not tail:  # all folders below match
                 yield folder
                 break
-            inner = glob.escape(folder if base else folder[2:])  # without the dot
+            inner = glob.escape(folder if base else folder[2:])  # without the leading `./`
             yield from _matching(os.path.join(inner, tail), len(inner))
 
 
 def _goes_round(match: str, given: int) -> bool:
-    """True if a folder of the path, beyond the given part, is a link back to a parent."""
+    """True if a folder in the path, after its first `given` characters, is a link back to a parent."""
     ends = (end for end in range(max(given, 1), len(match) + 1) if match[end : end + 1] in ("/", ""))
     return any(leads_back(match[:end]) for end in ends)
 
 
 def leads_back(folder: str) -> bool:
-    """True if the folder is a link to one of its parents, through any number of links."""
+    """True if the folder is a link, direct or through other links, to one of its parents."""
     if not os.path.islink(folder):
         return False
     target, above = os.path.realpath(folder), os.path.abspath(folder)
@@ -172,7 +183,9 @@ def leads_back(folder: str) -> bool:
 
 
 def nothing_at(path: str) -> str:
-    """Returns the message for a path or glob that names nothing; for a local one, with the deepest existing folder."""
+    """Returns the message for a path or glob that matches nothing. For a local path it names the deepest existing
+    folder.
+    """
     what = f"nothing matches {path!r}" if is_pattern(path) else f"there is no file or directory {path!r}"
     if is_remote(path):
         return what
@@ -194,7 +207,9 @@ def _under(root: str) -> Iterator[FoundFile]:
 
 
 def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
-    """Yields the folder and those below it with the names of their files, without hidden ones and links back."""
+    """Yields the folder and all folders below it with the names of their files. Hidden names and links back
+    are skipped.
+    """
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = [
             name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
@@ -203,28 +218,28 @@ def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _found(path: str) -> Iterator[FoundFile]:
-    """Yields the file, unless it was removed since its folder was listed."""
+    """Yields the file, or nothing if it was removed since its folder was listed."""
     try:
         status = os.stat(path)
     except FileNotFoundError:
         if os.path.lexists(path):  # a dangling link
             raise
         return
-    yield FoundFile(path, status.st_mtime_ns // 1_000_000, status.st_size)
+    yield FoundFile(with_slashes(path), status.st_mtime_ns // 1_000_000, status.st_size)
 
 
 def is_hidden(path: str) -> bool:
-    """True for a name that readers skip."""
+    """True for the name of a hidden file, which readers skip."""
     return os.path.basename(path.rstrip("/")).startswith(("_", "."))
 
 
 def is_copied(path: str) -> bool:
-    """True for a name that Hadoop, and programs that rename complete files, give to an incomplete file."""
+    """True for a name that Hadoop and other programs use for an incomplete file until it is renamed."""
     return path.endswith(("._COPYING_", ".tmp"))
 
 
 def _remote(path: str) -> Iterator[FoundFile]:
-    """Lists like `_local`, with one recursive listing of the directory before the first wildcard."""
+    """Lists files like `_local`, with one recursive listing of the directory before the first wildcard."""
     from pyarrow import fs
 
     root = root_of(path)
@@ -245,7 +260,7 @@ def _remote(path: str) -> Iterator[FoundFile]:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """True if the glob matches the file or a directory above it; `*` matches within a name only."""
+    """True if the glob matches the file or a directory above it. `*` does not match a slash."""
     parts, end = [], 0
     for token in _GLOB.finditer(pattern):
         deep, star, one, choice = token.groups()
@@ -256,11 +271,13 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """Returns pyarrow's file system for a path with a scheme, and the path in it. Raises `ValueError` if unknown."""
+    """Returns pyarrow's file system for a path with a scheme, and the path in it. Raises `ValueError` for an unknown
+    scheme.
+    """
     from pyarrow import ArrowInvalid, fs
 
     try:
-        # Hadoop's schemes for S3, as Spark uses them.
+        # Hadoop, and so Spark, has other schemes for S3.
         system, bare = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
     except ArrowInvalid as error:
         raise ValueError(f"cannot list the files of {path!r}: {error}") from error
@@ -268,18 +285,17 @@ def file_system(path: str) -> tuple[Any, str]:
 
 
 class Damaged(Exception):
-    """The error for a compressed file that cannot be decompressed beyond some byte; the bytes before it were read."""
+    """The error for a compressed file that is damaged from some byte on. The bytes before were read."""
 
 
 def open_file(path: str) -> BinaryIO:
-    """Opens a file for reading, decompressed according to its name. Reading may raise `Damaged`."""
+    """Opens a file for reading. It is decompressed according to the end of its name. Reading may raise `Damaged`."""
     if path.endswith(_COMPRESSED):
         return _Unpacked(path)  # type: ignore[return-value]
     return _open(path)
 
 
 def write_file(path: str, content: bytes) -> None:
-    """Writes the file."""
     if is_remote(path):
         system, bare = file_system(path)
         with system.open_output_stream(bare) as file:
@@ -301,7 +317,7 @@ def _open(path: str, compression: str | None = None) -> BinaryIO:
 
 
 class _Unpacked:
-    """Reads a compressed file up to its damaged part, to within some kilobytes."""
+    """A compressed file, which can be read up to a few kilobytes before its damaged part."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -319,7 +335,7 @@ class _Unpacked:
         self._stream.close()
 
     def read(self, size: int) -> bytes:
-        """Reads about `size` bytes; empty at the end of the file.
+        """Reads about `size` bytes. Returns no bytes at the end of the file.
 
         Raises `Damaged` after the last bytes that can be decompressed.
         """
@@ -341,7 +357,7 @@ class _Unpacked:
         return b"".join(parts)
 
     def _require_readable(self) -> None:
-        """Raises the error of the storage if the packed bytes cannot be read."""
+        """Raises the error of the storage if even the compressed bytes cannot be read."""
         with _open(self._path) as packed:
             while packed.read(_STEP):
                 pass

@@ -1,4 +1,6 @@
-"""Reads files on from where an earlier run was: the rest of a file that was read in part, then new files."""
+"""Reads files from the position of an earlier run on: first the rest of files that were read in part, then
+new files.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from stages.facts import SPARSE, from_facts, to_facts
 
 
 class FileSource(Protocol):
-    """The methods of a source of files that its reader calls."""
+    """The methods of a source of files that its reader needs."""
 
     @property
     def max_files_per_trigger(self) -> int | None: ...
@@ -26,7 +28,7 @@ class FileSource(Protocol):
     def found(self, *, later: bool = False) -> Sequence[FoundFile]: ...
 
     def ending_pieces(self, files: list[str], rows: int) -> Iterator[tuple[FromFile, int]]:
-        """Yields pieces of at most `rows` rows with their row counts.
+        """Yields pieces of at most `rows` rows, each with its number of rows.
 
         The last piece of each file is marked as `over`.
         """
@@ -34,10 +36,10 @@ class FileSource(Protocol):
 
 @attrs.frozen
 class FileProgress:
-    """The progress in a file: read as a whole, or `pieces` of it, of at most `rows` rows each.
+    """The progress in a file. It was read completely, or the first `pieces` of it, each with at most `rows` rows.
 
-    `number` is its place in the order in which files were found. `modified` (ms) and `size` (bytes) are from that
-    listing.
+    `number` is the place of the file in the order in which files were found. `modified` (ms) and `size` (bytes) are
+    from the listing.
     """
 
     number: int
@@ -49,7 +51,7 @@ class FileProgress:
 
 @attrs.frozen(kw_only=True)
 class Cut:
-    """Pieces of a file in a batch: `count` of them from number `first` on, of at most `rows` rows each."""
+    """Consecutive pieces of a file in a batch: `count` pieces from number `first` on, each with at most `rows` rows."""
 
     file: str
     number: int
@@ -69,7 +71,9 @@ class Cut:
 
 @attrs.frozen
 class FileBatch:
-    """The input of a batch: pieces of files. `known`: if each file is a split, the files that are found with it."""
+    """The input of a batch: pieces of files. `known`: if each file is a split, the files that were found with this
+    batch.
+    """
 
     cuts: tuple[Cut, ...]
     known: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
@@ -77,7 +81,7 @@ class FileBatch:
 
 @attrs.frozen(eq=False)
 class _Ahead:
-    """A piece that was read ahead, with its row count."""
+    """A piece that was already read for a later batch, with its number of rows."""
 
     cut: Cut
     piece: FromFile
@@ -86,11 +90,10 @@ class _Ahead:
 
 @attrs.define(eq=False)
 class FileReader:
-    """Reads files on from a position, which has a `FileProgress` for each path.
+    """A reader of files. Its position has a `FileProgress` for each path.
 
     A batch has `max_files_per_trigger` files, or as many pieces as fit into `rows` rows, as in a run without a
-    checkpoint. Files are listed again when all files of the last listing are read. `apart`: each file is a split of the
-    source.
+    checkpoint. When all listed files are read, the files are listed again. `apart`: each file is a split of the source.
     """
 
     source: FileSource
@@ -109,7 +112,7 @@ class FileReader:
 
     @classmethod
     def of(cls, source: FileSource, position: Position, rows: int, *, apart: bool) -> Self:
-        """Returns a reader from the position of an earlier reader on."""
+        """Creates a reader that continues at the position of an earlier reader."""
         return cls(
             source, {file: from_facts(FileProgress, facts) for file, facts in position.items()}, rows, apart
         )
@@ -127,7 +130,7 @@ class FileReader:
         return None if self._next is None else self._next[0]
 
     def read(self, batch: PlannedBatch) -> Pieces:
-        """Returns the pieces, which were read ahead or are read again."""
+        """Returns the pieces of a batch. They were read already, or are read again."""
         planned = from_facts(FileBatch, batch.input)
         if self._next is not None and self._next[0].input == batch.input:
             pieces, self._next = self._next[1], None
@@ -137,19 +140,19 @@ class FileReader:
         return Pieces(pieces, planned.known) if self.apart else together(pieces)
 
     def changed(self) -> dict[str, str]:
-        """Returns the files that changed since the last call, as `Changes.report` does."""
+        """Returns the files that were changed since the last call, as `Changes.report` does."""
         return self._changes.report()
 
     def close(self) -> None:
-        """Closes nothing."""
+        """Does nothing, as no file stays open."""
 
     def _list(self) -> None:
-        """Lists the files. The next pieces are from a file that was read in part, then from new files."""
+        """Lists the files. The next pieces are from files that were read in part, then from new files."""
         cut = {file: place for file, place in self.places.items() if place.pieces is not None}
         found = self.source.found(later=True)
         self._changes.look(found)
         new = [file for file in found if file.path not in self.places]
-        # Numbers continue behind those of known files: they are the order in which a savepoint lists files.
+        # New numbers follow those of known files. A savepoint lists files in this order.
         files = cut | {
             file.path: FileProgress(number, modified=file.modified, size=file.size)
             for number, file in enumerate(new, start=len(self.places))
@@ -158,8 +161,8 @@ class FileReader:
         self._ahead = (ahead for file, place in files.items() for ahead in self._rest(file, place))
 
     def _rest(self, file: str, place: FileProgress) -> Iterator[_Ahead]:
-        """Yields the pieces of a file that were not read yet."""
-        # Pieces have the same bounds only with the row limit of the run that began the file.
+        """Yields the pieces of a file that are not read yet."""
+        # The pieces have the same bounds only if the row limit is that of the run that began the file.
         first, rows = place.pieces or 0, place.rows or self.rows
         for index, (piece, height) in enumerate(self.source.ending_pieces([file], rows)):
             if index >= first:
@@ -189,7 +192,7 @@ class FileReader:
         return sum(one.height for one in pieces) + ahead.height > self.rows
 
     def _peek(self) -> _Ahead | None:
-        """Returns the next piece of the listed files; None if there is none."""
+        """Returns the next piece of the listed files without removing it; None if there is none."""
         if self._peeked is None:
             self._peeked = next(self._ahead, None)
         return self._peeked
@@ -205,7 +208,7 @@ class FileReader:
 
 
 def _joined(cuts: Iterable[Cut]) -> Iterator[Cut]:
-    """Joins consecutive pieces of one file."""
+    """Joins consecutive pieces of the same file."""
     for _, group in groupby(cuts, key=lambda cut: cut.file):
         first, *others = group
         last = others[-1] if others else first

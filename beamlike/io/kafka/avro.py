@@ -1,4 +1,4 @@
-"""Message format: Avro records of one schema."""
+"""The Avro format for Kafka messages. All messages have the same schema."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from beamlike.errors import missing_package
 from beamlike.io.files.faults import shown, why_unfit, without_lost
 from beamlike.io.kafka.codecs import Decoded
 from beamlike.rows.dtypes import as_dtype
@@ -41,20 +42,19 @@ def _fastavro() -> ModuleType:
     try:
         import fastavro
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "bl.avro needs fastavro: pip install 'beamlike[kafka]'", name=error.name
-        ) from None
+        raise missing_package("bl.avro needs fastavro", "kafka", error) from None
     return fastavro
 
 
 @attrs.frozen
 class Avro:
-    """An Avro record, whose fields are columns."""
+    """The format of messages that are Avro records. The fields of the record are the columns."""
 
     schema: str
 
     def __attrs_post_init__(self) -> None:
         self.columns("")
+        _fastavro()
 
     def columns(self, name: str) -> pl.Schema:
         """Returns the fields as columns.
@@ -73,7 +73,9 @@ class Avro:
         return pl.Schema({field["name"]: _dtype(field["type"], field["name"]) for field in record["fields"]})
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """Decodes records. Bytes that are no record of the schema, or continue after the record, are invalid."""
+        """Decodes records. Bytes are invalid if they are no record of the schema, or if bytes remain after
+        the record.
+        """
         reader = _fastavro().schemaless_reader
         schema = _fastavro().parse_schema(json.loads(self.schema, object_hook=_with_every_digit))
         rows, kept, wrong = list[Any](), list[int](), list[tuple[int, str]]()
@@ -84,7 +86,7 @@ class Avro:
             except Exception as error:  # fastavro raises errors of many kinds
                 wrong.append((index, f"not an Avro record of the schema ({type(error).__name__}: {error})"))
                 continue
-            # The reader ignores bytes after the record, which mean another schema.
+            # The reader ignores bytes after the record, but they show that the writer had another schema.
             if left := len(value) - stream.tell():
                 wrong.append((index, f"not an Avro record of the schema: {left} bytes are left"))
             else:
@@ -93,7 +95,7 @@ class Avro:
         return _fitted(rows, self.columns(name), pl.Series(kept, dtype=pl.UInt32), wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """Encodes the columns of the schema. Raises `ValueError` for a float that the schema cannot hold."""
+        """Encodes rows as records. Raises `ValueError` for a float that is too large for the schema."""
         writer, schema = _fastavro().schemaless_writer, _fastavro().parse_schema(json.loads(self.schema))
         found = []
         _require_range(frame, self.columns(""))
@@ -105,12 +107,12 @@ class Avro:
 
 
 def _with_every_digit(given: dict[str, Any]) -> dict[str, Any]:
-    """Returns a part of a schema with the precision of decimals at its maximum, as fastavro rounds to the precision."""
+    """Returns a part of a schema with the greatest precision for decimals, because fastavro rounds to the precision."""
     return {**given, "precision": _DIGITS} if given.get("logicalType") == "decimal" else given
 
 
 def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tuple[int, str]]) -> Decoded:
-    """Returns the rows that fit. A writer may give a decimal more digits than the schema allows."""
+    """Returns the rows that fit the columns. A writer may have written more decimal digits than the schema allows."""
     wide = pl.DataFrame(rows, schema={name: _widened(dtype) for name, dtype in columns.items()})
     frame, bad = without_lost(wide, wide.cast(columns, strict=False))
     if not bad.any():
@@ -120,7 +122,7 @@ def _fitted(rows: list[Any], columns: pl.Schema, kept: pl.Series, wrong: list[tu
 
 
 def _widened(dtype: pl.DataType) -> pl.DataType:
-    """Returns the type with the greatest precision of polars for decimals, at any depth."""
+    """Returns the type with polars' greatest precision for decimals, also in nested types."""
     if isinstance(dtype, pl.Decimal):
         return pl.Decimal(_DIGITS, dtype.scale)
     if isinstance(dtype, pl.List):
@@ -131,7 +133,7 @@ def _widened(dtype: pl.DataType) -> pl.DataType:
 
 
 def _require_range(frame: pl.DataFrame, columns: pl.Schema) -> None:
-    """Raises `ValueError` for a number that is infinite as a 32-bit float."""
+    """Raises `ValueError` for a number that would be infinite as a 32-bit float."""
     for name, dtype in columns.items():
         given = frame[name]
         if dtype == pl.Float32 and (bad := given.filter(lost(given, given.cast(dtype, strict=False)))).len():
@@ -141,7 +143,7 @@ def _require_range(frame: pl.DataFrame, columns: pl.Schema) -> None:
 
 
 def _is_field(given: Any) -> bool:
-    """True if `given` has a name, and a value that may be a type."""
+    """True if `given` looks like a field: it has a name, and something that may be a type."""
     return isinstance(given, dict) and "name" in given and isinstance(given.get("type"), str | list | dict)
 
 

@@ -1,4 +1,4 @@
-"""Received messages as columns, by partition, until they are read. Messages are converted in bulk, not one by one."""
+"""A buffer of received messages, as columns by partition. Messages are converted in bulk, not one by one."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from beamlike.io.kafka.offsets import Offsets, split_name, split_of
 
 @attrs.define(eq=False)
 class MessageBuffer:
-    """Messages of each partition, in the order of their offsets. `headers`: whether to keep their headers."""
+    """Received messages of each partition, in the order of their offsets. `headers`: message headers are kept."""
 
     headers: bool
     _frames: dict[str, list[pl.DataFrame]] = attrs.field(factory=dict, init=False)
 
     def put(self, messages: Sequence[Any]) -> Offsets:
-        """Adds messages. Returns the offset after the last one of each partition."""
+        """Adds messages. Returns, for each partition with messages, the offset after the last one."""
         come: dict[str, int] = {}
         for name, frame in _by_partition(messages, self._given).items():
             self._frames.setdefault(name, []).append(frame)
@@ -41,12 +41,13 @@ class MessageBuffer:
         return come
 
     def take(self, ends: Offsets) -> pl.DataFrame:
-        """Removes and returns the messages before these offsets, as columns of `raw_schema`, by partition and offset.
+        """Removes and returns the messages before these offsets, with the columns of `raw_schema`, by partition and
+        offset.
 
-        Only the partitions in `ends` are read.
+        Only partitions in `ends` are affected.
         """
         parts = [part for name in sorted(ends, key=split_of) for part in self._take(name, ends[name])]
-        kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 means no time
+        kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 means that there is no time
         moment = pl.when(kind >= 0).then(pl.col(TIMESTAMP) * 1000).cast(pl.Datetime("us", "UTC"))
         return pl.concat([pl.DataFrame(schema=self._given), *parts]).with_columns(moment, kind)
 
@@ -65,7 +66,7 @@ class MessageBuffer:
         self._frames.clear()
 
     def counts(self, since: Offsets = MappingProxyType({})) -> dict[str, int]:
-        """Returns the number of messages of each partition, from these offsets on."""
+        """Returns the number of buffered messages of each partition, counted from these offsets on."""
         return {
             name: sum(len(frame) - _before(frame, since.get(name, 0)) for frame in frames)
             for name, frames in self._frames.items()
@@ -73,12 +74,12 @@ class MessageBuffer:
 
     @property
     def ends(self) -> Offsets:
-        """The offset after the last message of each partition."""
+        """The offset after the last buffered message of each partition."""
         return {name: _end(frames[-1]) for name, frames in self._frames.items()}
 
     @property
     def _given(self) -> pl.Schema:
-        """The columns as the client has them: times in milliseconds, and their kind as a number, 0 for no time."""
+        """The columns as the client returns them. Times are in milliseconds; their kind is a number, 0 for no time."""
         return pl.Schema({**raw_schema(headers=self.headers), TIMESTAMP: pl.Int64()})
 
 
@@ -87,7 +88,7 @@ def _end(frame: pl.DataFrame) -> int:
 
 
 def _before(frame: pl.DataFrame, offset: int) -> int:
-    """Returns the number of messages before an offset."""
+    """Returns the number of messages in a frame that are before an offset."""
     if _end(frame) <= offset:
         return len(frame)
     return int(frame[OFFSET].search_sorted(offset)) if offset else 0

@@ -1,4 +1,4 @@
-"""Settings of a connection to a cluster, for confluent-kafka in process and for Spark's own reader."""
+"""The settings of a connection to a Kafka cluster, for confluent-kafka in process and for Spark's own reader."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from beamlike.errors import missing_package
+
 COMMON: Final = {"isolation.level": "read_committed"}
-"""The settings of every reader: messages of aborted transactions are not read."""
+"""The settings of every reader. Messages of aborted transactions are not read."""
 
 _JAAS: Final = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -20,26 +22,24 @@ _PEM: Final = {
     "ssl.certificate": ("ssl.keystore.type", "ssl.keystore.certificate.chain"),
     "ssl.key": ("ssl.keystore.type", "ssl.keystore.key"),
 }
-"""The settings that librdkafka accepts as text (`.pem`) or as a file (`.location`)."""
+"""The settings that librdkafka accepts either as text (`.pem`) or as the path of a file (`.location`)."""
 
 _NAMED: Final = "ssl.endpoint.identification.algorithm"
-_NO_NAME: Final = "none"  # Java expects an empty text
+_NO_NAME: Final = "none"  # Java expects an empty text instead
 
 
 def confluent_kafka() -> ModuleType:
-    """Imports the client. Raises `ModuleNotFoundError` with the package to install."""
+    """Imports the client library. Raises `MissingPackage`, which names the package to install."""
     try:
         import confluent_kafka
         import confluent_kafka.admin
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "bl.Kafka needs confluent-kafka: pip install 'beamlike[kafka]'", name=error.name
-        ) from None
+        raise missing_package("bl.Kafka needs confluent-kafka", "kafka", error) from None
     return confluent_kafka
 
 
 def for_java(options: Mapping[str, str]) -> dict[str, str]:
-    """Converts settings of confluent-kafka to those of the Java client, where these differ.
+    """Converts confluent-kafka's settings to those of the Java client, where they differ.
 
     Certificates and keys are read from their files here, so that Spark executors need no such files. Raises `OSError`
     if that fails.
@@ -57,7 +57,7 @@ def for_java(options: Mapping[str, str]) -> dict[str, str]:
     for name, (kind, content) in _PEM.items():
         text, file = left.pop(f"{name}.pem", None), left.pop(f"{name}.location", None)
         if text is None and file is not None:
-            text = Path(file).read_text()
+            text = Path(file).read_text(encoding="utf-8")
         if text is not None:
             found |= {kind: "PEM", content: text}
     if left.get(_NAMED) == _NO_NAME:

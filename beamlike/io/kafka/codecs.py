@@ -18,7 +18,9 @@ _NO_TEXT: Final = "not UTF-8"
 
 @attrs.frozen(eq=False)
 class Decoded:
-    """Decoded bytes: the rows, their indexes in the input (`kept`), and (index, reason) of bytes that are invalid."""
+    """Decoded values: the rows, the indexes of their input values (`kept`), and pairs of index and reason for invalid
+    values.
+    """
 
     frame: pl.DataFrame
     kept: pl.Series
@@ -27,21 +29,21 @@ class Decoded:
 
 @runtime_checkable
 class Codec(Protocol):
-    """A format of keys or values."""
+    """A format of message keys or values."""
 
     def columns(self, name: str) -> pl.Schema:
-        """Returns the columns of the format; `name` is the name of a column for the whole value."""
+        """Returns the columns of the format. A format with a single column calls it `name`."""
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
-        """Decodes bytes without nulls to rows with these columns."""
+        """Decodes bytes, without nulls, to rows with these columns."""
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """Encodes rows with these columns to bytes."""
+        """Encodes rows with these columns as bytes."""
 
 
 @attrs.frozen
 class Plain:
-    """A single column with bytes as they are, or as text."""
+    """A format with a single column: the bytes, unchanged or as text."""
 
     dtype: pl.DataType
 
@@ -70,19 +72,19 @@ def _text(value: bytes) -> str | None:
 
 @attrs.frozen
 class Json:
-    """A JSON object; columns that it lacks are null."""
+    """The format of JSON objects. Columns that an object lacks are null."""
 
-    _schema: Declared | None = attrs.field(converter=declared)
+    _schema: Declared | None = attrs.field(converter=declared, alias="schema")
 
     @property
     def is_open(self) -> bool:
-        """True if the columns are not declared, as a sink may leave them to its rows."""
+        """True if columns are not declared. A sink then uses the columns of its rows."""
         return self._schema is None
 
     def columns(self, name: str) -> pl.Schema:
         """Returns the declared columns.
 
-        Raises `ValueError` if there are none, as only a sink learns them from its rows.
+        Raises `ValueError` if none are declared, which only a sink allows.
         """
         if self._schema is None:
             raise ValueError("bl.json() of a source needs the columns: bl.json({'user': str, 'points': int})")
@@ -94,16 +96,16 @@ class Json:
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
         lines = values.to_list()
-        if values.bin.contains(b"\n").any():  # between values, as text in JSON has no line ends
+        if values.bin.contains(b"\n").any():  # never in text, as JSON escapes it
             lines = [line.replace(b"\n", b" ") for line in lines]
         lines = [line + b"\n" for line in lines]
         found = jsonl.parse_lines(lines, raw, typed)
-        # The advice about arrays is for files.
+        # The advice about arrays is only for files.
         wrong = [(line, why.removesuffix(f": {json_array.ADVICE}")) for line, why in found.wrong]
         return Decoded(found.frame, found.kept, wrong)
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
-        """Encodes an object for each row, without line ends."""
+        """Encodes each row as an object, without line ends."""
         schema = frame.schema if self._schema is None else self.columns("")
         objects = frame.select(json_columns(schema)).select(pl.struct(pl.all()).struct.json_encode())
         return objects.to_series().cast(pl.Binary)
@@ -115,7 +117,7 @@ def json(columns: SchemaLike | None = None) -> Json:
     A column that an object lacks is null; other entries of the object are ignored.
 
     Args:
-        columns: Column names and types. A source needs them; by default a sink has those of its rows.
+        columns: Column names and types. A source needs them; a sink uses the columns of its rows by default.
 
     Raises:
         TypeError: A column type is invalid.

@@ -1,4 +1,4 @@
-"""Requests to the servers of a cluster: topics and offsets. Errors of the servers become messages for users."""
+"""Requests to the brokers of a cluster about topics and offsets. Their errors become messages for users."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.offsets import split_name, split_of
 
 PATIENCE: Final = 60.0
-"""The timeout in seconds for a message or an answer."""
+"""The timeout for a message or an answer, in seconds."""
 
-_FIRST: Final = 10.0  # the timeout for servers that have never answered, and may not exist
-_STEP: Final = 1.0  # seconds of a call of the client, which signals cannot interrupt
+_FIRST: Final = 10.0  # seconds to wait for brokers that have never answered, and may not exist
+_STEP: Final = 1.0  # seconds of one call of the client, which signals cannot interrupt
 
 _LOG = logging.getLogger("beamlike")
 
 
 @attrs.define
 class Contact:
-    """A connection to servers, with the latest error of each kind that its clients reported."""
+    """A connection to the brokers, with the latest error of each kind that the clients reported."""
 
     servers: str
     common: Mapping[str, Any]
@@ -35,7 +35,9 @@ class Contact:
 
     @classmethod
     def to(cls, servers: str, options: Mapping[str, str]) -> Self:
-        """Creates the clients without any request. Raises `PlanError` for options that the client refuses."""
+        """Creates the clients, without sending a request. Raises `PlanError` for options that the client library
+        refuses.
+        """
         complaints = dict[int, Any]()
         common = {
             "bootstrap.servers": servers,
@@ -48,14 +50,14 @@ class Contact:
         return cls(servers, common, complaints, admin)
 
     def consumer(self, settings: Mapping[str, Any]) -> Any:
-        """Returns a client that reads."""
+        """Returns a client that reads messages."""
         with _accepted():
             return confluent_kafka().Consumer({**settings, **self.common})
 
     def topics(self) -> Any:
-        """Returns the topics, once the servers answer.
+        """Returns the topics. Waits until the brokers answer.
 
-        Waits `PATIENCE` seconds, or `_FIRST` seconds if the servers have never answered.
+        The timeout is `PATIENCE` seconds, or `_FIRST` seconds if the brokers have never answered.
         """
         since, patience = time.monotonic(), PATIENCE if self._has_answered else _FIRST
         warned = False
@@ -79,7 +81,7 @@ class Contact:
         return confluent_kafka().KafkaError._AUTHENTICATION in self._complaints
 
     def listed(self, names: Iterable[str], spec: Any) -> dict[str, int]:
-        """Returns the offset for `spec` of each partition."""
+        """Returns the offset of each named partition. `spec` is an offset specification of the client library."""
         client = confluent_kafka()
         asked = {client.TopicPartition(*split_of(name)): spec for name in names}
         committed = client.IsolationLevel.READ_COMMITTED
@@ -91,11 +93,11 @@ class Contact:
 
     @contextmanager
     def failing(self, what: str) -> Iterator[None]:
-        """Converts errors of the client to `SourceError`."""
+        """Converts the client's errors to `SourceError`. `what` says what failed."""
         try:
             yield
         except confluent_kafka().KafkaException as error:
-            self._admin.poll(0)  # required for error callbacks
+            self._admin.poll(0)  # this call runs the error callbacks
             why = dict.fromkeys(one.str() for one in (error.args[0], *self._complaints.values()))
             raise SourceError(f"Kafka at {self.servers} cannot {what}: {'; '.join(why)}") from None
 

@@ -1,4 +1,4 @@
-"""Topics as a log: its first and last offsets now, and any range of messages, read by this process."""
+"""Kafka topics as logs: their first and last offsets, and any range of their messages, read by this process."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from beamlike.system.threads import without_collecting
 
 _LOG = logging.getLogger("beamlike")
 
-_AT_ONCE: Final = 10_000  # messages
-_AHEAD: Final = 100_000  # messages of a partition in the buffer, beyond which it is paused
-_NO_GROUP: Final = "beamlike"  # required by the client, but no group is joined and no offset is committed
+_AT_ONCE: Final = 10_000  # messages in one call
+_AHEAD: Final = 100_000  # buffered messages of a partition, above which the partition is paused
+_NO_GROUP: Final = "beamlike"  # the client requires a group, but none is joined and no offset is committed
 
 
 class UnknownTopic(SourceError):
-    """The error for a topic that the servers do not have."""
+    """The error for a topic that does not exist."""
 
 
 @attrs.define(kw_only=True)
 class Log:
-    """The partitions of some topics, with a connection of their own until `close`."""
+    """The partitions of some topics, read over a connection that is open until `close`."""
 
     servers: str
     topics: tuple[str, ...]
@@ -38,7 +38,8 @@ class Log:
     skips: bool
     _contact: Contact
     _consumer: Any
-    # The next offset to return; the next offset to receive; received messages; and paused partitions.
+    # By partition: the next offset to return, the next offset to receive; the received messages; and paused
+    # partitions.
     _next: dict[str, int] = attrs.field(factory=dict, init=False)
     _at: dict[str, int] = attrs.field(factory=dict, init=False)
     _buffer: MessageBuffer = attrs.field(init=False)
@@ -53,7 +54,7 @@ class Log:
     ) -> Log:
         """Opens a connection.
 
-        `skips`: messages that retention removed are logged and skipped; else they are an error.
+        `skips`: messages that retention has removed are logged and skipped. Otherwise they are an error.
         """
         contact = Contact.to(servers, options)
         consumer = contact.consumer(
@@ -63,7 +64,8 @@ class Log:
                 "enable.auto.offset.store": False,
                 "enable.partition.eof": True,
                 "auto.offset.reset": "error",
-                # The pause of fetching with a full queue. By default it is a second, in which the queue becomes empty.
+                # How long the client stops fetching when its queue is full. The default is a second, long
+                # enough for the queue to run empty.
                 "fetch.queue.backoff.ms": 10,
                 **COMMON,
             }
@@ -82,7 +84,7 @@ class Log:
         self._consumer.close()
 
     def partitions(self) -> list[str]:
-        """Returns the partitions that exist now, in order. Raises `SourceError` for a topic that does not exist."""
+        """Returns the existing partitions, in order. Raises `SourceError` for a topic that does not exist."""
         known = self._contact.topics()
         for topic in self.topics:
             if topic not in known or known[topic].error is not None:
@@ -94,9 +96,9 @@ class Log:
         ]
 
     def offsets(self, position: Boundary, otherwise: str) -> Offsets:
-        """Returns the offset of `position` now for each partition.
+        """Returns, for each partition, the current offset of `position`.
 
-        `otherwise`: EARLIEST or LATEST, for partitions that `position` does not define.
+        `otherwise` is EARLIEST or LATEST. It is used for partitions that `position` does not define.
         """
         if position in (EARLIEST, LATEST):
             otherwise = str(position)
@@ -107,7 +109,7 @@ class Log:
         return {**listed, **self.found(position)}
 
     def found(self, position: Boundary) -> Offsets:
-        """Returns the offset of each partition that `position` defines for good, whatever messages arrive later.
+        """Returns the offsets that `position` defines independently of messages that arrive later.
 
         For a time, that is the offset of the first message at or after it.
         """
@@ -124,9 +126,9 @@ class Log:
         return {name: offset for name, offset in at.items() if offset >= 0}
 
     def read(self, begin: Offsets, end: Offsets) -> pl.DataFrame:
-        """Returns the messages from `begin` to before `end`, as columns of `raw_schema`, by partition and offset.
+        """Returns the messages from `begin` to before `end`, with the columns of `raw_schema`, by partition and offset.
 
-        Raises `DataLoss` if retention has removed some of them, unless it `skips` those.
+        Raises `DataLoss` if retention has removed some of them, unless the log `skips` lost messages.
         """
         spans = {name: (begin[name], to) for name, to in end.items() if to > begin[name]}
         if not all(self._has(name, *span) for name, span in spans.items()):
@@ -147,16 +149,17 @@ class Log:
         return self._buffer.take(ends)
 
     def received(self, begin: Offsets, rows: int) -> Offsets:
-        """Returns, by partition, the offset up to which messages after `begin` are in this process already.
+        """Returns, for each partition, the offset up to which messages after `begin` are already in this process.
 
-        Stops at about `rows` messages. The client fetches ahead, so this sends no request. Messages that the broker has
-        removed are not included: `read` reports them.
+        It stops at about `rows` messages. It sends no request, because the client fetches ahead. Messages that the
+        broker has removed are not detected here; `read` reports them.
         """
         try:
             self._go_to(begin)
             with self._contact.failing("be read"):
                 self._throttle({})
-                # Messages that arrive during the loop are left for the next call, or the loop might never end.
+                # Messages that arrive during this loop are left for the next call. Otherwise the loop might
+                # never end.
                 while self._take_in(0.0) > _AT_ONCE and sum(self._buffer.counts().values()) < rows:
                     pass
         except DataLoss:
@@ -165,13 +168,14 @@ class Log:
         return self._buffer.ends
 
     def _has(self, name: str, begin: int, end: int) -> bool:
-        """True if the messages of the span are in this process."""
+        """True if all messages from `begin` to before `end` are in this process."""
         return self._next.get(name) == begin and self._at.get(name, begin) >= end
 
     def within(self, at: Offsets) -> Offsets:
-        """Returns the offsets. Raises `DataLoss` if the log ends before one, as when a topic was made anew.
+        """Returns the offsets `at` if they are within the log. Raises `DataLoss` if a partition ends before its offset,
+        for example in a recreated topic.
 
-        If it `skips`, such a partition is read from its beginning.
+        If the log `skips` lost messages, such a partition starts at its beginning instead.
         """
         ends = self.offsets(LATEST, LATEST)
         beyond = [name for name, offset in at.items() if self._is_of(name) and offset > ends.get(name, 0)]
@@ -184,7 +188,9 @@ class Log:
         return split_of(name)[0] in self.topics
 
     def _lose(self, name: str, what: str, remedy: str) -> None:
-        """Raises `DataLoss`, or logs the loss if it `skips`."""
+        """Raises `DataLoss` for lost messages of a partition, or logs the loss if the log `skips` lost messages. `what`
+        describes the loss.
+        """
         topic, partition = split_of(name)
         message = f"topic {topic!r}, partition {partition}: {what}; on_data_loss='skip' {remedy}"
         if not self.skips:
@@ -192,7 +198,7 @@ class Log:
         _LOG.warning("%s", message)
 
     def _kept(self, spans: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-        """Returns the spans without messages that retention has removed by now."""
+        """Returns the ranges of offsets, shortened by the messages that retention has removed."""
         first = self._contact.listed(spans, confluent_kafka().admin.OffsetSpec.earliest()) if spans else {}
         lost = {name: first[name] for name, (begin, _) in spans.items() if first[name] > begin}
         for name, at in lost.items():
@@ -203,32 +209,32 @@ class Log:
         return spans
 
     def _go_to(self, begin: Offsets) -> None:
-        """Makes the consumer read on from `begin`. Messages that were received beyond the last span are kept."""
+        """Moves the consumer to `begin`, unless it is already there. A move discards the buffer."""
         if all(self._next.get(name) == at for name, at in begin.items()):
             return
         self._buffer.clear()
-        self._throttle({})  # a paused partition would stay paused when it is assigned again
+        self._throttle({})  # A paused partition would stay paused after it is assigned again.
         partition = confluent_kafka().TopicPartition
         self._consumer.assign([partition(*split_of(name), at) for name, at in begin.items()])
         self._next, self._at = dict(begin), dict(begin)
 
     def _take_in(self, patience: float) -> int:
-        """Moves received messages, up to about `_AT_ONCE`, to the buffer, and returns their number.
+        """Moves received messages, about `_AT_ONCE` at most, to the buffer. Returns their number.
 
-        Waits up to `patience` seconds for the first one.
+        Waits up to `patience` seconds for the first message.
         """
         if (first := self._consumer.poll(patience)) is None:
             return 0
         with without_collecting():
-            # A single request for many messages would wait for all of them.
+            # One call for many messages would wait until it has all of them.
             polled = [first, *self._consumer.consume(_AT_ONCE, timeout=0)]
             self._hold(polled)
         return len(polled)
 
     def _hold(self, polled: Sequence[Any]) -> None:
-        """Adds messages to the buffer, and handles errors and ends of partitions."""
+        """Adds messages to the buffer. Handles errors and ends of partitions, which arrive among them."""
         errors = list(map(confluent_kafka().Message.error, polled))
-        if any(errors):  # usually there is none, and messages are not examined one by one
+        if any(errors):  # Usually there are no errors, and the messages need not be examined one by one.
             for message, error in zip(polled, errors, strict=True):
                 if error is not None:
                     self._heed(message)
@@ -237,7 +243,9 @@ class Log:
             self._at[name] = max(self._at.get(name, 0), at)
 
     def _throttle(self, wanted: Offsets) -> None:
-        """Pauses partitions with many messages in the buffer beyond those `wanted`, until others have caught up."""
+        """Pauses partitions with many buffered messages beyond those `wanted`. Resumes them when the buffer
+        has shrunk.
+        """
         far = frozenset(name for name, count in self._buffer.counts(wanted).items() if count > _AHEAD)
         partition = confluent_kafka().TopicPartition
         if new := far - self._waiting:
@@ -260,6 +268,6 @@ class Log:
 
 
 def _beyond(at: int, end: int | None) -> str:
-    """Returns the message for an offset behind the end of a partition, or of a partition that is gone."""
+    """Returns the message for an offset after the end of a partition, or in a partition that does not exist."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
     return f"the next message to read is at offset {at}, but {there}, as if the topic had been made again"

@@ -1,4 +1,4 @@
-"""Messages as columns: the columns that both runners read of a topic, and their conversion to rows and dead letters."""
+"""Messages as columns: those that both runners read from a topic, and their conversion to rows or dead letters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _AT: Final = "__at"
 
 
 def raw_schema(*, headers: bool) -> pl.Schema:
-    """Returns the columns of messages as they are read; the kind of their timestamps is a number."""
+    """Returns the columns of messages as they are read. The kind of a timestamp is a number."""
     own = {**_WHERE, **_WHEN, TIMESTAMP_TYPE: pl.Int32(), KEY: pl.Binary(), VALUE: pl.Binary()}
     return pl.Schema({**own, **(_HEADERS if headers else {})})
 
@@ -49,7 +49,7 @@ def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
 def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: bool) -> Pieces:
     """Converts messages with the columns of `raw_schema` to rows with those of `row_schema`, or to dead letters.
 
-    A key or value that is null, as in a tombstone, makes nulls.
+    A null key or value, as in a tombstone, becomes nulls.
     """
     wrong: list[tuple[int, str]] = []
     parts = [decode_column(messages[name], codec, name, wrong) for name, codec in codecs.items()]
@@ -63,9 +63,9 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
 
 
 def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:
-    """Returns a row for each value; nulls if the value is null or invalid.
+    """Returns a row for each value. It has nulls if the value is null or invalid.
 
-    Adds (index, reason) of invalid values to `wrong`.
+    Pairs of index and reason of invalid values are added to `wrong`.
     """
     given = values.drop_nulls() if values.null_count() else values
     found = codec.decode(given, name)

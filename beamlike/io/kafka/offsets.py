@@ -1,4 +1,4 @@
-"""Offsets by partition: where a run begins and ends, and the share of each partition in a batch."""
+"""Offsets by partition: the bounds of a run, and the share of each partition in a batch."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 Offsets = Mapping[str, int]
-"""The offset of the next message of each partition, named `topic-partition`."""
+"""The offset of the next message of each partition. Keys are `topic-partition`."""
 
 Boundary = str | int | Mapping[tuple[str, int], int]
-"""EARLIEST, LATEST, a time in milliseconds, or offsets by partition; other partitions are read from EARLIEST on."""
+"""A bound of a run: EARLIEST, LATEST, a time in milliseconds, or offsets by partition (others begin at EARLIEST)."""
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 
 
 def boundary_of(given: Any, topics: tuple[str, ...], what: str) -> Boundary:
-    """Parses `start=` or `end=`. Raises `TypeError` or `ValueError` if it is invalid."""
+    """Converts the argument `start=` or `end=` of a source of these `topics` to a bound of the run.
+
+    Raises `TypeError` or `ValueError`, which call the argument `what`, if it is no valid bound.
+    """
     if given in (EARLIEST, LATEST) and isinstance(given, str):
         return given
     if isinstance(given, datetime):
         moment = given if given.tzinfo is not None else given.replace(tzinfo=UTC)
-        return max(0, math.ceil(moment.timestamp() * 1000))  # the earliest time in Kafka
+        return max(0, math.ceil(moment.timestamp() * 1000))  # Kafka has no times before 1970
     if isinstance(given, Mapping):
         named = (
             given if all(isinstance(of, Mapping) for of in given.values()) else _of_one(given, topics, what)
@@ -58,15 +61,16 @@ def split_name(topic: str, partition: int) -> str:
 
 
 def split_of(name: str) -> tuple[str, int]:
-    """Returns the topic and partition of a name."""
+    """Returns the topic and the partition of a name `topic-partition`."""
     topic, _, partition = name.rpartition("-")
     return topic, int(partition)
 
 
 def in_turn(begin: Offsets, end: Offsets, most: int) -> Offsets:
-    """Returns the end of a batch of about `most` messages from `begin` on, with a share of each partition.
+    """Returns the offsets at which a batch of about `most` messages ends that begins at `begin`.
 
-    Spark's own reader has the same rule, so batches are the same: each partition with new messages has at least one.
+    Each partition has a share in proportion to its new messages, and at least one of them. Spark's own reader has the
+    same rule, so both runners have the same batches.
     """
     new = {name: end[name] - at for name, at in begin.items() if end.get(name, at) > at}
     total = sum(new.values())

@@ -1,4 +1,4 @@
-"""Reads a log on from its offsets: what is new there, and any range again."""
+"""Reads a Kafka log from given offsets on: new messages, or a range of messages again."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from beamlike.io.kafka.offsets import Offsets, in_turn
 from beamlike.io.sources import PlannedBatch
 
 ASK_EVERY: Final = 1.0
-"""Seconds between requests for the partitions and ends of the log, in case the client receives nothing by itself."""
+"""Seconds between requests for the partitions and their ends. They are needed if the client itself receives nothing."""
 
 
 class LogSource(Protocol):
-    """The methods of a source that the reader of its log calls."""
+    """The methods of a source that its reader needs."""
 
     @property
     def max_offsets_per_trigger(self) -> int | None: ...
@@ -35,11 +35,11 @@ class LogSource(Protocol):
 
 @attrs.define(kw_only=True)
 class LogReader:
-    """Reads a log on from offsets, in batches of `rows` messages, up to its `end`.
+    """A reader of a log from given offsets on, in batches of `rows` messages, up to `end`.
 
-    If it `ends`, the end is that of the log when it was opened; else the end moves when all was read. `noted` is False
-    while the position at the beginning is in no batch yet: a batch is then planned even without messages, since
-    "latest" changes from day to day.
+    If the source `ends`, `end` is the end of the log when it was opened. Otherwise `end` moves on when it is reached.
+    `noted` is False until a batch has stored the offsets at which the run begins. So the first batch is planned even
+    without messages: otherwise "latest" would mean other offsets after a restart.
     """
 
     source: LogSource
@@ -56,7 +56,7 @@ class LogReader:
     def of(cls, source: LogSource, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
         """Opens the log. Partitions that are not in `position` are new, and are read from their beginning.
 
-        `goes_on`: another run will begin where this one ends. Raises `DataLoss` if the log ends before the position.
+        `goes_on`: another run will continue where this one ends. Raises `DataLoss` if the log ends before the position.
         """
         log = source.log()
         try:
@@ -77,7 +77,9 @@ class LogReader:
             raise
 
     def new(self) -> PlannedBatch | None:
-        """Returns the next batch, with a share of each partition; the same batch until it is read."""
+        """Returns the next batch, with a share of each partition. Until it is read, further calls return the
+        same batch.
+        """
         if self._next is None:
             to = self._ahead()
             if to == self.at and not self.ends:
@@ -93,7 +95,9 @@ class LogReader:
         return self._next
 
     def _found(self) -> Offsets:
-        """Returns the current end: what the client received, and every `ASK_EVERY` seconds what the broker reports."""
+        """Returns the current end: what the client has received and, every `ASK_EVERY` seconds, what the
+        broker reports.
+        """
         if time.monotonic() >= self._asked + ASK_EVERY:
             self._asked = time.monotonic()
             end = self.source.last(self.log)
@@ -106,7 +110,7 @@ class LogReader:
         return in_turn(at, self.end, self.rows)
 
     def read(self, batch: PlannedBatch) -> Pieces:
-        """Returns the messages as rows and dead letters. Raises `DataLoss` if they no longer exist."""
+        """Returns the messages of a batch as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
         self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
@@ -117,8 +121,8 @@ class LogReader:
 
 
 def _reached(log: Log, at: Offsets, end: Offsets) -> Offsets:
-    """Returns the offsets to read on from.
+    """Returns the offsets from which to continue.
 
-    If `end` is before them, the log may have been replaced, or the user asked for this end.
+    If the log ends before them, either it was replaced, or the user set an earlier `end`.
     """
     return at if all(offset <= end.get(name, -1) for name, offset in at.items()) else log.within(at)

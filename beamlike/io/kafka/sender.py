@@ -1,11 +1,11 @@
-"""Producers whose transactions also note which batches are done, kept by a process from batch to batch.
+"""Transactional producers, which also record which batches are done. A process keeps them from batch to batch.
 
-A request to commit may be delayed on a connection that broke, while the client has tried again on another one. If it
-arrives within the next transaction of the same producer, the broker takes it for a request of that one: it tells
-transactions apart by the epoch of the producer. A client that speaks the second version of the protocol (KIP-890)
-changes the epoch with each transaction; librdkafka does not. It does not report such a retry either, but it logs that
-the connection broke. So a producer of which anything was heard is not used again: a new one has another epoch, and the
-broker refuses what is late.
+If a connection breaks, a request to commit may be delayed on it, while the client repeats the request on another
+connection. If the delayed request then arrives during the next transaction of the same producer, the broker commits
+that transaction: it distinguishes transactions only by the epoch of the producer. Clients with version 2 of the
+protocol (KIP-890) change the epoch with each transaction, but librdkafka does not. It does not report the repeated
+request either, but it logs that the connection broke. So a producer that has logged anything is not used again: a new
+one has another epoch, and the broker refuses the delayed request.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ import attrs
 from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.sinks import overtaken
 
-PATIENCE: Final = 60.0  # seconds without an answer
+PATIENCE: Final = 60.0  # seconds to wait for an answer
 _PATIENCE_OF_KEPT: Final = (
-    15.0  # the timeout of a cached producer, which may never recover from a failure of its broker
+    15.0  # seconds to wait with a cached producer, which may never recover from a failure of its broker
 )
-_STEP: Final = 5.0  # seconds of a call of the client, which is then repeated
+_STEP: Final = 5.0  # seconds of one call of the client, which is then repeated
 _KEPT: Final = 8
-_INFO: Final = 6  # level of syslog; includes failed connections with pending requests, but not idle ones
-# A broker writes the end of a transaction after its answer, and until then refuses the next one. The client retries
-# after 100 ms by default, which would delay every short batch.
+_INFO: Final = 6  # a syslog level; it includes failed connections with pending requests, but not idle ones
+# A broker answers before it has written the end of a transaction, and refuses the next transaction until
+# then. By default the client retries after 100 ms, which would delay every small batch.
 _SOON: Final = {"retry.backoff.ms": 5}
 
 Produce = Callable[[Any], object]
-"""Hands all messages of a part over to a producer."""
+"""A function that passes all messages of a part to a producer."""
 
 
 @attrs.define(eq=False)
 class Sender:
     """A producer with a transactional name.
 
-    `noted` is the offset that the consumer group of this name has committed: batches before it are done. Only this
-    producer commits to the group until another one takes the name over, which ends this one.
+    `noted` is the offset that the consumer group with this name has committed: all batches before it are done. Only
+    this producer commits to the group. If another producer takes over the name, this one can no longer be used.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class Sender:
 
     @classmethod
     def open(cls, settings: Mapping[str, Any], topic: str, name: str) -> Self:
-        """Opens a producer. Transactions that another producer of this name has begun are over after that."""
+        """Opens a producer. Unfinished transactions of another producer with this name are aborted."""
         client = confluent_kafka()
         group = {"group.id": name, "enable.auto.commit": False, "isolation.level": "read_committed"}
         ledger = client.Consumer({**settings, **group})
@@ -62,12 +62,13 @@ class Sender:
             complaints = list[Any]()
             heard = {"error_cb": complaints.append, "log_level": _INFO, "logger": _listening(complaints)}
             producer = client.Producer({**_SOON, **settings, **heard, "transactional.id": name})
-            # Without metadata, a producer finds its coordinator only at the second attempt, half a second later.
+            # Without metadata, a producer finds its coordinator only at the second attempt, half a second
+            # later.
             insist(lambda patience: producer.list_topics(timeout=patience), PATIENCE)
             insist(producer.init_transactions, PATIENCE)
             [found] = ledger.committed([client.TopicPartition(topic, 0)], timeout=PATIENCE)
             producer.poll(0)
-            complaints.clear()  # no transaction has begun
+            complaints.clear()  # no transaction has begun yet
             return cls(topic, ledger, producer, found.offset, complaints)
         except BaseException:
             ledger.close()
@@ -99,11 +100,11 @@ class Sender:
 
     @property
     def is_sound(self) -> bool:
-        """True if no connection has failed, so that no request of an earlier transaction can still be on its way.
+        """True if no connection has failed. So no request of an earlier transaction can be delayed.
 
-        A transaction that begins after a connection failed may also wait for minutes.
+        After a failed connection, the next transaction may also wait for minutes.
         """
-        self._producer.poll(0)  # required for error callbacks
+        self._producer.poll(0)  # this call runs the error callbacks
         return not self._complaints
 
     def close(self) -> None:
@@ -130,7 +131,7 @@ def groups(admin: Any, prefix: str) -> list[str]:
 
 
 def _listening(complaints: list[Any]) -> logging.Logger:
-    """Returns a logger that stores messages in `complaints`, and passes none on."""
+    """Returns a logger that adds its messages to `complaints`, and writes nothing."""
     logger = logging.Logger("beamlike.kafka", logging.INFO)
 
     def keep(record: logging.LogRecord) -> bool:
@@ -146,10 +147,11 @@ _TURN: Final = threading.Lock()
 
 
 def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, produce: Produce) -> None:
-    """Sends a part of a batch exactly once, in whichever process.
+    """Sends a part of a batch exactly once, even if several processes try.
 
     A producer that this process kept from an earlier batch is used if it still owns its name; otherwise the broker
-    refuses it. A batch before the last one that it knows is a replay, or of another run, and needs a new producer.
+    refuses it. If the producer has already sent a later batch, this one is a replay or belongs to another run, and a
+    new producer is needed.
     """
     place = (topic, name, *sorted(settings.items()))
     with _TURN:
@@ -182,9 +184,9 @@ def _sent(sender: Sender, batch: int, produce: Produce) -> bool:
 
 
 def insist(call: Callable[[float], object], patience: float) -> None:
-    """Repeats `call` for up to `patience` seconds while its error is retriable;
+    """Calls `call` until it succeeds or, after `patience` seconds, its retriable error is raised.
 
-    its argument is the timeout (s) of an attempt.
+    The argument of `call` is the timeout of one attempt in seconds. Other errors are raised at once.
     """
     client, end = confluent_kafka(), time.monotonic() + patience
     while True:

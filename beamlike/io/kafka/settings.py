@@ -1,4 +1,4 @@
-"""Settings of librdkafka that only readers, or only writers, use."""
+"""Settings of librdkafka that have an effect only for readers, or only for writers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_READERS: Final = frozenset(
         "session.timeout.ms",
     ]
 )
-"""Settings that only readers use."""
+"""Settings that have an effect only for readers."""
 
 OF_WRITERS: Final = frozenset(
     [
@@ -58,4 +58,4 @@ OF_WRITERS: Final = frozenset(
         "transactional.id",
     ]
 )
-"""Settings that only writers use."""
+"""Settings that have an effect only for writers."""

@@ -1,4 +1,4 @@
-"""A Kafka topic as a sink, with one message for each row."""
+"""A Kafka topic as a sink. Each row becomes a message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any, ClassVar, Final, Self
+from itertools import chain, repeat
+from typing import Any, ClassVar, Final, Literal, Self
 from urllib.parse import quote
 
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.errors import PlanError, WrongType, listed, nearest, unknown_column
 from beamlike.io.base import Part
 from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
@@ -21,18 +22,21 @@ from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
 from beamlike.io.kafka.settings import OF_READERS
 from beamlike.io.kafka.source import options_of, server_list
-from beamlike.io.sinks import SinkInput
+from beamlike.io.sinks import SinkInput, standing
 from beamlike.rows.dtypes import has_values_of, type_name
 from beamlike.rows.nonfinite import warn_nonfinite
+from beamlike.system.datasets import Dataset, server_dataset
 from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
 from stages.keys import key_text
 
-_PARTITIONER: Final = (
-    "murmur2_random"  # that of the Java client, so that all producers choose one partition for a key
-)
+_PARTITIONER: Final = "murmur2_random"  # the Java client's, so that all producers choose alike
 HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
-"""The headers that identify a message of the pipeline, so that a repeated message can be detected."""
+"""The headers that identify a message of the pipeline, so that readers can detect repeated messages."""
+
+_MODES: Final = ("append", "upsert")
+Message = tuple[bytes | None, bytes | None]
+"""A key and a value."""
 
 
 def _value(given: Any) -> Codec:
@@ -53,20 +57,30 @@ def _names(key: str | Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
+def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None:
+    if value not in _MODES:
+        raise ValueError(
+            f"KafkaSink: mode may be 'append' or 'upsert', not {value!r}{nearest(value, _MODES)}"
+        )
+
+
 @attrs.frozen(eq=False)
 class KafkaSink:
-    """Sends each row to a topic as a message.
+    """A Kafka topic as a sink: rows are sent as messages.
 
-    Messages of one key go to one partition, the same as with the Java client. The headers `beamlike-run`,
-    `beamlike-batch`, `beamlike-shard` and `beamlike-row` identify the row of the run. The topic must exist. Needs
-    confluent-kafka, from the extra `kafka`.
+    Messages with the same key are in the same partition, which is also the one that the Java client chooses. The
+    headers `beamlike-run`, `beamlike-batch`, `beamlike-shard` and `beamlike-row` identify the row of the run. The topic
+    must exist. Needs confluent-kafka, from the extra `kafka`.
 
     Args:
         servers: Brokers such as "localhost:9092", separated by commas, or a list.
         topic: The name of the topic.
         value: The format of values: `bl.json()` for an object of all columns, `bl.json({...})` for some, or
             `bl.avro(schema)`. `str` or `bytes` send the column `value`.
-        key: A column, sent as text or bytes, or several, sent as a JSON object. By default messages have no key.
+        key: A column, sent as text or bytes, or several, sent as a JSON object. By default messages have no key, or
+            with "upsert" that of the rows.
+        mode: "append" sends each row. "upsert" is for the output of a grouping and a compacted topic: the latest
+            message of a key has the row with this key. If there is no row, it is a tombstone, which has no value.
         transactions: True to send each part of a batch in a transaction, which also records it as done, as the offset
             of a consumer group. A reader of committed messages then sees each row once, also after a task or a run was
             repeated. Needs brokers of version 2.5 or later. With False, rows of a repeated batch are sent twice.
@@ -85,23 +99,29 @@ class KafkaSink:
     topic: str = attrs.field(validator=text)
     value: Codec = attrs.field(factory=json, converter=_value)
     key: tuple[str, ...] = attrs.field(default=(), kw_only=True, converter=_names)
+    mode: Literal["append", "upsert"] = attrs.field(default="append", kw_only=True, validator=_mode)
     transactions: bool = attrs.field(default=True, kw_only=True, validator=true_or_false)
-    # Values may be passwords.
+    # Options may contain passwords, so only their names are shown.
     options: Mapping[str, str] = attrs.field(
         factory=dict, kw_only=True, converter=_options, repr=lambda given: f"[{', '.join(given)}]"
     )
 
-    # The name of the sink in its pipeline, as several may send to one topic.
-    _name: str = attrs.field(default="", kw_only=True, repr=False)
+    # The rows, and the name of the sink in its pipeline. Several sinks may send to the same topic.
+    _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
 
     distributed: ClassVar[bool] = True
-    upserts: ClassVar[bool] = False
     per_pane: ClassVar[bool] = False
 
-    def fitted(self, rows: SinkInput) -> Self:
-        """Returns the sink with its name.
+    @property
+    def upserts(self) -> bool:
+        """True if a message replaces the earlier message with the same key."""
+        return self.mode == "upsert"
 
-        Raises `PlanError` for a column of key or value that the rows lack, or have in another type.
+    def fitted(self, rows: SinkInput) -> Self:
+        """Returns the sink for these rows.
+
+        Raises `PlanError` if the rows lack a column of the key or value, or have it with another type, or if another
+        key than that of the rows is given for "upsert".
         """
         is_open = isinstance(self.value, Json) and self.value.is_open
         columns = {} if is_open else dict(self.value.columns(VALUE))
@@ -117,10 +137,22 @@ class KafkaSink:
                 f"a message is text or bytes, but {VALUE!r} is {type_name(rows.schema[VALUE])}",
                 step=rows.step,
             )
-        return attrs.evolve(self, name=rows.step)
+        if rows.key is None:
+            return attrs.evolve(self, rows=rows)
+        key = rows.key.columns
+        if self.key and {*self.key} != {*key}:
+            raise PlanError(
+                f"with mode='upsert' the key must be {listed(map(repr, key))}, by which the rows are told apart, and "
+                f"not {listed(map(repr, self.key))}; leave it out, or group by other columns",
+                step=rows.step,
+            )
+        return attrs.evolve(self, key=self.key or key, rows=rows)
+
+    def datasets(self) -> list[Dataset]:
+        return [server_dataset("kafka", self.servers, 9092, self.topic)]
 
     def check(self) -> None:
-        """Raises `PlanError` if the topic does not exist, and `SourceError` if no server answers."""
+        """Raises `PlanError` if the topic does not exist, and `SourceError` if no broker answers."""
         with closing(Log.open(self.servers, (self.topic,), self.options, headers=False, skips=False)) as log:
             try:
                 log.partitions()
@@ -128,7 +160,7 @@ class KafkaSink:
                 raise PlanError(str(error)) from None
 
     def start(self, run: str) -> None:
-        """Deletes the consumer groups of an earlier run of this name; its messages stay."""
+        """Deletes the consumer groups that record the batches of an earlier run with this name. Its messages stay."""
         if not self.transactions:
             return
         admin = confluent_kafka().admin.AdminClient(self._settings())
@@ -138,17 +170,18 @@ class KafkaSink:
 
     @property
     def remembers(self) -> bool:
-        """True with transactions, which record what was sent."""
+        """True with transactions, which record the batches that were sent."""
         return self.transactions
 
     def hold(self, run: str) -> Lock | None:
-        """Locks the sink for a run of this name, on this machine. Raises `InUse`.
+        """Locks the sink for a run of this name, on this machine only. Raises `InUse` if another run of this name holds
+        the lock.
 
-        Returns None without transactions, since nothing is recorded of a run.
+        Returns None without transactions, because no batches are recorded.
         """
         if not self.transactions:
             return None
-        place = "\0".join([self.servers, self._prefix(run), self._name]).encode()
+        place = "\0".join([self.servers, self._prefix(run), self._rows.step if self._rows else ""]).encode()
         digest = hashlib.sha256(place).hexdigest()[:32]
         return Lock.take(f"{tempfile.gettempdir()}/beamlike-topic-{digest}.lock", f"the run {run!r}")
 
@@ -156,7 +189,7 @@ class KafkaSink:
         return latest_batch(self._settings(), self.topic, self._prefix(run))
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing, as a topic keeps its messages."""
+        """Removes nothing, because a topic keeps its messages."""
         return f"their messages stay, and are sent once more; the headers {HEADERS[0]} and {HEADERS[1]} tell them apart"
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -188,7 +221,7 @@ class KafkaSink:
         send_once(self._settings(), self.topic, name, part.batch, lambda to: self._produce(to, frame, part))
 
     def _produce(self, producer: Any, frame: pl.DataFrame, part: Part, **choices: Any) -> None:
-        """Passes all rows to the client, which sends them in the background."""
+        """Passes all rows to the client library, which sends them in the background."""
         ours = [part.query, str(part.batch), str(part.task)]
         headers = list(zip(HEADERS, (text.encode() for text in ours), strict=False))
         for row, (key, value) in enumerate(self._messages(frame)):
@@ -202,19 +235,42 @@ class KafkaSink:
             if not row % 1_000:
                 producer.poll(0)
 
-    def _messages(self, frame: pl.DataFrame) -> Iterator[tuple[bytes | None, bytes | None]]:
+    def _messages(self, frame: pl.DataFrame) -> Iterator[Message]:
+        key = None if self._rows is None else self._rows.key
+        if key is None:
+            return self._messages_of(frame)
+        left = standing(frame, key)
+        if null := next(
+            (name for name in self.key if len(self.key) == 1 and left.rows[name].null_count()), None
+        ):
+            raise ValueError(f"{null!r} is null in a row, and a message of a compacted topic must have a key")
+        tombstones = zip(self._keys(left.gone), repeat(None))
+        return chain(self._messages_of(left.rows.select(self._columns())), tombstones)
+
+    def _messages_of(self, frame: pl.DataFrame) -> Iterator[Message]:
         if isinstance(self.value, Json):
             warn_nonfinite(frame, f"topic {self.topic!r}")
         values = self.value.encode(frame.select(VALUE) if isinstance(self.value, Plain) else frame)
+        return zip(self._keys(frame), values.to_list(), strict=True)
+
+    def _keys(self, frame: pl.DataFrame) -> list[bytes | None]:
         if not self.key:
-            keys = pl.Series([None], dtype=pl.Binary).new_from_index(0, len(frame))
-        elif len(self.key) > 1:
+            return [None] * len(frame)
+        if len(self.key) > 1:
             keys = Json(None).encode(frame.select(self.key))
         elif frame.schema[self.key[0]] == pl.Binary:
             keys = frame[self.key[0]]
         else:
             keys = frame.select(key_text(self.key[0]).cast(pl.Binary)).to_series()
-        return zip(keys.to_list(), values.to_list(), strict=True)
+        return keys.to_list()
+
+    def _columns(self) -> list[str]:
+        """Returns the columns of rows that replace others: all of them but the flag of retracted rows."""
+        rows = self._rows
+        assert rows is not None
+        assert rows.key is not None
+        flag = rows.key.retracted
+        return [name for name in rows.schema if name != flag or name in rows.user]
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -225,5 +281,5 @@ class KafkaSink:
         }
 
     def _prefix(self, run: str) -> str:
-        """Returns the name prefix of the consumer groups that record the parts of a run."""
+        """Returns the common prefix of the consumer groups that record the batches of a run."""
         return f"beamlike/{quote(run, safe='')}/{self.topic}/"

@@ -1,18 +1,16 @@
-"""Kafka topics as a source, read by Spark's own reader on Spark, and by confluent-kafka in process."""
+"""Kafka topics as a source. Spark's own reader reads them on Spark, and confluent-kafka in process."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from importlib.util import find_spec
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError
 from beamlike.io.base import Pieces
 from beamlike.io.kafka import messages
 from beamlike.io.kafka.client import for_java
@@ -22,14 +20,17 @@ from beamlike.io.kafka.messages import KEY, VALUE
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, boundary_of, split_name, split_of
 from beamlike.io.kafka.reader import LogReader
 from beamlike.io.kafka.settings import OF_WRITERS
+from beamlike.io.sources import PlannedBatch
+from beamlike.system.datasets import Dataset, server_dataset
 from beamlike.system.fields import true_or_false, whole_number
 
 OnDataLoss = Literal["fail", "skip"]
-_PACKAGE: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
 def server_list(servers: str | Sequence[str]) -> str:
-    """Returns brokers as `host:port`, separated by commas. Raises `TypeError` or `ValueError` for anything else."""
+    """Returns brokers as one text, separated by commas. Raises `TypeError` or `ValueError` unless each is
+    `host:port`.
+    """
     given = [servers] if isinstance(servers, str) else servers
     if not isinstance(given, list | tuple) or not all(isinstance(one, str) for one in given):
         raise TypeError(
@@ -39,20 +40,6 @@ def server_list(servers: str | Sequence[str]) -> str:
     if wrong := [one for one in found if not one.rpartition(":")[2].isdigit()]:
         raise ValueError(f"Kafka: servers must be such as 'localhost:9092', not {wrong[0]!r}")
     return ",".join(found)
-
-
-def _package(version: str) -> str:
-    """Returns the end of a message: the coordinates of Spark's Kafka reader for a Spark version.
-
-    A vendor may have extended the version.
-    """
-    found = re.match(r"(\d+)\.(\d+)\.\d+", version)
-    release = version if found is None else found[0]
-    remedy = f"'{_PACKAGE}:{release}'}}) or beamlike run --conf spark.jars.packages={_PACKAGE}:{release}"
-    if found is None or found[2] == "0":
-        return remedy
-    before = f"{found[1]}.{int(found[2]) - 1}.0"
-    return f"{remedy}; as long as Maven Central has none of {release}, with the last one before, such as {before}"
 
 
 def _topics(topics: str | Sequence[str]) -> tuple[str, ...]:
@@ -82,7 +69,7 @@ def _key(given: Any) -> Codec | None:
 
 
 def options_of(options: Mapping[str, str], other: frozenset[str], remedy: str) -> dict[str, str]:
-    """Returns settings of the client.
+    """Returns checked settings of the client.
 
     Raises `TypeError` for a value that is not text, and `ValueError` for a setting of the `other` role, which would
     have no effect.
@@ -104,13 +91,13 @@ def _options(options: Mapping[str, str]) -> dict[str, str]:
 
 @attrs.frozen(eq=False)
 class Kafka:
-    """The messages of one topic or several, a row each.
+    """The messages of one or more Kafka topics, as rows.
 
     Columns: those of key and value; `kafka_topic`, `kafka_partition`, `kafka_topic_partition`, `kafka_offset`;
-    `kafka_timestamp` and its kind in `kafka_timestamp_type`, "create", or "append" if the broker has set the time; and
-    `kafka_headers` with `headers=True`. A message that cannot be decoded is a dead letter.
+    `kafka_timestamp` and its kind in `kafka_timestamp_type`, which is "create", or "append" if the broker set the time;
+    and `kafka_headers` with `headers=True`. A message that cannot be decoded is a dead letter.
 
-    By default a watermark is kept for each partition. A continued run on Spark begins where the run before ended. Needs
+    By default each partition has its own watermark. A continued run on Spark begins where the previous run ended. Needs
     confluent-kafka, from the extra `kafka`, in process, and the package spark-sql-kafka-0-10 on Spark.
 
     Args:
@@ -126,7 +113,7 @@ class Kafka:
         headers: True to add the column `kafka_headers`.
         max_offsets_per_trigger: About how many messages a batch has at most, shared among the partitions.
         on_data_loss: "fail" if the topic's retention removed messages before they were read, or "skip" them.
-        options: Settings of the client, as confluent-kafka has them, such as those for security.
+        options: Settings of confluent-kafka's client, such as those for security.
 
     Raises:
         TypeError: An argument has a wrong type.
@@ -153,7 +140,7 @@ class Kafka:
         validator=whole_number(1),
     )
     on_data_loss: OnDataLoss = attrs.field(default="fail", kw_only=True)
-    # Values may be passwords.
+    # Options may contain passwords, so only their names are shown.
     options: Mapping[str, str] = attrs.field(
         factory=dict, kw_only=True, converter=_options, repr=lambda given: f"[{', '.join(given)}]"
     )
@@ -188,13 +175,13 @@ class Kafka:
         return {**({} if self.key is None else {KEY: self.key}), VALUE: self.value}
 
     def schema(self) -> pl.Schema:
-        """Returns the columns of key and value, and those that Kafka adds."""
+        """Returns the columns of key and value, and the columns that Kafka adds."""
         return messages.row_schema(self._codecs, headers=self.headers)
 
     # In process
 
     def log(self) -> Log:
-        """Opens the topics."""
+        """Opens a connection to the topics."""
         skips = self.on_data_loss == "skip"
         return Log.open(self.servers, self.topics, self.options, headers=self.headers, skips=skips)
 
@@ -203,7 +190,7 @@ class Kafka:
         return log.offsets(self._first, LATEST if isinstance(self._first, int) else EARLIEST)
 
     def last(self, log: Log) -> Offsets:
-        """Returns the offsets at which a run ends that ends with the messages of now."""
+        """Returns the offsets at which a run ends if it reads only messages that exist now."""
         return log.offsets(self._last, LATEST)
 
     def chunks(self, rows: int) -> Iterator[Pieces]:
@@ -213,9 +200,9 @@ class Kafka:
                 yield reader.read(batch)
 
     def resume(self, position: Offsets, rows: int) -> LogReader:
-        """Returns a reader from these offsets on, or from `start` if there are none;
+        """Returns a reader that begins at these offsets, or at `start` if there are none.
 
-        new partitions from their beginning.
+        New partitions are read from their beginning.
         """
         return LogReader.of(self, position, rows, ends=self.bounded)
 
@@ -234,30 +221,30 @@ class Kafka:
             for partition, at in of.items()
         }
 
+    def span(self, begin: Offsets, end: Offsets) -> PlannedBatch:
+        """Returns the batch of the messages between these offsets. Other partitions have none."""
+        moved = {name: at for name, at in end.items() if at > begin.get(name, 0)}
+        return PlannedBatch({"begin": {name: begin.get(name, 0) for name in moved}, "end": moved}, end)
+
     # On Spark
 
     def decode(self, frame: pl.DataFrame) -> Pieces:
-        """Decodes messages, as either runner reads them, to rows and dead letters."""
+        """Decodes messages that either runner has read to rows and dead letters."""
         return messages.rows_of(frame, self._codecs, headers=self.headers)
 
-    def read_by_spark(self, spark: Any) -> Any:
-        """Returns a stream of messages for `decode`. Raises `PlanError` if Spark has no Kafka reader.
+    def datasets(self) -> list[Dataset]:
+        return [server_dataset("kafka", self.servers, 9092, topic) for topic in self.topics]
 
-        Raises `SourceError` for topics or servers that do not exist, which Spark's reader would report minutes later.
+    def read_by_spark(self, spark: Any) -> Any:
+        """Returns a stream of messages for `decode`.
+
+        Raises `SourceError` for topics or brokers that do not exist; Spark's reader would report them only minutes
+        later.
         """
         if find_spec("confluent_kafka") is not None:
             with closing(self.log()) as log:
                 log.partitions()
-        reader = spark.readStream.format("kafka").options(**self._spark_options())
-        try:
-            stream = reader.load()
-        except Exception as error:
-            if "kafka" not in str(error).lower() or "data source" not in str(error).lower():
-                raise
-            raise PlanError(
-                "this Spark has no reader of Kafka; add it with SparkRunner(config={'spark.jars.packages': "
-                f"{_package(spark.version)}"
-            ) from None
+        stream = spark.readStream.format("kafka").options(**self._spark_options()).load()
         return self._before_end(stream).selectExpr(*_raw(headers=self.headers))
 
     def _spark_options(self) -> dict[str, str]:
@@ -266,7 +253,7 @@ class Kafka:
             "subscribe": ",".join(self.topics),
             "includeHeaders": str(self.headers).lower(),
             "failOnDataLoss": str(self.on_data_loss == "fail").lower(),
-            # Spark asks the broker for the ends of topics after each poll, by default of 500 messages.
+            # After each poll, by default of 500 messages, Spark asks the broker for the ends of topics.
             "kafka.max.poll.records": "1000000",
             **{f"kafka.{name}": value for name, value in for_java(self.options).items()},
         }
@@ -280,13 +267,13 @@ class Kafka:
         return {**own, "startingOffsets": first}
 
     def _named(self, position: Boundary) -> str:
-        """Returns offsets of all partitions in Spark's format."""
+        """Returns offsets of all partitions as text in Spark's format."""
         with closing(self.log()) as log:
             [line] = self.offsets_of_spark(log.offsets(position, EARLIEST))
         return line
 
     def _before_end(self, stream: Any) -> Any:
-        """Filters the messages before the end, if one was given, since Spark's streams have no end."""
+        """Removes messages after the end, if an end is set, because Spark's streams themselves never end."""
         if isinstance(self._last, str):
             return stream
         with closing(self.log()) as log:
@@ -301,7 +288,7 @@ class Kafka:
 
 
 def _raw(*, headers: bool) -> list[str]:
-    """Returns Spark's columns of messages with their names in this package."""
+    """Returns Spark's columns of messages, renamed to this package's names."""
     names = {
         "topic": messages.TOPIC,
         "partition": messages.PARTITION,

@@ -1,10 +1,10 @@
-"""The base class of tables in open formats: tasks write files that are not visible, and one commit publishes a batch.
+"""The base class of tables in open formats. Tasks write invisible files, and one commit publishes a batch.
 
 Methods in the order of a run:
 
-    check      the driver reads the table's rules, or makes the table
-    prepare    tasks write their rows to files that no version of the table contains
-    settle     the driver commits the files of a batch, with its number, unless the table has the batch
+  check      the driver reads the table's rules, or creates the table
+  prepare    tasks write their rows to files that no version of the table contains
+  settle     the driver commits the files of a batch, with its number, unless the table has the batch
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from beamlike.io.sinks import (
     RowKey,
     SinkInput,
     overtaken,
-    require_unique,
+    standing,
 )
 from beamlike.rows.dtypes import type_name
 from beamlike.system.locks import Lock, left_by_killed
@@ -40,7 +40,7 @@ Mode = Literal["append", "upsert"]
 
 
 def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> None:
-    """Raises `ValueError` unless the value is one of the two ways to write."""
+    """Raises `ValueError` unless the value is "append" or "upsert"."""
     modes = get_args(Mode)
     if value not in modes:
         kind = type(owner).__name__
@@ -49,7 +49,7 @@ def is_mode(owner: object, attribute: attrs.Attribute[Mode], value: object) -> N
 
 @attrs.frozen
 class WrittenFile:
-    """A written file: its row count, its size in bytes, and the values of its partition as text."""
+    """A written file: its number of rows, its size in bytes, and its partition values as text."""
 
     rows: int
     size: int
@@ -58,9 +58,10 @@ class WrittenFile:
 
 @attrs.define
 class TableState:
-    """The state of a run at its table: the columns to write, the table's rules, and names for its batches.
+    """The state of a run at its table: the columns to write, the table's rules, and the names under which it records
+    batches.
 
-    Connections to catalogs are cached by `token`, so that a run never uses those of an earlier one.
+    Connections to catalogs are cached by `token`, so that a run never uses connections of an earlier run.
     """
 
     columns: tuple[str, ...] = ()
@@ -83,21 +84,21 @@ class LakeTable:
 
     @property
     def upserts(self) -> bool:
-        """True if later panes replace rows."""
+        """True if rows of later panes replace earlier rows."""
         return self.mode == "upsert"
 
     # Implemented by each format
 
     def _rules_found(self, schema: pl.Schema) -> Rules:
-        """Returns the rules of the table. Makes it with this schema if it does not exist."""
+        """Returns the rules of the table. Creates it with this schema if it does not exist."""
         raise NotImplementedError
 
     def _folder(self) -> str:
-        """Returns the path prefix of parts."""
+        """Returns the path prefix for files of parts."""
         raise NotImplementedError
 
     def _save(self, rows: pl.DataFrame, path: str) -> int:
-        """Writes a file to the storage of the table, and returns its size in bytes."""
+        """Writes a file to the storage of the table. Returns its size in bytes."""
         raise NotImplementedError
 
     def _load(self, path: str) -> pl.DataFrame:
@@ -109,7 +110,7 @@ class LakeTable:
         raise NotImplementedError
 
     def _noted(self, name: str) -> int | None:
-        """Returns the last batch that is recorded in the table under this name."""
+        """Returns the last batch that the table records under this name; None if there is none."""
         raise NotImplementedError
 
     def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
@@ -117,17 +118,19 @@ class LakeTable:
         raise NotImplementedError
 
     def _insert(self, name: str, batch: int, rows: pl.DataFrame) -> None:
-        """Commits rows that the library of the format writes, and records the batch."""
+        """Commits rows, which the library of the format writes, and records the batch."""
         raise NotImplementedError
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
-        """Commits `rows`, which replace those with their keys, deletes the keys of `gone`, and records the batch."""
+        """Commits `rows`, which replace rows with equal keys, deletes rows with the keys in `gone`, and records the
+        batch.
+        """
         raise NotImplementedError
 
     # A sink
 
     def fitted(self, rows: SinkInput) -> Self:
-        """Raises `PlanError` for a column that no table can hold."""
+        """Raises `PlanError` for a column that no table can store."""
         for name, dtype in rows.schema.items():
             try:
                 storable(dtype)
@@ -139,9 +142,9 @@ class LakeTable:
         return attrs.evolve(self, known=TableState())
 
     def check(self) -> None:
-        """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
+        """Creates the table if it does not exist. Raises `PlanError` if an existing table does not fit.
 
-        An existing table may lack columns of the engine that do not identify rows.
+        It may lack columns of the engine that do not identify rows.
         """
         feed = self._feed()
         wanted = stored(pl.DataFrame(schema=feed.schema)).schema
@@ -171,15 +174,15 @@ class LakeTable:
         raise NotImplementedError
 
     def hold(self, run: str) -> Lock | None:
-        """Locks the table for a run of this name. Raises `InUse`.
+        """Locks the table for a run of this name. Raises `InUse` if another run of this name holds the lock.
 
-        Returns None if the table is not on this machine, as remote storage has no locks.
+        Returns None if the table is not on this machine, because remote storage has no locks.
         """
         folder = self._home().removeprefix("file://")
         if is_remote(folder):
             return None
         for _ in left_by_killed(f"{glob.escape(folder)}/.beamlike-*.lock"):
-            pass  # iterating removes the lock
+            pass  # iterating removes the lock file
         return Lock.take(f"{folder}/.beamlike-{file_name(run)}.lock", f"the run {run!r}")
 
     def start(self, run: str) -> None:
@@ -191,14 +194,14 @@ class LakeTable:
         return self._noted(run)
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing, as later versions of the table may have rows of other writers."""
+        """Removes nothing, because later versions of the table may have rows of other writers."""
         return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def from_anywhere(self) -> Self:
         return self
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
-        """Writes the part, and commits it."""
+        """Writes the part and commits it."""
         self.settle(part.query, part.batch, self.prepare(frame, part), again=True)
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> dict[str, str]:
@@ -219,24 +222,24 @@ class LakeTable:
         return path, to_json(written).decode()
 
     def _slices(self, rows: pl.DataFrame) -> Iterable[Slice]:
-        """Returns the rows by partition."""
+        """Divides the rows by partition."""
         return [Slice(rows)]
 
     def _rules(self) -> Rules:
-        """Returns the rules of the table at the start of the run."""
+        """Returns the rules that the table had at the start of the run."""
         if self._known.rules is None:
             self.check()
         assert self._known.rules is not None
         return self._known.rules
 
     def _is_staged(self) -> bool:
-        """True if tasks only stage rows, and the driver writes them."""
+        """True if tasks only store rows temporarily, and the driver writes them to the table."""
         return self.upserts or self._rules().by_library
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
         """Commits the parts of a batch, unless the table has the batch already.
 
-        Files of invalid attempts are in no version of the table, and are removed when the table is cleaned up. Raises
+        Files of invalid attempts are in no version of the table; a clean-up of the table removes them. Raises
         `RuntimeError` if the table has a later batch, or has this one although no attempt can have written it.
         """
         if not parts:
@@ -258,14 +261,8 @@ class LakeTable:
         if not self.upserts:
             self._insert(name, batch, rows)
             return
-        key = self._key()
-        require_unique(rows, key)
-        # The last pane of a key replaces earlier ones.
-        rows = rows.unique(key.columns, keep="last", maintain_order=True)
-        gone = rows.clear()
-        if key.retracted is not None:
-            gone, rows = rows.filter(key.retracted), rows.filter(~pl.col(key.retracted))
-        self._merge(name, batch, rows.select(self._known.columns), gone.select(key.columns))
+        left = standing(rows, self._key())
+        self._merge(name, batch, left.rows.select(self._known.columns), left.gone)
 
     def shown_early(self) -> str | None:
         return None

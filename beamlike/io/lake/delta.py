@@ -1,4 +1,4 @@
-"""Delta Lake tables, as sinks and as sources."""
+"""Delta Lake tables as sources and as sinks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Self
+from typing import Any, Final, Self
 
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError
+from beamlike.errors import PlanError, missing_package
 from beamlike.io.base import FromFile
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.lake.base import LakeTable, WrittenFile
@@ -23,12 +23,14 @@ from beamlike.io.options import FOR_SOURCES
 from beamlike.io.planned import planned_chunks
 from beamlike.io.sinks import ANY, Place
 from beamlike.io.sources import Chunk, PlannedBatch, Position
+from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.durable import make_folder, sync, sync_folders
+from beamlike.system.fields import as_options
 from beamlike.system.path_names import is_remote
 
 _GONE: Final = "__gone"
 _STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
-"""Features of tables whose files do not have the rows as they are."""
+"""Features of tables whose data files do not contain the rows directly."""
 
 
 def _deltalake() -> Any:
@@ -40,9 +42,7 @@ def _deltalake() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "deltalake":
             raise
-        raise ModuleNotFoundError(
-            "bl.Delta needs deltalake: pip install 'beamlike[delta]'", name=error.name
-        ) from None
+        raise missing_package("bl.Delta needs deltalake", "delta", error) from None
     return deltalake
 
 
@@ -59,17 +59,17 @@ class Delta(LakeTable):
     exactly once. Versions may append rows or compact files; one that removes or changes rows fails the run. A run
     without a checkpoint ends with the version that exists when it begins. Columns that a file lacks are null.
 
-    As a sink, the table is made at the start of a run if it does not exist, and each batch is one version. Tasks write
-    Parquet files, and the driver commits them in one transaction with the run and the number of the batch, unless the
-    table has the batch: readers see each batch once, and as a whole. With "upsert" the driver merges the rows of a
-    batch.
+    As a sink, the table is created at the start of a run if it does not exist, and each batch is one version. Tasks
+    write Parquet files, and the driver commits them in one transaction with the run and the number of the batch, unless
+    the table has the batch already. So readers see each batch once, and completely. With "upsert" the driver merges the
+    rows of a batch.
 
     Needs deltalake, from the extra `delta`.
 
     Args:
         path: The folder of the table, local or in an object store.
-        mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the latest pane. A pane that is taken back removes its row.
+        mode: "append" for any rows; or "upsert" for the output of a grouping: the table has one row per key and window,
+            from the latest pane. A retracted pane removes its row.
         storage_options: Options of deltalake for object stores.
         start_version: The version to read from, without the rows of earlier versions. By default all rows are read.
 
@@ -85,9 +85,9 @@ class Delta(LakeTable):
     """
 
     path: str = attrs.field(converter=path_text)
-    # Values may be secrets.
+    # Options may contain secrets, so only their names are shown.
     storage_options: Mapping[str, str] = attrs.field(
-        factory=dict, converter=dict, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
+        factory=dict, converter=as_options, kw_only=True, repr=lambda given: f"[{', '.join(given)}]"
     )
     start_version: int | None = attrs.field(
         default=None, kw_only=True, validator=_version, metadata=FOR_SOURCES
@@ -95,11 +95,14 @@ class Delta(LakeTable):
     # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
-    bounded: ClassVar[bool] = True
+    bounded = True
 
     def place(self) -> Place:
         key = ("delta", absolute(self.path))
         return Place("table", self.path, key=key, path=self.path, names=(f"part-{ANY}.parquet",))
+
+    def datasets(self) -> list[Dataset]:
+        return file_datasets([self.path])
 
     def from_anywhere(self) -> Self:
         return attrs.evolve(self, path=absolute(self.path))
@@ -121,13 +124,15 @@ class Delta(LakeTable):
         return rules_of(table, _columns_of(table))
 
     def _same_table(self) -> Any:
-        """Returns the table as it is now. Raises `ValueError` if it was replaced since the start of the run."""
+        """Returns the table in its current version. Raises `ValueError` if it was replaced since the start of
+        the run.
+        """
         table = self._table()
         self._rules().require_same(self._rules_of(table))
         return table
 
     def _folder(self) -> str:
-        # Paths with this prefix are not part of the table, and are ignored when it is cleaned up.
+        # Paths with this prefix do not belong to the table, and a clean-up of the table ignores them.
         return "_beamlike/" if self._is_staged() else ""
 
     def _home(self) -> str:
@@ -197,7 +202,8 @@ class Delta(LakeTable):
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
         keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
-        # A merge is one commit, so rows to write and keys to delete are flagged in one table.
+        # A merge is one commit, so rows to write and keys to delete are in one table, and a column tells
+        # which is which.
         flagged = (
             rows.with_columns(pl.lit(False).alias(_GONE)),
             gone.with_columns(pl.lit(True).alias(_GONE)),
@@ -224,12 +230,14 @@ class Delta(LakeTable):
     def schema(self) -> pl.Schema:
         """Returns the columns.
 
-        Raises `FileNotFoundError` if there is no table, and `PlanError` for one with features that cannot be read.
+        Raises `FileNotFoundError` if there is no table, and `PlanError` if it has features that cannot be read.
         """
         return self._types() if self._seen is None else self._seen
 
     def looked_up(self) -> Self:
-        """Returns the source with the columns of now, so that workers need not read the table and runs share them."""
+        """Returns the source with its current columns as part of the declaration. So workers need not read the table,
+        and all runs have the same columns.
+        """
         return attrs.evolve(self, seen=self._types())
 
     def _types(self) -> pl.Schema:
@@ -247,10 +255,10 @@ class Delta(LakeTable):
         return planned_chunks(self, rows, {"end": self._table().version()})
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Plans files of the first snapshot, of about `rows` rows, or the files of a new version."""
+        """Plans files of the first snapshot, with about `rows` rows, or the files of a new version."""
         from pyarrow.fs import PyFileSystem
 
-        # Tasks have working directories of their own.
+        # Tasks have other working directories.
         path, system = absolute(self.path), PyFileSystem(self._files())
         return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
 
@@ -267,7 +275,7 @@ def _columns_of(table: Any) -> pl.Schema:
 
 @contextmanager
 def _broken_rules(table: Any) -> Iterator[None]:
-    """Adds the constraints of the table to deltalake's error for rows that break one."""
+    """Adds the table's constraints to deltalake's error for rows that violate one."""
     try:
         yield
     except _deltalake().exceptions.DeltaError as error:

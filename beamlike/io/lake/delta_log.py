@@ -23,7 +23,7 @@ _COMMIT: Final = re.compile(r"(\d{20})\.json")
 
 @attrs.frozen
 class Added:
-    """A file of a table: its path, its row count, and the values of its partition as text."""
+    """A data file of a table: its path, its number of rows, and its partition values as text."""
 
     path: str
     rows: int
@@ -32,16 +32,17 @@ class Added:
 
 @attrs.frozen
 class DeltaLog:
-    """The log of the table at `path`, on a pyarrow file system; `table` opens a version with deltalake."""
+    """The log of the table at `path`, on a pyarrow file system. `table` opens a version of the table with deltalake."""
 
     path: str
     system: Any
     table: Callable[[int | None], Any]
 
     def plan(self, position: Position, rows: int, start: int | None) -> PlannedBatch | None:
-        """Plans the next batch after a position: files of the snapshot with about `rows` rows, or a later version.
+        """Plans the next batch after a position: files of the first snapshot with about `rows` rows, or a later
+        version.
 
-        A position has a version, and within the snapshot the number of a file; it may have the `end`, the last version
+        A position has a version and, within the snapshot, the number of a file. It may have an `end`, the last version
         to read.
         """
         version = position.get("version")
@@ -62,7 +63,7 @@ class DeltaLog:
     def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0
-        # At least one file, or a file with more than `rows` rows would never be read.
+        # At least one file is planned. Otherwise a file with more than `rows` rows would never be read.
         while last < len(files) and (last == first or count + files[last].rows <= rows):
             count += files[last].rows
             last += 1
@@ -73,7 +74,7 @@ class DeltaLog:
         return _planned(files[first:last], version, rest, more=more)
 
     def _after(self, version: int, end: int | None) -> PlannedBatch | None:
-        """Returns the next version that adds files."""
+        """Returns the next version that adds files; None if there is none."""
         newest = max(self._versions(), default=-1) if end is None else end
         for number in range(version + 1, newest + 1):
             if files := self._added(number):
@@ -101,7 +102,8 @@ class DeltaLog:
                 f"start_version={version + 1}) and a new checkpoint. A table that changes can be looked up as it is, "
                 "with bl.Refreshed(bl.Delta(...), every=...)"
             )
-        # Compaction (`dataChange` is false) rewrites rows that earlier versions have added, so its files are skipped.
+        # A compaction (`dataChange` is false) only rewrites rows of earlier versions, so its files are
+        # skipped.
         return [
             self._found(
                 add["path"], json.loads(add.get("stats") or "{}").get("numRecords"), add["partitionValues"]
@@ -122,7 +124,7 @@ class DeltaLog:
         return map(json.loads, content.splitlines())
 
     def _found(self, path: str, rows: int | None, values: Mapping[str, str | None]) -> Added:
-        """Returns a file of the log. Paths in the log are escaped."""
+        """Returns a file of the log. Its path in the log is escaped."""
         path = unquote(path)
         return Added(path if is_remote(path) else f"{self.path.rstrip('/')}/{path}", rows or 0, values)
 
@@ -132,7 +134,9 @@ def _planned(files: list[Added], version: int, file: int | None, *, more: bool) 
 
 
 def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | None]]]:
-    """Yields path, row count and partition of all files of a table, in order of their time of writing."""
+    """Yields path, number of rows and partition values of all files of a table, in the order in which they
+    were written.
+    """
     import pyarrow as pa
 
     found = pl.DataFrame(pl.from_arrow(pa.table(table.get_add_actions()))).sort("modification_time", "path")
@@ -143,7 +147,7 @@ def _snapshot(table: Any) -> Iterator[tuple[str, int | None, dict[str, str | Non
 
 
 def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) -> Iterator[FromFile]:
-    """Yields the rows of a file with these columns, in pieces of at most `rows` rows; missing columns are null.
+    """Yields the rows of a file with these columns, in pieces of at most `rows` rows. Missing columns are null.
 
     Raises `DataLoss` if the file no longer exists.
     """

@@ -1,4 +1,4 @@
-"""The rules of a Delta table for its writers, read from its metadata, and the text of partition values."""
+"""The rules of a Delta table for its writers, read from its metadata, and the text form of partition values."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _WRITTEN: Final = frozenset(
         "variantType",
     }
 )
-"""The table features that deltalake can write."""
+"""The table features that this package can write with deltalake."""
 
 _IDENTITY_VERSION: Final = 6
-"""The version of the writer protocol that introduced identity columns, before features had names."""
+"""The version of the writer protocol that introduced identity columns. Features had no names then."""
 
 
 def rules_of(table: Any, columns: pl.Schema) -> Rules:
     """Returns the rules of a table with these columns.
 
-    deltalake writes a table with constraints, generated columns, column mapping, or nested values that may not be null.
-    For partitions and columns that may not be null, checking the rows is enough.
+    A table with constraints, generated columns, column mapping, or nested values that may not be null must be written
+    by deltalake itself. For partitions and columns that may not be null, checking the rows is enough.
     """
     metadata = table.metadata()
     fields = json.loads(table.schema().to_json())["fields"]
@@ -54,7 +54,7 @@ def rules_of(table: Any, columns: pl.Schema) -> Rules:
     filled = tuple(field["name"] for field in fields if _GENERATED in field["metadata"])
     return Rules(
         columns=columns,
-        # Sorted, as deltalake returns the metadata of a field in any order.
+        # Sorted, because deltalake returns the metadata of a field in no fixed order.
         identity=json.dumps([str(metadata.id), fields, metadata.partition_columns, options], sort_keys=True),
         required=tuple(field["name"] for field in fields if not field["nullable"]),
         filled=filled,
@@ -82,7 +82,7 @@ def constraints_of(table: Any) -> Iterator[str]:
 
 
 def is_mapped(table: Any) -> bool:
-    """True if the columns have other names in the files than in the table (column mapping)."""
+    """True if columns have other names in the data files than in the table (column mapping)."""
     return str(table.metadata().configuration.get(_MAPPING, "none")) != "none"
 
 
@@ -102,7 +102,7 @@ def _faults(table: Any, fields: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _strict(kind: Any) -> Iterator[bool]:
-    """Yields True for each part of a nested type that may not be null."""
+    """Yields a boolean for each part of a nested type: True if it may not be null."""
     if isinstance(kind, str):
         return
     yield not (kind.get("containsNull", True) and kind.get("valueContainsNull", True))
@@ -114,7 +114,7 @@ def _strict(kind: Any) -> Iterator[bool]:
 
 
 def partition_text(name: str, dtype: pl.DataType) -> pl.Expr:
-    """Returns the values of a partition column as in the log of a table, where empty text is null."""
+    """Returns the values of a partition column in the text form of the table's log. Empty text becomes null."""
     value = pl.col(name)
     if isinstance(dtype, pl.Datetime):
         return value.dt.strftime(_TIME)
@@ -124,7 +124,7 @@ def partition_text(name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def partition_value(text: str | None, dtype: pl.DataType) -> pl.Expr:
-    """Returns the value of a partition column for its text. A time without a zone is in UTC."""
+    """Converts the text of a partition value to the type of its column. A time without a zone is in UTC."""
     if text is None or (text == "" and dtype != pl.String):
         return pl.lit(None, dtype)
     if isinstance(dtype, pl.Datetime):
@@ -136,12 +136,12 @@ def partition_value(text: str | None, dtype: pl.DataType) -> pl.Expr:
 
 
 def texts_of(rows: pl.DataFrame, partitions: tuple[str, ...]) -> pl.DataFrame:
-    """Returns the values of partition columns as text."""
+    """Returns the values of the partition columns in the text form of the table's log."""
     return rows.select(partition_text(name, rows.schema[name]).alias(name) for name in partitions)
 
 
 def library_rows(rows: pl.DataFrame, rules: Rules) -> pl.DataFrame:
-    """Returns the rows with all columns that deltalake does not compute, null if the rows lack them."""
+    """Returns the rows with all columns that deltalake does not compute. Columns that the rows lack are null."""
     lacking: Mapping[str, pl.DataType] = {
         name: dtype
         for name, dtype in rules.columns.items()

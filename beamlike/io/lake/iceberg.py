@@ -1,4 +1,4 @@
-"""Apache Iceberg tables, as sinks."""
+"""Apache Iceberg tables as sinks."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from beamlike.errors import missing_package
 from beamlike.io.lake.base import LakeTable, WrittenFile
 from beamlike.io.lake.rules import Rules
 from beamlike.io.sinks import Place
+from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.durable import sync, sync_folders
 from beamlike.system.path_names import is_remote
 
@@ -30,15 +32,13 @@ def _pyiceberg() -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pyiceberg":
             raise
-        raise ModuleNotFoundError(
-            "bl.Iceberg needs PyIceberg: pip install 'beamlike[iceberg]'", name=error.name
-        ) from None
+        raise missing_package("bl.Iceberg needs PyIceberg", "iceberg", error) from None
     return pyiceberg
 
 
 @lru_cache(maxsize=16)
 def _loaded(properties: tuple[tuple[str, str], ...], token: str) -> Any:
-    """Returns the catalog with these properties, cached for each run in this process."""
+    """Returns the catalog with these properties. It is cached for each run in this process."""
     catalog = dict(properties)
     return _pyiceberg().catalog.load_catalog(catalog.pop("name", None), **catalog)
 
@@ -51,25 +51,27 @@ def _identifier(owner: object, attribute: attrs.Attribute[str], value: object) -
 
 
 def _properties(catalog: str | Mapping[str, str]) -> dict[str, str]:
-    """Returns the properties of a catalog. For a name, PyIceberg's configuration has the others."""
+    """Returns the properties of a catalog. If it is given by name, PyIceberg's configuration has the other
+    properties.
+    """
     return {"name": catalog} if isinstance(catalog, str) else dict(catalog)
 
 
 @attrs.frozen(eq=False, slots=False)
 class Iceberg(LakeTable):
-    """An Apache Iceberg table as a sink. It is made at the start of a run if it does not exist.
+    """An Apache Iceberg table as a sink. It is created at the start of a run if it does not exist.
 
     Each batch is one change of the table. Tasks write Parquet files, and the driver commits them in one transaction
-    with the run and the number of the batch, unless the table has the batch: readers see each batch once, and as a
-    whole. With "upsert" the driver replaces rows, and the files that contain them.
+    with the run and the number of the batch, unless the table has the batch already. So readers see each batch once,
+    and completely. With "upsert" the driver replaces rows, and the files that contain them.
 
     Needs PyIceberg, from the extra `iceberg`.
 
     Args:
         table: The name of the table with its namespace, such as "sales.orders".
         catalog: A name in PyIceberg's configuration, or properties: `{"type": "rest", "uri": "https://..."}`.
-        mode: "append" for any rows; or "upsert" for the output of a grouping, with one row per key and window, that of
-            the latest pane. A pane that is taken back removes its row.
+        mode: "append" for any rows; or "upsert" for the output of a grouping: the table has one row per key and window,
+            from the latest pane. A retracted pane removes its row.
 
     Raises:
         ValueError: The mode is unknown, or the name has no namespace.
@@ -81,7 +83,7 @@ class Iceberg(LakeTable):
     """
 
     table: str = attrs.field(validator=_identifier)
-    # Values may be secrets.
+    # Properties may contain secrets, so only their names are shown.
     catalog: Mapping[str, str] = attrs.field(
         default="default", converter=_properties, repr=lambda given: f"[{', '.join(given)}]"
     )
@@ -90,6 +92,9 @@ class Iceberg(LakeTable):
         return Place(
             "table", self.table, key=("iceberg", *sorted(map("=".join, self.catalog.items())), self.table)
         )
+
+    def datasets(self) -> list[Dataset]:
+        return file_datasets([self._home()])
 
     def _catalog(self) -> Any:
         return _loaded(tuple(sorted(self.catalog.items())), self._known.token)
@@ -134,7 +139,7 @@ class Iceberg(LakeTable):
 
     def _append(self, name: str, batch: int, parts: Mapping[str, WrittenFile]) -> None:
         def add(change: Any, properties: dict[str, str]) -> None:
-            # Each name has a unique id, so no file can be in the table already.
+            # File names are unique, so no file can be in the table already.
             change.add_files(list(parts), snapshot_properties=properties, check_duplicate_files=False)
 
         self._commit(name, batch, add)
@@ -155,14 +160,14 @@ class Iceberg(LakeTable):
         self._commit(name, batch, replace)
 
     def _commit(self, name: str, batch: int, change: Callable[[Any, dict[str, str]], None]) -> None:
-        """Commits a change together with the record of the batch, again if another writer was faster."""
+        """Commits a change and the record of the batch together. Tries again if another writer was faster."""
         properties = {"beamlike.run": name, "beamlike.batch": str(batch)}
         for left in reversed(range(_TRIES)):
             try:
                 table = self._table()
                 self._rules().require_same(_rules_of(table))
                 with table.transaction() as transaction:
-                    # One transaction for rows and record: the table never has one of them alone.
+                    # Rows and record are in one transaction, so the table never has only one of them.
                     change(transaction, properties)
                     transaction.set_properties({_note(name): str(batch)})
             except _pyiceberg().exceptions.CommitFailedException:
@@ -173,13 +178,13 @@ class Iceberg(LakeTable):
 
 
 def _put(change: Any, rows: pl.DataFrame, properties: dict[str, str]) -> None:
-    """Makes PyIceberg write and add the rows, by partition."""
+    """Lets PyIceberg write the rows by partition, and add them to the table."""
     wanted = change.table_metadata.schema().select(*rows.columns).as_arrow()
     change.append(rows.select(wanted.names).to_arrow().cast(wanted), snapshot_properties=properties)
 
 
 def _rules_of(table: Any) -> Rules:
-    """Returns the rules of a table. PyIceberg writes one with partitions, or with values that may not be null."""
+    """Returns the rules of a table. With partitions, or nested values that may not be null, PyIceberg must write it."""
     schema, spec = table.schema(), table.spec()
     identity = (str(table.metadata.table_uuid), schema.model_dump_json(), spec.model_dump_json())
     return Rules(
@@ -192,7 +197,7 @@ def _rules_of(table: Any) -> Rules:
 
 
 def _is_strict(field: Any) -> bool:
-    """True if a value in the field, or nested in it, may not be null."""
+    """True if a value in the field, or in a field nested in it, may not be null."""
     inner = getattr(field.field_type, "fields", ())
     return bool(field.required) or any(map(_is_strict, inner))
 
@@ -213,12 +218,14 @@ def _faults(spec: Any, schema: Any) -> Iterator[str]:
 
 
 def _note(name: str) -> str:
-    """Returns the property of a table with the last batch under this name, since snapshots may expire."""
+    """Returns the name of the table property with the last batch of a run. Snapshots may expire, but
+    properties stay.
+    """
     return f"beamlike.batch.{name}"
 
 
 def _any_of(keys: pl.DataFrame) -> Any:
-    """Returns the condition that a row has one of these keys. Nulls are equal."""
+    """Returns the condition that a row has one of these keys. Null equals null."""
     ice = _pyiceberg().expressions
     if not keys.columns:
         return ice.AlwaysTrue()

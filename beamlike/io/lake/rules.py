@@ -1,4 +1,4 @@
-"""The rules of a table for rows that are written to it, for all table formats."""
+"""The rules of a table that rows must satisfy, for all table formats."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from beamlike.io.files.paths import LONGEST_NAME
 
 @attrs.frozen(kw_only=True)
 class Rules:
-    """A description of a table, as far as its writer needs it.
+    """The rules of a table for its writer.
 
-    `identity` changes if the table is replaced, or its columns, partitions or constraints change. `required` columns
-    may not be null, and `filled` columns are computed by the library of the format. If `by_library` is true, tasks only
-    stage rows, and the driver writes them with that library, which knows rules that this writer does not. `faults` are
-    the reasons why the table cannot be written at all.
+    `identity` changes if the table is replaced, or if its columns, partitions or constraints change. `required` columns
+    may not be null, and `filled` columns are computed by the library of the format. With `by_library`, tasks only store
+    rows temporarily, and the driver writes them with the library, which knows further rules. `faults` are reasons why
+    the table cannot be written at all.
     """
 
     columns: pl.Schema
@@ -30,7 +30,7 @@ class Rules:
     faults: tuple[str, ...] = ()
 
     def missing(self, given: Iterable[str]) -> list[str]:
-        """Returns the required columns that are not in `given` and would be null."""
+        """Returns the required columns that are not `given`, and so would be null."""
         there = {*given, *self.filled}
         return [name for name in self.required if name not in there]
 
@@ -54,17 +54,17 @@ class Rules:
 
 @attrs.frozen(eq=False)
 class Slice:
-    """The rows of one file, and the values of their partition as text."""
+    """The rows for one file, and their partition values as text."""
 
     rows: pl.DataFrame
     values: Mapping[str, str | None] = attrs.field(factory=dict)
 
     @property
     def folder(self) -> str:
-        """The folders for the values, with Hive names, which some readers expect.
+        """The Hive folders for the partition values, which some readers expect.
 
-        Readers that follow the format read values from the log only, so values that are too long for a name have no
-        folder.
+        Readers that follow the format take the values only from the log. So there are no folders if a value is too long
+        for a name.
         """
         names = [hive.folder(name, value) for name, value in self.values.items()]
         fit = all(len(name.encode()) <= LONGEST_NAME for name in names)

@@ -1,4 +1,4 @@
-"""Column types of open table formats."""
+"""The column types of open table formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WIDER: Final[Mapping[pl.DataType, pl.DataType]] = {
 def storable(dtype: pl.DataType) -> pl.DataType:
     """Returns the type in which a table stores values of a type. Raises `TypeError` if there is none.
 
-    Times are in UTC and whole microseconds, durations whole numbers of microseconds.
+    Times are in UTC with whole microseconds. Durations are whole numbers of microseconds.
     """
     if isinstance(dtype, pl.Datetime):
         return pl.Datetime("us", "UTC")
@@ -47,7 +47,7 @@ def _instance(dtype: PolarsDataType) -> pl.DataType:
 
 
 def stored(frame: pl.DataFrame) -> pl.DataFrame:
-    """Converts the columns to types that tables can store."""
+    """Converts columns to types that tables can store."""
     durations = [name for name, dtype in frame.schema.items() if isinstance(dtype, pl.Duration)]
     frame = frame.with_columns(pl.col(durations).cast(pl.Duration("us")))
     wanted = {name: storable(dtype) for name, dtype in frame.schema.items()}

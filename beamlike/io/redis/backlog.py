@@ -1,4 +1,4 @@
-"""The event times of messages that are unread, or delivered to other consumers, for the watermark."""
+"""Event times of messages that are unread, or delivered to other consumers. The watermark must not pass them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry
 from windowing.columns import EVENT_TIME
 
 AHEAD: Final = 100_000
-"""The greatest number of messages that are examined before they are read."""
+"""The greatest number of unread messages that are examined in advance."""
 
 Times = Callable[[Sequence[Entry]], pl.Series]
-"""The event times (us) of messages, null where there is none."""
+"""Returns the event times (us) of messages; null if a message has none."""
 
 
 @attrs.define(eq=False)
 class Backlog:
-    """The event times of messages that were not read yet. Each message is examined once."""
+    """The event times of messages that are not acknowledged yet. Each message is examined once."""
 
     _ahead: pl.DataFrame = attrs.field(init=False)
     _looked: str = attrs.field(default="", init=False)
     _with_others: dict[str, int | None] = attrs.field(factory=dict, init=False)
     newest: int | None = attrs.field(default=None, init=False)
-    """The newest event time of the messages that were examined."""
+    """The newest event time of all examined messages."""
 
     def __attrs_post_init__(self) -> None:
         schema = {"ms": pl.Int64, "sequence": pl.UInt64, EVENT_TIME: pl.Int64}
@@ -35,7 +35,7 @@ class Backlog:
     def oldest(self, group: ConsumerGroup, consumer: str, times: Times) -> int | None:
         """Returns the oldest event time (us) of messages that are not acknowledged.
 
-        Messages that were delivered to this consumer are not included.
+        Messages that were delivered to this consumer do not count.
         """
         delivered = group.delivered() or "0-0"
         self._look(group, delivered, times)
@@ -45,7 +45,7 @@ class Backlog:
         return min(found if ahead is None else [*found, int(str(ahead))], default=None)
 
     def _look(self, group: ConsumerGroup, delivered: str, times: Times) -> None:
-        """Examines messages that were added since the last call."""
+        """Examines messages that were added to the stream since the last call."""
         ms, sequence = _place(delivered)
         later = (pl.col("ms") > ms) | ((pl.col("ms") == ms) & (pl.col("sequence") > sequence))
         self._ahead = self._ahead.filter(later)
@@ -67,7 +67,7 @@ class Backlog:
         self._with_others = {name: known[name] for name in names if name in known}
 
     def update(self, times: pl.Series) -> None:
-        """Updates the newest event time by these times."""
+        """Updates the newest event time with these times."""
         known = [*times.drop_nulls().sort().tail(1), *([] if self.newest is None else [self.newest])]
         self.newest = max(known, default=None)
 

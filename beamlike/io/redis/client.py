@@ -1,4 +1,4 @@
-"""Connections to a Redis server, and requests to a stream and a consumer group."""
+"""Connections to a Redis server, and requests about a stream and a consumer group."""
 
 from __future__ import annotations
 
@@ -12,39 +12,37 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from beamlike.errors import DataLoss, PlanError, SourceError
+from beamlike.errors import DataLoss, PlanError, SourceError, missing_package
 
 AT_ONCE: Final = 10_000
-"""The greatest number of messages in a request, during which the server does nothing else."""
+"""The greatest number of messages in a request. While the server answers one, it serves no other client."""
 
 _LOG = logging.getLogger("beamlike")
 
 Entry = tuple[str, Mapping[bytes, bytes]]
-"""A message as its id and its fields."""
+"""A message: its id and its fields."""
 
 Run = tuple[str, str, int]
-"""Consecutive messages of the stream: the first id, the last id, and their number."""
+"""Consecutive messages of a stream: the first id, the last id, and their number."""
 
 
 def redis() -> ModuleType:
-    """Imports the client. Raises `ModuleNotFoundError` with the package to install."""
+    """Imports the client library. Raises `MissingPackage`, which names the package to install."""
     try:
         import redis
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "bl.Redis needs redis-py: pip install 'beamlike[redis]'", name=error.name
-        ) from None
+        raise missing_package("bl.Redis needs redis-py", "redis", error) from None
     return redis
 
 
 def shown(url: str) -> str:
-    """Returns the address without its secret parts."""
+    """Returns the address without user, password and options."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="").geturl()
 
 
 def is_address(url: str) -> bool:
-    """True for a well-formed address, in which `shown` can find the secret parts."""
+    """True for a well-formed address, from which `shown` can remove all secrets."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -55,11 +53,11 @@ def is_address(url: str) -> bool:
 
 
 def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
-    """Returns a client with its own connections. Raises `PlanError` for options that it refuses."""
+    """Returns a client with its own connections. Raises `PlanError` for options that the client library refuses."""
     client = redis().Redis.from_url(url, **dict(options))
     pool = client.connection_pool
     try:
-        pool.connection_class(**pool.connection_kwargs)  # does not connect
+        pool.connection_class(**pool.connection_kwargs)  # this does not connect yet
     except TypeError as error:
         raise PlanError(f"Redis: options= are not those of redis-py's client: {error}") from None
     return client
@@ -72,7 +70,7 @@ def kept_connection(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
 
 
 def time_of_id(name: str) -> int:
-    """Returns the time when a message was added, in milliseconds since 1970."""
+    """Returns the time in an id, in milliseconds since 1970: the message was added then."""
     return int(name.partition("-")[0])
 
 
@@ -102,7 +100,7 @@ class ConsumerGroup:
         self._server.close()
 
     def make(self, after: str) -> None:
-        """Makes the group, which begins after this id, unless it exists."""
+        """Creates the group if it does not exist. It begins after this id."""
         with self._errors() as server:
             try:
                 server.xgroup_create(self.stream, self.name, after, mkstream=True)
@@ -111,13 +109,13 @@ class ConsumerGroup:
                     raise
 
     def now(self) -> int:
-        """Returns the server's time in milliseconds. Ids of later messages are not before that."""
+        """Returns the server's time in milliseconds. Ids of later messages are not before it."""
         with self._errors() as server:
             seconds, micros = server.time()
         return int(seconds * 1000 + micros // 1000)
 
     def delivered(self) -> str | None:
-        """Returns the id of the last message that was delivered to any consumer; None if there is no such group."""
+        """Returns the id of the last message that any consumer received; None if the group does not exist."""
         with self._errors() as server:
             groups = server.xinfo_groups(self.stream) if server.exists(self.stream) else []
         found = [one["last-delivered-id"] for one in groups if one["name"].decode() == self.name]
@@ -131,13 +129,13 @@ class ConsumerGroup:
         return [_entry(one) for entries in found for one in _flat(entries)]
 
     def pending(self, consumer: str, most: int, first: str = "-", last: str = "+") -> list[str]:
-        """Returns the ids that were delivered to this consumer and are not acknowledged, the oldest first."""
+        """Returns ids of messages that this consumer received and has not acknowledged, oldest first."""
         with self._errors() as server:
             found = server.xpending_range(self.stream, self.name, first, last, most, consumername=consumer)
         return [one["message_id"].decode() for one in found]
 
     def others(self, consumer: str) -> list[str]:
-        """Returns the other consumers with messages that are not acknowledged."""
+        """Returns the other consumers that have messages to acknowledge."""
         with self._errors() as server:
             summary = server.xpending(self.stream, self.name)
         names = [one["name"].decode() for one in summary["consumers"]]
@@ -150,7 +148,7 @@ class ConsumerGroup:
         return [one.decode() for one in found]
 
     def entries(self, names: Sequence[str]) -> list[Entry]:
-        """Returns the messages with these ids, without those that no longer exist."""
+        """Returns the messages with these ids that still exist."""
         found: list[Entry] = []
         for first in range(0, len(names), AT_ONCE):
             with self._errors() as server:
@@ -182,7 +180,7 @@ class ConsumerGroup:
         ):
             found += got
             first = got[-1][0]
-        # A span is consecutive, so fewer messages mean that the stream was trimmed.
+        # The messages were consecutive, so fewer of them mean that the stream was trimmed.
         self.require(count, len(found), f"from {run[0]} to {last}")
         return found
 
@@ -193,7 +191,7 @@ class ConsumerGroup:
         return entries + [entry for first, last, count in runs for entry in self.run((first, last, count))]
 
     def require(self, count: int, found: int, which: str) -> None:
-        """Raises `DataLoss` if fewer than `count` messages were found."""
+        """Raises `DataLoss` if only `found` of `count` messages exist. `which` describes them."""
         if found < count:
             raise DataLoss(
                 f"stream {self.stream!r}: of the {count} messages {which}, {count - found} are gone; a stream must "
@@ -216,7 +214,7 @@ class ConsumerGroup:
 
 
 def _flat(entries: Any) -> list[Any]:
-    """Returns the messages of a stream, which newer protocols of the server wrap in one more list."""
+    """Returns the messages of a stream. Newer versions of the protocol wrap them in one more list."""
     return entries[0] if entries and isinstance(entries[0], list) else entries
 
 

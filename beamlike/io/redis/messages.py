@@ -25,7 +25,7 @@ _ABOUT: Final = {ID: pl.String(), TIME: pl.Datetime("us", "UTC")}
 
 @attrs.frozen
 class Typed:
-    """A value that is written as text: a number, a time, a truth value."""
+    """A format for values that are written as text: numbers, times and booleans."""
 
     dtype: pl.DataType
 
@@ -48,7 +48,7 @@ class Typed:
 
 
 def _read(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
-    """Returns the values; null for invalid text. Raises `TypeError` for a type without text form."""
+    """Returns the values; null for invalid text. Raises `TypeError` for a type that has no text form."""
     if dtype.is_integer():
         return text.cast(dtype, strict=False)
     if dtype == pl.Boolean:
@@ -57,7 +57,7 @@ def _read(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
 
 
 def codec_of(field: str, given: Any) -> Codec:
-    """Returns the format for the type or format of a field. Raises `TypeError` for anything else."""
+    """Returns the format of a field that was given as a type or a format. Raises `TypeError` for anything else."""
     if given in (bytes, str) or (not isinstance(given, type) and isinstance(given, Codec)):
         return codec(given)
     dtype = column_dtype(field, given)
@@ -123,7 +123,7 @@ def _dead_letters(entries: Sequence[Entry], wrong: Sequence[tuple[int, str]]) ->
 
 
 def times_of(entries: Sequence[Entry], fields: Mapping[str, Codec], column: str) -> pl.DataFrame:
-    """Returns the values of one column, a row for each message; null if the value is missing or invalid."""
+    """Returns the values of one column, with a row for each message; null if the value is missing or invalid."""
     if column in _ABOUT:
         return _about(entries).select(column)
     [(field, of)] = [(name, of) for name, of in fields.items() if column in of.columns(name)]

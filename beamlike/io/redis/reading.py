@@ -48,7 +48,7 @@ class StreamDeclaration(Protocol):
 
 @attrs.define(eq=False)
 class Reading(AnnouncingSource):
-    """Reads messages as the consumer of one run, and acknowledges those of committed batches.
+    """The consumer of one run: it reads messages, and acknowledges the messages of committed batches.
 
     `_uncommitted` has the batch that was planned last, with its messages, until it is committed.
     """
@@ -62,11 +62,15 @@ class Reading(AnnouncingSource):
         return self.source.schema()
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Delivers the next messages to this run's consumer. A new run first records the name of its consumer."""
+        """Receives the next messages as this run's consumer, and plans them as a batch.
+
+        Without messages, the batch only announces a watermark; None if that is unknown. A new run first plans an empty
+        batch, which records the name of its consumer.
+        """
         if CONSUMER not in position:
             self.queue.make(self.source.after)
             return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
-        # The time is read first: messages that are added from now on have later ids.
+        # The time is read before the messages. So all messages that are added from now on have later ids.
         consumer, now = position[CONSUMER], self.queue.now()
         self._backlog.newest = self._backlog.newest or position.get(NEWEST)
         most = self.source.max_messages_per_trigger or rows
@@ -80,9 +84,9 @@ class Reading(AnnouncingSource):
         return PlannedBatch(planned, {NEWEST: self._backlog.newest}, len(entries) >= most, watermark)
 
     def _take(self, consumer: str, most: int) -> tuple[list[str], list[Any], list[Entry]]:
-        """Returns the ids of old messages, the spans of new messages, and all these messages.
+        """Returns the ids of old messages, ranges of new messages, and all these messages themselves.
 
-        Old messages were delivered to this consumer but never processed, or are claimed from others.
+        Old messages were delivered to this consumer but never processed, or are taken over from other consumers.
         """
         names, silent = self.queue.pending(consumer, most), self.source.claim_after
         if silent is not None and len(names) < most:
@@ -99,7 +103,7 @@ class Reading(AnnouncingSource):
         return again, runs, entries
 
     def _complete_to(self, consumer: str, entries: Sequence[Entry], now: int) -> int | None:
-        """Returns the oldest event time that is not acknowledged once these messages are."""
+        """Returns the oldest event time that will still be unacknowledged after these messages are acknowledged."""
         column = self.source.time_column
         if column is None:
             return None
@@ -113,7 +117,9 @@ class Reading(AnnouncingSource):
         return newest if oldest is None else min(oldest, newest)
 
     def _oldest_ids(self, consumer: str) -> Iterator[int]:
-        """Yields the times of the next undelivered message, and of the oldest pending one of each other consumer."""
+        """Yields the times of the next undelivered message, and of the oldest unacknowledged message of each other
+        consumer.
+        """
         for name, _ in self.queue.after(self.queue.delivered() or "0", 1):
             yield time_of_id(name)
         for other in self.queue.others(consumer):

@@ -1,4 +1,4 @@
-"""A Redis stream as a queue: read through a consumer group, acknowledged when a batch is committed."""
+"""A Redis stream as a queue. It is read through a consumer group, and acknowledged when a batch is committed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any, Final, Self
+from urllib.parse import urlsplit
 
 import attrs
 import polars as pl
@@ -19,15 +20,16 @@ from beamlike.io.redis.client import ConsumerGroup, Entry, connect, is_address, 
 from beamlike.io.redis.reading import Reading
 from beamlike.io.sources import PlannedBatch, Position
 from beamlike.rows.event_time import read_event_time
-from beamlike.system.fields import whole_number
+from beamlike.system.datasets import Dataset, server_dataset
+from beamlike.system.fields import as_options, whole_number
 from windowing.columns import EVENT_TIME
-from windowing.time import format_duration, microseconds
+from windowing.time import Duration, format_duration, microseconds
 
 _EARLIEST: Final = "earliest"
 _LATEST: Final = "latest"
 _STARTS: Final = {_EARLIEST: "0", _LATEST: "$"}
 Connect = Callable[[str, tuple[tuple[str, Any], ...]], Any]
-"""A function that returns a client for an address and options."""
+"""Returns a client for an address and options."""
 
 _SCHEMES: Final = ("redis://", "rediss://", "unix://")
 
@@ -39,7 +41,7 @@ def _is_name(owner: object, attribute: attrs.Attribute[str], value: object) -> N
 
 def _fields(given: Any) -> tuple[tuple[str, Codec], ...]:
     if isinstance(given, tuple) and given and all(isinstance(one, tuple) for one in given):
-        return given  # attrs.evolve passes the converted value
+        return given  # `attrs.evolve` passes a value that is converted already
     if not isinstance(given, Mapping) or not given or not all(isinstance(name, str) for name in given):
         raise TypeError(
             f"Redis: fields must be a dict of what is read of a message, such as {{'user': str}}, not {given!r}"
@@ -47,22 +49,27 @@ def _fields(given: Any) -> tuple[tuple[str, Codec], ...]:
     return tuple((name, messages.codec_of(name, of)) for name, of in given.items())
 
 
-def _length(given: Any) -> int:
+def _length(given: Duration) -> int:
     found = microseconds(given)
     if found < 0:
         raise ValueError(f"Redis: a duration must not be negative: {given!r}")
     return found
 
 
+def _length_if_any(given: Duration | None) -> int | None:
+    return None if given is None else _length(given)
+
+
 @attrs.frozen
 class Redis(AnnouncingSource):
-    """The messages of a Redis stream, a row each, that a consumer group processes.
+    """The messages of a Redis stream, as rows. A consumer group processes them.
 
     Columns: those of `fields`; `redis_id`; and `redis_time`, the time in the id, when the message was added. A message
     with an invalid field is a dead letter.
 
-    The watermark is the event time of the oldest message that is not acknowledged, by the column that is `timestamp=`
-    of `p.read`. With "redis_time" it is perfect, and follows the server's clock while no message is left.
+    The watermark is the event time of the oldest message that is not acknowledged. The event time is the column given
+    as `timestamp=` of `p.read`. With "redis_time" no row is late, and the watermark follows the server's clock while
+    there are no messages.
 
     Messages are acknowledged when their batch is committed, so a run needs a checkpoint. A run without one reads
     messages that were not delivered to the group yet, and consumes nothing. Each run is a consumer of its own. Needs
@@ -71,14 +78,14 @@ class Redis(AnnouncingSource):
     Args:
         url: The address of the server, such as "redis://localhost:6379/0".
         stream: The name of the stream.
-        group: The name of the consumer group. It is made if it does not exist.
+        group: The name of the consumer group. It is created if it does not exist.
         fields: The fields to read, each with a type (`str`, `bytes`, `int`, `datetime`, ...) or with a format such as
             `bl.json({...})` that has columns of its own. A field that a message lacks is null.
         start: Where a new group begins: "earliest", "latest", or a datetime, compared with the times in ids.
-        out_of_orderness: A duration: how much older than the newest event time later messages may be. Not used if the
-            event time is "redis_time".
+        out_of_orderness: A duration: later messages may be older than the newest event time by this much. Not used if
+            the event time is "redis_time".
         claim_after: A duration after which messages that other consumers have not acknowledged are taken over. By
-            default they are not.
+            default they are not taken over.
         max_messages_per_trigger: The greatest number of messages in a batch.
         options: Options of redis-py's client.
 
@@ -98,23 +105,21 @@ class Redis(AnnouncingSource):
     fields: tuple[tuple[str, Codec], ...] = attrs.field(kw_only=True, converter=_fields)
     start: str | datetime = attrs.field(default=_EARLIEST, kw_only=True)
     out_of_orderness: int = attrs.field(default=0, kw_only=True, converter=_length, repr=format_duration)
-    claim_after: int | None = attrs.field(
-        default=None, kw_only=True, converter=attrs.converters.optional(_length)
-    )
+    claim_after: int | None = attrs.field(default=None, kw_only=True, converter=_length_if_any)
     max_messages_per_trigger: int | None = attrs.field(
         default=None,
         kw_only=True,
         validator=whole_number(1),
     )
-    # Values may be passwords.
+    # Options may contain passwords, so only their names are shown.
     options: Mapping[str, Any] = attrs.field(
-        factory=dict, kw_only=True, converter=dict, repr=lambda given: f"[{', '.join(given)}]"
+        factory=dict, kw_only=True, converter=as_options, repr=lambda given: f"[{', '.join(given)}]"
     )
     _time: tuple[str, str | None] | None = attrs.field(default=None, kw_only=True, repr=False)
 
     @url.validator
     def _is_an_address(self, attribute: attrs.Attribute[str], value: object) -> None:
-        # No part of a malformed url may be shown, as any part may be the password.
+        # No part of a malformed URL is shown, because any part may be the password.
         if not isinstance(value, str) or not value.startswith(_SCHEMES):
             scheme = value.partition("://")[0] if isinstance(value, str) and "://" in value else None
             given = f"{scheme}://..." if scheme else type(value).__name__
@@ -135,8 +140,13 @@ class Redis(AnnouncingSource):
     def __attrs_post_init__(self) -> None:
         self.schema()
 
+    def datasets(self) -> list[Dataset]:
+        address = urlsplit(shown(self.url))
+        where = address.netloc or f"localhost{address.path}"
+        return [server_dataset("redis", where, 6379, self.stream)]
+
     def schema(self) -> pl.Schema:
-        """Returns the columns of the fields, and those that Redis adds."""
+        """Returns the columns of the fields, and the columns that Redis adds."""
         return messages.row_schema(dict(self.fields))
 
     def reading_event_time(self, column: str, unit: str | None) -> Self:
@@ -160,7 +170,7 @@ class Redis(AnnouncingSource):
 
     @property
     def time_column(self) -> str | None:
-        """The event time column; None if the pipeline has none."""
+        """The column with the event time; None if the pipeline reads none."""
         return None if self._time is None else self._time[0]
 
     def new_consumer(self) -> str:
@@ -168,7 +178,7 @@ class Redis(AnnouncingSource):
         return f"beamlike-{uuid.uuid4().hex[:12]}"
 
     def times(self, entries: Sequence[Entry]) -> pl.Series:
-        """Returns the event times (us) of messages, null where there is none."""
+        """Returns the event times (us) of messages; null if a message has none."""
         assert self._time is not None
         column, unit = self._time
         values = messages.times_of(entries, dict(self.fields), column)
@@ -189,7 +199,7 @@ class Redis(AnnouncingSource):
                 yield Announced(self.rows_of(entries), None)
                 last = entries[-1][0]
 
-    # Calls on the declaration itself, as by Spark tasks, keep no state.
+    # Methods of the declaration itself, which Spark tasks call, store nothing.
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
         with closing(self.opened(position)) as reading:

@@ -1,6 +1,6 @@
 """Writes many rows with the fastest method of a database: COPY in PostgreSQL, prepared statements elsewhere.
 
-Rows are written in pieces, so that memory does not grow with their number. Values are converted by column.
+Rows are written in pieces, so that memory use is bounded. Values are converted by column.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import sqlalchemy as sa
 from beamlike.rows.values import csv_columns
 
 PIECE: Final = 50_000
-"""The number of rows that are converted to Python objects at once."""
+"""The number of rows that are converted to Python objects together."""
 
 WIDE: Final[dict[type[pl.DataType], int]] = {pl.UInt64: 20, pl.Int128: 39}
-"""Integer types that only decimals can hold, and their greatest number of digits."""
+"""Integer types that only a decimal column can hold, each with its greatest number of digits."""
 
-# A Python datetime or date has the years 1 to 9999.
+# A Python datetime or date has years from 1 to 9999.
 _DAYS: Final = (-719_162, 2_932_896)
 _TICKS: Final = {"ms": 86_400_000, "us": 86_400_000_000}
 _MOMENT: Final = "%Y-%m-%d %H:%M:%S%.6f"
 
 
 def copies(dialect: sa.Dialect) -> bool:
-    """True if rows can be copied: the database has COPY, and a known driver."""
+    """True if the database has COPY, and its driver is known."""
     return dialect.name == "postgresql" and dialect.driver == "psycopg"
 
 
 def execute(connection: sa.Connection, statement: sa.Executable, rows: pl.DataFrame) -> None:
-    """Executes the statement for every row, with a parameter for each column."""
+    """Executes the statement for every row. Each column is a parameter."""
     dialect = connection.dialect
     for piece in rows.iter_slices(PIECE):
         found = piece.select(ready(piece.schema, dialect))
         if dialect.name == "sqlite":
-            # The values are in SQLite's form already, so SQLAlchemy's conversion of each is skipped.
+            # The values already have SQLite's form, so SQLAlchemy's conversion of each value is skipped.
             compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
             connection.exec_driver_sql(str(compiled), found.select(compiled.positiontup).rows())
         else:
@@ -58,7 +58,7 @@ def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None
         with driver.cursor() as cursor, cursor.copy(command) as copying:
             for piece in rows.iter_slices(PIECE):
                 text = piece.select(_copied(piece.schema, connection.dialect))
-                # An empty field is null, two quotes are empty text.
+                # In COPY's format, an empty field is null, and two quotes are empty text.
                 copying.write(text.write_csv(include_header=False, quote_style="non_numeric").encode())
     except kinds.Error as error:
         raise sa.exc.DBAPIError.instance(
@@ -67,7 +67,9 @@ def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None
 
 
 def stage(connection: sa.Connection, table: sa.Table, name: str, rows: pl.DataFrame) -> sa.Table:
-    """Makes a temporary PostgreSQL table for this transaction, with these rows in columns of `table`."""
+    """Creates a temporary PostgreSQL table for this transaction. Its columns have the types that they have in
+    `table`.
+    """
     columns = [sa.Column(column, table.columns[column].type, quote=True) for column in rows.columns]
     staged = sa.Table(name, sa.MetaData(), *columns, quote=True)
     quote = connection.dialect.identifier_preparer
@@ -81,7 +83,7 @@ def stage(connection: sa.Connection, table: sa.Table, name: str, rows: pl.DataFr
 
 
 def ready(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> Sequence[pl.Expr]:
-    """Returns every column as parameters of a statement.
+    """Converts every column to the values of a statement's parameters.
 
     Times are in UTC, durations in microseconds, and nested values are JSON. A time outside the years 1 to 9999 is null,
     as in `output_frame`.
@@ -115,7 +117,7 @@ def _ready(name: str, dtype: pl.DataType, text: pl.Expr, dialect: sa.Dialect) ->
 
 
 def _copied(schema: Mapping[str, pl.DataType], dialect: sa.Dialect) -> list[pl.Expr]:
-    """Returns every column as in the CSV that COPY reads."""
+    """Converts every column to the CSV form that COPY reads."""
     return [
         _as_csv(value, schema[name]).alias(name)
         for name, value in zip(schema, ready(schema, dialect), strict=True)

@@ -1,4 +1,4 @@
-"""Locks a table for one run of a name, as far as its database can."""
+"""Locks a table for one run of a given name, if the database has locks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from beamlike.system.locks import InUse, Lock, left_by_killed
 from beamlike.system.path_names import file_name
 
 _MINE: Final = sa.text("SELECT pg_try_advisory_xact_lock(:key)")
-# Prevents the server from ending an idle transaction.
+# Prevents the server from ending the transaction because it is idle.
 _STAY: Final = sa.text(
     "SELECT set_config(name, '0', true) FROM pg_settings "
     "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
 )
 _SIGN: Final = sa.text("SELECT set_config('application_name', :who, true)")
-# A read statement keeps its snapshot until the next statement, which prevents the server from cleaning up newer rows.
-# This statement has no snapshot.
+# A statement that reads keeps its snapshot until the next statement, and the server cannot clean up rows that
+# are newer. This statement has no snapshot, so it releases that.
 _LET_GO: Final = sa.text("SET LOCAL statement_timeout TO DEFAULT")
 _HOLDER: Final = sa.text(
     "SELECT application_name FROM pg_locks JOIN pg_stat_activity USING (pid) "
@@ -34,7 +34,7 @@ _HOLDER: Final = sa.text(
     "AND (classid::bigint << 32) | objid::bigint = :key AND datname = current_database()"
 )
 _NAMED: Final = sa.text("SELECT GET_LOCK(:key, 0)")
-_STAY_CONNECTED: Final = sa.text("SET SESSION wait_timeout = 31536000")  # seconds, the maximum
+_STAY_CONNECTED: Final = sa.text("SET SESSION wait_timeout = 31536000")  # seconds; the maximum
 _HOLDER_OF_NAMED: Final = sa.text(
     "SELECT CONCAT('connection ', id, ' from ', host) FROM information_schema.processlist "
     "WHERE id = IS_USED_LOCK(:key)"
@@ -45,7 +45,9 @@ _LONGEST: Final = 63
 
 @attrs.define(eq=False)
 class ServerLock:
-    """A lock of the server on its own connection. It is released when the connection ends, in any way."""
+    """A lock that the server holds for a connection of its own. It is released when the connection ends, for
+    any reason.
+    """
 
     _connection: sa.Connection
 
@@ -59,15 +61,15 @@ class ServerLock:
 
 
 def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | None:
-    """Locks the table at `place` for a run of this name. Raises `InUse`.
+    """Locks the table at `place` for a run of this name. Raises `InUse` if another run of this name holds the lock.
 
-    Returns None for a database without locks.
+    Returns None if the database has no locks.
     """
     match url.get_backend_name():
         case "sqlite":
             folder, database = os.path.split(place[1])
             for _ in left_by_killed(f"{glob.escape(folder)}/.{file_name(database)}-*.lock"):
-                pass  # iterating removes the lock
+                pass  # iterating removes the lock file
             name = file_name("-".join([database, *place[2:], run]))
             return Lock.take(f"{folder}/.{name}.lock", f"the run {run!r}")
         case "postgresql":
@@ -78,7 +80,7 @@ def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | Non
 
 
 def _on_server(url: sa.URL, key: int, run: str) -> ServerLock:
-    # In other isolation levels, the whole transaction would have a snapshot.
+    # In other isolation levels, the whole transaction would keep a snapshot.
     connection = engine(url).connect().execution_options(isolation_level="READ COMMITTED")
     try:
         if not connection.scalar(_MINE, {"key": key}):

@@ -1,6 +1,6 @@
-"""The ledger of a database: the last batch that each task of a sink has written to each table.
+"""The ledger: a table in the user's database with the last batch that each task of a sink has written to each table.
 
-It is written in the transaction of the rows, so a repeated batch is detected.
+It is updated in the transaction that writes the rows, so a repeated batch is detected.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from beamlike.io.sql.texts import LONGEST, name_text
 
 LEDGER: Final = "beamlike_ledger"
 FORMER: Final = "beamlike_batches"
-"""The ledger of earlier versions, which had tables but no sinks."""
+"""The ledger of earlier versions. It had the table of each batch, but not the sink."""
 
 _ANY: Final = ""
-"""The name of a sink in entries of the former ledger, which stand for any sink and task."""
+"""The sink name in entries from the former ledger. They are valid for any sink and task."""
 
 
 def ledger_of(table: sa.Table) -> sa.Table:
-    """Returns the ledger beside a table."""
+    """Returns the ledger in the schema of a table."""
     name = name_text()
     return sa.Table(
         LEDGER,
@@ -36,7 +36,7 @@ def ledger_of(table: sa.Table) -> sa.Table:
 
 
 def prepare(connection: sa.Connection, table: sa.Table) -> None:
-    """Makes the ledger if it does not exist. The content of a former ledger is moved to it."""
+    """Creates the ledger if it does not exist, and moves entries of a former ledger to it."""
     ledger = ledger_of(table)
     ledger.create(connection, checkfirst=True)
     if not sa.inspect(connection).has_table(FORMER, schema=table.schema):
@@ -54,11 +54,11 @@ def prepare(connection: sa.Connection, table: sa.Table) -> None:
 
 
 def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: bool) -> bool:
-    """Records the part in the ledger. Returns True if this transaction must write it.
+    """Records the part in the ledger. Returns True if this transaction must write the part.
 
-    If writing `replaces` rows, the last batch is written again. Of two concurrent attempts, one waits in the database.
-    Raises `RuntimeError` for a batch before the last one: its attempt is outdated, or two runs use copies of a
-    checkpoint.
+    With `replaces`, rows replace earlier ones, so the last batch is written again. Of two concurrent attempts, one
+    waits in the database. Raises `RuntimeError` for a batch before the last one: either its attempt is outdated, or two
+    runs use copies of a checkpoint.
     """
     ledger = ledger_of(table)
     run, target = _fitting(part.query), _fitting(table.name)
@@ -84,7 +84,7 @@ def claim(connection: sa.Connection, table: sa.Table, part: Part, *, replaces: b
 
 
 def latest_batch(connection: sa.Connection, table: sa.Table, run: str) -> int | None:
-    """Returns the last batch of the run in the table, written by any sink and task; None if there is none."""
+    """Returns the last batch of the run in the table, from any sink and task; None if there is none."""
     ledger = ledger_of(table)
     mine = (ledger.c.run == _fitting(run)) & (ledger.c.target == _fitting(table.name))
     found: int | None = connection.scalar(sa.select(sa.func.max(ledger.c.batch)).where(mine))
@@ -92,14 +92,14 @@ def latest_batch(connection: sa.Connection, table: sa.Table, run: str) -> int | 
 
 
 def forget(connection: sa.Connection, table: sa.Table, run: str) -> None:
-    """Removes the batches of earlier runs of this name from the ledger."""
+    """Removes the entries of earlier runs of this name from the ledger."""
     ledger = ledger_of(table)
     mine = (ledger.c.run == _fitting(run)) & (ledger.c.target == _fitting(table.name))
     connection.execute(ledger.delete().where(mine))
 
 
 def _fitting(name: str) -> str:
-    """Returns the name; if it is too long, its beginning and a digest."""
+    """Returns the name or, if it is too long for the ledger, its beginning and a digest."""
     if len(name) <= LONGEST:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:32]

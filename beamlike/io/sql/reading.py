@@ -1,4 +1,4 @@
-"""Reads tables and queries of SQL databases as columns."""
+"""Reads tables and queries of SQL databases into columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
-from beamlike.errors import PlanError, SourceError, nearest
+from beamlike.errors import PlanError, SourceError, missing_package, nearest
 from beamlike.io.base import Faulty
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.statements import engine, shown, split_name, without_driver
@@ -39,7 +39,7 @@ _SCALE: Final = 18
 _GROWING: Final = (pl.Date, pl.Datetime, pl.String)
 
 Bound = int | str
-"""A value of the growing column, in a form for JSON."""
+"""A value of the growing column, in a form that JSON can hold."""
 
 
 def schema_of(url: sa.URL, table: str) -> pl.Schema:
@@ -60,7 +60,7 @@ def schema_of(url: sa.URL, table: str) -> pl.Schema:
 
 
 def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
-    """Returns the type in which a column is read; text if polars has no such type."""
+    """Returns the type in which a column is read. It is text if polars has no such type."""
     try:
         kind = dtype.python_type
     except NotImplementedError:
@@ -73,13 +73,13 @@ def _dtype(dtype: TypeEngine[Any], dialect: sa.Dialect) -> pl.DataType:
         digits, scale = getattr(dtype, "precision", None), getattr(dtype, "scale", None)
         if dialect.name == "sqlite":
             return pl.Float64()
-        # NUMERIC without precision has any number of digits; Spark reads it with the same type.
+        # NUMERIC without precision has any number of digits. Spark reads it with the same type.
         return pl.Decimal(_DIGITS, _SCALE) if digits is None else pl.Decimal(min(digits, _DIGITS), scale or 0)
     return _TYPES.get(kind, pl.String())
 
 
 def require_growing(column: str, dtype: pl.DataType) -> None:
-    """Raises `PlanError` for a column whose type cannot be the position of a run."""
+    """Raises `PlanError` if the type of a column cannot be the position of a run."""
     if not (dtype.is_integer() or isinstance(dtype, _GROWING)):
         raise PlanError(
             f"Table: grows={column!r} is {type_name(dtype)}; it must be a whole number, a time or text"
@@ -87,13 +87,13 @@ def require_growing(column: str, dtype: pl.DataType) -> None:
 
 
 def _is_there(database: str) -> bool:
-    """True if SQLite would open an existing database, rather than make an empty one."""
+    """True if SQLite would open an existing database. Otherwise it would create an empty one."""
     return database == ":memory:" or database.startswith("file:") or os.path.exists(database)
 
 
 @attrs.frozen
 class Selection:
-    """A table or a query, with the columns that are read from it."""
+    """A table or a query, with the columns to read from it."""
 
     url: sa.URL
     table: str
@@ -107,7 +107,8 @@ class Selection:
     def bound(
         self, column: str, above: Bound | None, upto: Bound | None, rows: int
     ) -> tuple[Bound | None, bool]:
-        """Returns the value up to which the next `rows` rows in order of a column reach, and True if there are so many.
+        """Returns the upper bound of the next batch: `rows` rows in order of a column. Also returns True if more rows
+        may follow.
 
         Raises `SourceError` if the column is null in some rows and nothing was read yet.
         """
@@ -124,7 +125,7 @@ class Selection:
         return self._as_bound(found[column][:1]), bool(found["rows"][0] >= rows)
 
     def _as_bound(self, found: pl.Series) -> Bound | None:
-        """Returns the only value of a column as a bound. Raises `SourceError` for an infinite time."""
+        """Returns the single value of a column as a bound. Raises `SourceError` for an infinite time."""
         if (name := infinities(found)[0]) is not None:
             raise SourceError(
                 f"column {found.name!r} of table {self.table!r} has the infinite time {name!r}, at which reading "
@@ -140,7 +141,7 @@ class Selection:
     def rows(
         self, column: str | None, above: Bound | None, upto: Bound | None
     ) -> tuple[pl.DataFrame, Faulty | None]:
-        """Returns all rows, or those within bounds in order of a column, and dead letters for invalid rows."""
+        """Returns all rows, or the rows between two bounds in order of a column, and dead letters for invalid rows."""
         found = sa.select(*map(self._read, self.columns)).select_from(self._source)
         if column is not None:
             found = found.where(*self._between(column, above, upto)).order_by(_named(column))
@@ -155,7 +156,7 @@ class Selection:
     @property
     def _source(self) -> sa.FromClause:
         if is_query(self.table):
-            # SQLAlchemy would read a colon as the beginning of a parameter.
+            # SQLAlchemy would read a colon as the start of a parameter.
             query = sa.text(self.table.rstrip().rstrip(";").replace(":", r"\:"))
             return query.columns(*map(_named, self.columns)).subquery("beamlike_rows")
         schema, name = split_name(self.table)
@@ -176,7 +177,7 @@ class Selection:
         return sa.cast(column, sa.Text()).label(sa.quoted_name(name, quote=True)) if as_text else column
 
     def _fetch(self, statement: sa.Executable, names: Sequence[str]) -> pl.DataFrame:
-        """Executes a query, and repeats it if the connection fails, as reading changes nothing."""
+        """Executes a query. It is repeated if the connection fails, which is safe because reading changes nothing."""
         again = Retrying(
             stop=stop_after_attempt(_TRIES),
             wait=wait_exponential(0.1, max=5),
@@ -212,7 +213,7 @@ def _fetch(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
 def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
     from adbc_driver_postgresql import dbapi
 
-    # This style does not double percent signs.
+    # In other styles, percent signs would be doubled.
     compiled = statement.compile(
         dialect=postgresql.dialect(paramstyle="named"),  # type: ignore[no-untyped-call]
         compile_kwargs={"literal_binds": True},
@@ -224,7 +225,7 @@ def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """True for an error of the connection or the server."""
+    """True for an error of the connection or the server, which may be temporary."""
     return type(error).__name__ in ("OperationalError", "InterfaceError", "InternalError")
 
 
@@ -237,8 +238,8 @@ def _source_errors(url: sa.URL, table: str) -> Iterator[None]:
         raise
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("adbc"):
-            needs = "to read PostgreSQL, bl.Table needs adbc-driver-postgresql: pip install 'beamlike[table]'"
-            raise ModuleNotFoundError(needs, name=error.name) from None
+            needs = "to read PostgreSQL, bl.Table needs adbc-driver-postgresql"
+            raise missing_package(needs, "table", error) from None
         raise without_driver(url, error) from None
     except Exception as error:
         message = str(getattr(error, "orig", None) or error).strip()

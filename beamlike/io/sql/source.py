@@ -1,9 +1,11 @@
-"""A table or query of a SQL database as a source: all rows once, or new rows by a growing column."""
+"""A table or query of a SQL database as a source: all rows once, or repeatedly the new rows, found by a
+growing column.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import attrs
 import polars as pl
@@ -20,11 +22,11 @@ if TYPE_CHECKING:
     from beamlike.io.sql.reading import Selection
 
 _ROWS: Final = 1_000_000
-"""The greatest number of rows in a batch, which a single task reads."""
+"""The greatest number of rows in a batch. A single task reads it."""
 
 
 class TableSource:
-    """The half of `Table` that reads."""
+    """The part of `Table` that reads."""
 
     url: sa.URL
     table: str
@@ -32,10 +34,10 @@ class TableSource:
     _schema: Declared | None
     _seen: pl.Schema | None
 
-    bounded: ClassVar[bool] = True
+    bounded = True
 
     def schema(self) -> pl.Schema:
-        """Returns the columns: those declared, else those of the table.
+        """Returns the declared columns, or else those of the table.
 
         Raises `PlanError` for a query without `schema`.
         """
@@ -72,7 +74,7 @@ class TableSource:
         )
 
     def plan(self, position: Position, rows: int) -> PlannedBatch | None:
-        """Plans the rows above the last value, up to a bound that is fixed now; or the whole table, once."""
+        """Plans the rows after the last value, up to a bound that is determined now; or the whole table, once."""
         if self.grows is None:
             return None if position.get("read") else PlannedBatch([{}], {"read": True})
         above, end = position.get("last"), position.get("end")

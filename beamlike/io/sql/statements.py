@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.types import TypeEngine
 
-from beamlike.errors import PlanError, nearest
+from beamlike.errors import MissingPackage, nearest
 from beamlike.io.sql import bulk, texts
 from beamlike.io.sql.bulk import WIDE
 from beamlike.rows.dtypes import type_name
@@ -54,11 +54,13 @@ _HOLDS: Final[dict[type, set[type]]] = {
     bytes: {bytes},
     str: {str},
 }
-"""The Python type of values -> the Python types of columns that can hold them."""
+"""For each Python type of values, the Python types of columns that can hold them."""
 
 
 def engine(url: sa.URL) -> sa.Engine:
-    """Returns the engine of a database. Connections last for one transaction, as batches may be hours apart."""
+    """Returns the engine of a database. Connections last for one transaction only, as hours may pass between
+    batches.
+    """
     name = url.database or ""
     if url.get_backend_name() == "sqlite" and not name.startswith("file:"):
         # Engines are cached, and the working directory may change.
@@ -68,46 +70,47 @@ def engine(url: sa.URL) -> sa.Engine:
 
 @functools.lru_cache
 def _engine(url: sa.URL) -> sa.Engine:
-    # SQLite has one writer at a time; others wait up to this timeout.
+    # SQLite allows one writer at a time. Others wait up to this timeout.
     waits = {"timeout": _PATIENCE} if url.get_backend_name() == "sqlite" else {}
     return sa.create_engine(url, poolclass=sa.NullPool, hide_parameters=True, connect_args=waits)
 
 
 _DRIVERS: Final = {"postgresql": ("psycopg", "psycopg2"), "mysql": ("pymysql",)}
-"""The drivers of each database. SQLAlchemy's name of each is the name of its module."""
+"""The drivers of each database. A driver's name in SQLAlchemy is also the name of its module."""
 _PACKAGES: Final = {
     "psycopg": "psycopg[binary]",
     "psycopg2": "psycopg2-binary",
     "MySQLdb": "mysqlclient",
 }
-"""The packages of driver modules with other names."""
+"""The packages of driver modules that have another name than the module."""
 
 
-def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> PlanError:
+def without_driver(url: sa.URL, error: ModuleNotFoundError, step: str | None = None) -> MissingPackage:
     """Returns the error for a database whose driver is not installed."""
     name = error.name or ""
     there = [driver for driver in _DRIVERS.get(url.get_backend_name(), ()) if find_spec(driver) is not None]
     other = (
         f", or write the url as {url.get_backend_name()}+{there[0]}://..., which is there" if there else ""
     )
-    return PlanError(
+    return MissingPackage(
         f"{url.drivername!r} needs the module {name!r}: pip install {_PACKAGES.get(name, name)!r}{other}",
         step=step,
+        name=name,
     )
 
 
 def shown(url: sa.URL) -> str:
     """Returns the URL without user, password and options, for messages."""
-    # SQLAlchemy ends a password at an unquoted @, so the rest of it would be part of the host.
+    # SQLAlchemy ends a password at an unquoted @. The rest of the password would be part of the host.
     host = url.host and url.host.rpartition("@")[2]
     return str(sa.URL.create(url.drivername, host=host, port=url.port, database=url.database))
 
 
 def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
-    """Returns kind of database, host, port, database, schema and table, equal for two spellings of one table.
+    """Returns kind of database, host, port, database, schema and table. The result is equal for different spellings.
 
-    A path is made absolute; this machine, the default port and the default schema have one name each. Aliases of a
-    server, and views, are not resolved.
+    Paths are made absolute. This machine, the default port and the default schema are each written in one way. Aliases
+    of a server, and views, are not resolved.
     """
     kind, (schema, name) = url.get_backend_name(), split_name(table)
     schema = schema or _SCHEMAS.get(kind, "")
@@ -126,7 +129,9 @@ def place_of(url: sa.URL, table: str) -> tuple[str, ...]:
 
 
 def column_types(schema: Mapping[str, pl.DataType], key: Collection[str] = ()) -> Columns:
-    """Returns the SQL type of every column; `key` columns can be indexed. Raises `TypeError` for one without."""
+    """Returns the SQL type of every column. Columns in `key` can be indexed. Raises `TypeError` for a type that SQL
+    lacks.
+    """
     return {name: _column_type(name, dtype, name in key) for name, dtype in schema.items()}
 
 
@@ -146,7 +151,7 @@ def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
             return texts.key_text() if key else texts.text()
         case pl.Datetime():
             moment = sa.DateTime(timezone=dtype.time_zone is not None)
-            # By default, MySQL's times have whole seconds.
+            # By default, MySQL's times have whole seconds only.
             return moment.with_variant(mysql.DATETIME(fsp=6), *texts.MYSQL)
         case pl.Date():
             return sa.Date()
@@ -162,7 +167,7 @@ def _column_type(name: str, dtype: pl.DataType, key: bool) -> TypeEngine[Any]:
 
 
 def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
-    # SQLite has no decimals, and would round them as numbers.
+    # SQLite has no decimals, and would round them to floats.
     return sa.Numeric(digits, scale).with_variant(sa.Text(), "sqlite")
 
 
@@ -170,7 +175,7 @@ def _decimal(digits: int, scale: int) -> TypeEngine[Any]:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Returns schema, or nothing, and name, divided at the last dot that is not in double quotes."""
+    """Splits a name into schema, which may be empty, and table name, at the last dot that is not in double quotes."""
     quoted = re.fullmatch(r'(?:(.+)\.)?("(?:[^"]|"")+")', name, re.DOTALL)
     schema, plain = quoted.groups("") if quoted else name.rpartition(".")[::2]
     return _unquoted(schema), _unquoted(plain)
@@ -182,9 +187,9 @@ def _unquoted(name: str) -> str:
 
 
 def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
-    """Returns the reason why the schema of a table does not exist; None if it does.
+    """Returns the reason why the schema of a table does not exist; None if it exists.
 
-    Names with dots that a database resolves itself are not checked.
+    Names with dots that the database resolves itself are not checked.
     """
     schema = table.schema
     if schema is None or ("." in schema and not isinstance(schema, sa.quoted_name)):
@@ -197,16 +202,16 @@ def unknown_schema(connection: sa.Connection, table: sa.Table) -> str | None:
 
 
 def table_of(name: str, types: Columns, key: Sequence[str] = ()) -> sa.Table:
-    """Returns the table, named `table` or `schema.table`, with a unique constraint on `key`."""
+    """Returns the table named `table` or `schema.table`, with a unique constraint on `key`."""
     schema, plain = split_name(name)
-    # All names are quoted, as no list of reserved words is complete.
+    # All names are quoted, because no list of reserved words is complete.
     columns = [sa.Column(column, dtype, quote=True) for column, dtype in types.items()]
     unique = [sa.UniqueConstraint(*key)] if key else []
     return sa.Table(plain, sa.MetaData(), *columns, *unique, schema=schema or None, quote=True)
 
 
 def as_found(connection: sa.Connection, table: sa.Table) -> sa.Table:
-    """Returns the table with those of its columns that exist in the database."""
+    """Returns the table with only those columns that exist in the database."""
     there = {column["name"] for column in sa.inspect(connection).get_columns(table.name, table.schema)}
     columns = [
         sa.Column(name, column.type, quote=True) for name, column in table.columns.items() if name in there
@@ -219,7 +224,7 @@ def misfits(
 ) -> Iterator[str]:
     """Yields reasons why the existing table cannot store rows of `table`.
 
-    Of its columns, only those in `required` must exist.
+    Only the columns in `required` must exist.
     """
     inspector = sa.inspect(connection)
     found = {column["name"]: column for column in inspector.get_columns(table.name, table.schema)}
@@ -246,7 +251,7 @@ def _unique(inspector: sa.Inspector, table: sa.Table) -> list[set[str]]:
     where = (table.name, table.schema)
     found = [inspector.get_pk_constraint(*where)["constrained_columns"]]
     found += [constraint["column_names"] for constraint in inspector.get_unique_constraints(*where)]
-    # SQLAlchemy cannot read all constraints of SQLite, but the automatic indexes have their columns.
+    # SQLAlchemy cannot read all constraints of SQLite, but SQLite's automatic indexes have their columns.
     own: Any = {"include_auto_indexes": True} if inspector.dialect.name == "sqlite" else {}
     indexes = (index for index in inspector.get_indexes(*where, **own) if index["unique"])
     found += [[name or "" for name in index["column_names"]] for index in indexes if not _is_partial(index)]
@@ -259,7 +264,7 @@ def _is_partial(index: Any) -> bool:
 
 
 def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -> bool:
-    """True if a column of type `theirs` holds the values of one of type `ours`."""
+    """True if a column of type `theirs` can hold values of type `ours`."""
     ours = ours.dialect_impl(dialect)
     if isinstance(ours, sa.JSON):
         return isinstance(theirs, sa.JSON)
@@ -272,7 +277,7 @@ def _fits(ours: TypeEngine[Any], theirs: TypeEngine[Any], dialect: sa.Dialect) -
 
 
 def _python_type(dtype: TypeEngine[Any]) -> type:
-    """Returns the Python type; `object` for a type that SQLAlchemy does not know."""
+    """Returns the Python type of a column; `object` if SQLAlchemy does not know the type."""
     try:
         return dtype.python_type
     except NotImplementedError:
@@ -290,7 +295,7 @@ def _sql(dtype: TypeEngine[Any], dialect: sa.Dialect) -> str:
 
 
 def is_upserting(dialect: sa.Dialect) -> bool:
-    """True if the database has INSERT ... ON CONFLICT DO UPDATE. Elsewhere rows are deleted and inserted."""
+    """True if the database has INSERT ... ON CONFLICT DO UPDATE. In others, rows are deleted and inserted."""
     return dialect.name in ("sqlite", "postgresql")
 
 
@@ -305,9 +310,9 @@ def insert(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> No
 
 
 def upsert(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
-    """Inserts the rows, and replaces existing ones with the same key. The keys of `rows` must be unique."""
+    """Inserts the rows. They replace existing rows with the same key. The keys of `rows` must be unique."""
     if is_upserting(connection.dialect):
-        # A constraint treats two nulls as different.
+        # For a unique constraint, two nulls are different, so rows with nulls are replaced in another way.
         with_null = pl.any_horizontal(pl.col(key).is_null())
         _upsert_natively(connection, table, key, rows.filter(~with_null))
         rows = rows.filter(with_null)
@@ -333,7 +338,7 @@ def _upsert_natively(
 def _replacing(
     statement: postgresql.Insert | sqlite.Insert, key: Sequence[str], columns: Sequence[str]
 ) -> postgresql.Insert | sqlite.Insert:
-    """Returns the insert statement in which a row replaces an existing one with its key."""
+    """Returns the insert statement, extended so that a row replaces an existing row with the same key."""
     others = {name: statement.excluded[name] for name in columns if name not in key}
     if others:
         return statement.on_conflict_do_update(index_elements=list(key), set_=others)
@@ -341,7 +346,7 @@ def _replacing(
 
 
 def delete(connection: sa.Connection, table: sa.Table, key: Sequence[str], rows: pl.DataFrame) -> None:
-    """Deletes the rows with the keys of `rows`. Nulls are equal."""
+    """Deletes the rows that have the keys of `rows`. Null equals null."""
     keys = rows.select(key)
     with_null = pl.any_horizontal(pl.all().is_null())
     for found, nulls in ((keys.filter(~with_null), False), (keys.filter(with_null), True)):
@@ -364,7 +369,7 @@ def _same(column: sa.Column[Any], nulls: bool) -> sa.ColumnElement[bool]:
 
 
 def _given(table: sa.Table, rows: pl.DataFrame, dialect: sa.Dialect) -> dict[str, Any]:
-    """Returns the values to insert, as parameters with the names of the columns; JSON from text."""
+    """Returns the values to insert, as parameters named like the columns. JSON is passed as text."""
     given = {}
     for name in rows.columns:
         dtype = table.columns[name].type.dialect_impl(dialect)

@@ -1,6 +1,6 @@
 """Tables of SQL databases as sinks: a row per key and window that later panes replace, or every row appended once.
 
-`source` has the half that reads.
+`source` has the part that reads.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 import attrs
 import polars as pl
 
-from beamlike.errors import PlanError, nearest
+from beamlike.errors import PlanError, missing_package, nearest
 from beamlike.io.base import Declared, Part, declared
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
-from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Place, RowKey, SinkInput, require_unique
+from beamlike.io.sinks import ARE_DOUBLED, STAY_UNTIL_REPLACED, Place, RowKey, SinkInput, standing
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.source import TableSource
+from beamlike.system.datasets import Dataset, table_dataset
 from beamlike.system.fields import text, true_or_false
 
 if TYPE_CHECKING:
@@ -35,14 +36,12 @@ def _statements() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "sqlalchemy":
             raise
-        raise ModuleNotFoundError(
-            "bl.Table needs SQLAlchemy: pip install 'beamlike[table]'", name=error.name
-        ) from None
+        raise missing_package("bl.Table needs SQLAlchemy", "table", error) from None
     return statements
 
 
 def _parsed(url: Any) -> sa.URL:
-    """Parses the URL. Errors do not repeat it, as it may contain a password."""
+    """Parses the URL. Error messages do not contain it, because it may have a password."""
     _statements()
     import sqlalchemy as sa
 
@@ -84,10 +83,10 @@ def _mode(owner: object, attribute: attrs.Attribute[str], value: object) -> None
 class Table(TableSource):
     """A table of any database that SQLAlchemy has a dialect for, as a source or as a sink.
 
-    As a source, all rows are read once, or with `grows` the new rows again and again.
+    As a source, all rows are read once; with `grows`, new rows are then read repeatedly.
 
-    As a sink, the table is made at the start of a run if it does not exist. On Spark each task writes its rows of a
-    batch in one transaction; into SQLite, a local file, the driver writes.
+    As a sink, the table is created at the start of a run if it does not exist. On Spark each task writes its rows of a
+    batch in one transaction. To SQLite, which is a local file, only the driver writes.
 
     Needs SQLAlchemy, and ADBC to read from PostgreSQL, from the extra `table`.
 
@@ -95,9 +94,9 @@ class Table(TableSource):
         url: A URL of SQLAlchemy. Its secret parts are never shown.
         table: The name, which may be `schema.table`. A name with a dot is in double quotes, as in SQL:
             `'"plays.2026"'`. For a source, it may be a query that begins with SELECT or WITH.
-        mode: "upsert" for the output of a grouping, with one row per key and window, that of the latest pane; a pane
-            that is taken back removes its row. Or "append" for any rows; a repeated batch is not appended again.
-        per_pane: True to upsert one row per key, window and pane, and mark panes that are taken back.
+        mode: "upsert" for the output of a grouping: the table has one row per key and window, from the latest pane; a
+            retracted pane removes its row. Or "append" for any rows; a repeated batch is not appended again.
+        per_pane: True to upsert one row per key, window and pane, with a mark for retracted panes.
         grows: A column of whole numbers, times or text. Each batch has the rows above the greatest value so far.
         schema: Column names and types, needed for a query. By default they are those of the table.
 
@@ -124,12 +123,12 @@ class Table(TableSource):
     per_pane: bool = attrs.field(default=False, validator=true_or_false, metadata=FOR_SINKS)
     grows: str | None = attrs.field(default=None, kw_only=True, validator=text, metadata=FOR_SOURCES)
     _schema: Declared | None = attrs.field(
-        default=None, converter=declared, kw_only=True, metadata=FOR_SOURCES
+        default=None, converter=declared, alias="schema", kw_only=True, metadata=FOR_SOURCES
     )
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)
-    # The table to write, with those of its columns that exist in the database; inspected once in a run.
+    # The table to write, with only those columns that exist in the database. It is inspected once per run.
     _checked: dict[str, sa.Table] = attrs.field(factory=dict, init=False, eq=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -142,19 +141,24 @@ class Table(TableSource):
 
     @property
     def distributed(self) -> bool:
-        """True if tasks on other machines may write; not into SQLite, whose file is on the driver's machine."""
+        """True if tasks on other machines may write. Not for SQLite, whose file is on the driver's machine."""
         return self.url.get_backend_name() != "sqlite"
 
     @property
     def upserts(self) -> bool:
         return self.mode == "upsert"
 
+    def datasets(self) -> list[Dataset] | None:
+        if is_query(self.table):
+            return None
+        return [table_dataset(_statements().place_of(self.url, self.table))]
+
     def place(self) -> Place:
         file = "" if self.distributed else str(self.url.database).removeprefix("file:")
         return Place("table", self.table, key=_statements().place_of(self.url, self.table), path=file)
 
     def fitted(self, rows: SinkInput) -> Self:
-        """Raises `PlanError` for a column that no table can hold, and for a query."""
+        """Raises `PlanError` for a column that no table can store, and if the name of the table is a query."""
         if is_query(self.table):
             raise PlanError("Table: a query is for a source; name the table that is written", step=rows.step)
         key = rows.key
@@ -164,7 +168,7 @@ class Table(TableSource):
             and not key.per_pane
             and key.retracted not in rows.user
         ):
-            # The column would be False in every row, as rows of panes that are taken back are deleted.
+            # In this mode, rows of retracted panes are deleted, so the column would be False in every row.
             left = {name: dtype for name, dtype in rows.schema.items() if name != key.retracted}
             rows = attrs.evolve(rows, schema=pl.Schema(left))
         try:
@@ -177,9 +181,9 @@ class Table(TableSource):
         return attrs.evolve(self)
 
     def check(self) -> None:
-        """Makes the table if it does not exist. Raises `PlanError` if it does not fit.
+        """Creates the table if it does not exist. Raises `PlanError` if an existing table does not fit.
 
-        An existing table may lack columns of the engine that do not identify rows.
+        It may lack columns of the engine that do not identify rows.
         """
         from beamlike.io.sql import ledger
 
@@ -204,7 +208,7 @@ class Table(TableSource):
         return holding.hold(self.url, self.place().key, run)
 
     def start(self, run: str) -> None:
-        """Makes or checks the table. Its rows stay; the ledger's entries of an earlier run of this name are removed."""
+        """Creates or checks the table. Rows stay; the ledger's entries of an earlier run with this name are removed."""
         from beamlike.io.sql import ledger
 
         table = self._found()
@@ -219,7 +223,7 @@ class Table(TableSource):
             return ledger.latest_batch(connection, table, run)
 
     def cut(self, run: str, batch: int) -> str:
-        """Removes nothing, as rows have no batch."""
+        """Removes nothing, because rows do not have the number of their batch."""
         return STAY_UNTIL_REPLACED if self.upserts else ARE_DOUBLED
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
@@ -239,13 +243,9 @@ class Table(TableSource):
 
     def _replace(self, connection: sa.Connection, table: sa.Table, frame: pl.DataFrame, key: RowKey) -> None:
         statements, columns = _statements(), list(key.columns)
-        require_unique(frame, key)
-        # The last pane of a key replaces earlier ones.
-        frame = frame.unique(columns, keep="last", maintain_order=True)
-        if key.retracted is not None and not key.per_pane:
-            statements.delete(connection, table, columns, frame.filter(key.retracted))
-            frame = frame.filter(~pl.col(key.retracted))
-        statements.upsert(connection, table, columns, frame.select(table.columns.keys()))
+        left = standing(frame, key)
+        statements.delete(connection, table, columns, left.gone)
+        statements.upsert(connection, table, columns, left.rows.select(table.columns.keys()))
 
     def _declared(self) -> SinkInput:
         if self._rows is None:

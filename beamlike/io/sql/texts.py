@@ -1,4 +1,4 @@
-"""Column types for text and bytes, of any length unless they are in a key."""
+"""SQL column types for text and bytes. Their length is limited only in keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LONGEST: Final = 255
 MYSQL: Final = ("mysql", "mariadb")
 
 _NO_PAD_SINCE: Final = (8, 0, 17)
-"""The first MySQL version with a collation that distinguishes `a`, `a ` and `A`."""
+"""The first version of MySQL with a collation that distinguishes `a`, `a ` and `A`."""
 
 
 class _Exact(mysql.VARCHAR):
     """Text that is compared exactly.
 
-    By default MySQL may store Western European letters only, and treats `A` and `a ` as equal to `a`.
+    By default, MySQL may store only Western European letters, and treats `A` and `a ` as equal to `a`.
     """
 
 
@@ -31,7 +31,7 @@ def _exact(kind: _Exact, compiler: Any, **options: Any) -> str:
     if dialect.is_mariadb:
         collation = "utf8mb4_nopad_bin"
     else:
-        # In earlier versions, no collation distinguishes text that differs only in trailing blanks.
+        # In earlier versions, no collation distinguishes texts that differ only in trailing blanks.
         version = dialect.server_version_info or _NO_PAD_SINCE
         collation = "utf8mb4_0900_bin" if version >= _NO_PAD_SINCE else "utf8mb4_bin"
     return f"VARCHAR({kind.length}) CHARACTER SET utf8mb4 COLLATE {collation}"

@@ -1,4 +1,4 @@
-"""Converts values of SQL databases to column types. Values that do not fit are dead letters."""
+"""Converts values from SQL databases to the types of columns. Values that do not fit become dead letters."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from beamlike.rows.values import from_text, json_ready, row_json
 
 _TEXT: Final = (pl.String, pl.Categorical, pl.Enum)
 _INFINITY: Final = {
-    # The driver converts times from the epoch 2000 of PostgreSQL to 1970, which overflows for infinite times.
+    # The driver moves times from PostgreSQL's epoch, 2000, to 1970. For infinite times this overflows to
+    # these values.
     pl.Datetime: {-9_222_425_352_054_775_809: "infinity", -9_222_425_352_054_775_808: "-infinity"},
     pl.Date: {-2_147_472_692: "infinity", -2_147_472_691: "-infinity"},
 }
 
 
 def column_of(name: str, values: Sequence[Any]) -> pl.Series:
-    """Returns the values of a driver as a column; as text if they are of several types, as in SQLite."""
+    """Returns values from a driver as a column. Values of several types, which SQLite allows, become text."""
     try:
         found = pl.Series(name, values)
     except (TypeError, OverflowError, pl.exceptions.PolarsError):
@@ -37,16 +38,17 @@ def _as_text(value: Any) -> str | None:
 
 
 def stored(column: pl.Series) -> pl.Series:
-    """Returns the column without an extension type. The driver has numbers of any length as text in one."""
+    """Returns the column without its extension type. The driver uses one for numbers of any length, stored as text."""
     return column.ext.storage() if isinstance(column.dtype, pl.BaseExtension) else column
 
 
 def typed(
     frame: pl.DataFrame, columns: Mapping[str, pl.DataType], where: str
 ) -> tuple[pl.DataFrame, Faulty | None]:
-    """Returns the rows with the types of `columns`, and dead letters for rows with a value that does not fit.
+    """Converts rows to the types of `columns`. Returns (the rows that fit, dead letters for rows with a value that does
+    not fit).
 
-    Raises an error of polars if no value of a column can be of its type.
+    Raises a `PolarsError` if the type of a column can never be converted. `where` names the table in dead letters.
     """
     read = frame.select(_cast(frame.schema[name], dtype, name) for name, dtype in columns.items())
     read, bad = without_lost(frame, read)
@@ -65,11 +67,11 @@ def typed(
 
 
 def _cast(found: pl.DataType, dtype: pl.DataType, name: str) -> pl.Expr:
-    """Converts a column to its type; values that do not fit are null."""
+    """Converts a column to its type. Values that do not fit are null."""
     column = pl.col(name)
     if isinstance(found, _TEXT) and not isinstance(dtype, _TEXT) and _has_text(dtype):
         return from_text(column, dtype).alias(name)
-    if found == pl.Duration and dtype == pl.Time:  # the type of times in MySQL drivers
+    if found == pl.Duration and dtype == pl.Time:  # MySQL's drivers return times as durations
         return (column.dt.total_microseconds() * 1000).cast(pl.Time, strict=False)
     return column.cast(dtype, strict=False)
 
@@ -87,7 +89,7 @@ def infinities(column: pl.Series) -> pl.Series:
 
 
 def _named(column: pl.Series, names: pl.Series) -> pl.Series:
-    """Returns times as text, infinite ones by their name."""
+    """Returns times as text. Infinite times are written by name."""
     return pl.select(
         pl.coalesce(pl.lit(names), json_ready(pl.lit(column), column.dtype)).alias(column.name)
     ).to_series()

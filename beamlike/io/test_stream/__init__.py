@@ -1,1 +1,1 @@
-"""A source that a test writes step by step. May import what `io` may."""
+"""A source for tests, defined step by step. May import what `io` may."""

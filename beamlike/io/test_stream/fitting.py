@@ -1,4 +1,4 @@
-"""Strict checks of Python values against column types, without polars' conversions."""
+"""Checks that Python values fit column types exactly, without polars' conversions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KINDS: Final[dict[type[pl.DataType], type[Any] | tuple[type[Any], ...]]] = {
     pl.String: str,
     pl.Time: time,
 }
-"""Column type -> Python types of its values, except for numbers and nested types."""
+"""The Python types of values, by column type. Numbers and nested types are checked separately."""
 
 
 def fits(value: object, dtype: pl.DataType) -> bool:
@@ -57,6 +57,6 @@ def _in_range(value: int, dtype: pl.DataType) -> bool:
 
 
 def _type(dtype: Any) -> pl.DataType:
-    """Returns a nested type, which polars may give as a class, as an instance."""
+    """Returns a nested type as an instance. Polars may return it as a class."""
     made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
     return made

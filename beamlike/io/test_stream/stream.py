@@ -1,4 +1,4 @@
-"""A source that a test writes step by step: bundles of elements, and clocks that move."""
+"""A source for tests, defined step by step: bundles of elements, and clocks that move."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from beamlike.io.sources import SourceStep
 from beamlike.io.test_stream.fitting import fits
 from beamlike.io.test_stream.times import TimeLike, instant
 from beamlike.rows.dtypes import SchemaLike, type_name
+from beamlike.rows.objects import row_as_dict
+from beamlike.system.datasets import Dataset
 from stages.strategies.announced import AnnouncedWatermark, announcement
 from stages.strategies.base import Summary
 from windowing.time import (
@@ -38,11 +40,12 @@ def _columns(schema: SchemaLike | Declared) -> Declared:
 
 @attrs.frozen(eq=False)
 class TestStream:
-    """A source for tests that defines what happens when: `TestStream(schema).add_elements([...])...`
+    """A source for tests whose elements and clocks are defined step by step:
+    `TestStream(schema).add_elements([...])...`
 
-    A stream never changes: each method returns a new stream with one more step. Every step is a batch; steps count from
-    0, and step n of every test stream of a pipeline is played in batch n, on either runner. After the last step of the
-    longest stream, one more batch moves all watermarks to the end of time.
+    A stream is immutable: each method returns a new stream with one more step. Every step is a batch. Steps are
+    numbered from 0, and step n of every test stream of a pipeline is played in batch n, on either runner. After the
+    last step of the longest stream, one more batch moves all watermarks to the end of time.
 
     Times are datetimes, ISO text or seconds since 1970. A stream has its own clocks: the watermark starts at the
     beginning of time and the processing time at 0. The stream has no end, unless `advance_watermark_to_infinity()`
@@ -50,7 +53,7 @@ class TestStream:
     may define a `watermark=` strategy, too.
 
     Args:
-        schema: Column names and types of the elements.
+        schema: Column names and types of the elements, or a class of rows.
 
     Example:
         >>> stream = bl.TestStream({"user": str, "at": int})
@@ -62,20 +65,21 @@ class TestStream:
         [(1, 'on_time'), (1, 'late')]
     """
 
-    __test__: ClassVar[bool] = False  # pytest would collect a class with this name
+    __test__: ClassVar[bool] = False  # otherwise pytest would collect the class
 
     columns: Declared = attrs.field(converter=_columns, alias="schema")
     steps: tuple[SourceStep, ...] = attrs.field(
         default=(), kw_only=True, repr=lambda steps: f"<{len(steps)} steps>"
     )
 
-    def add_elements(self, rows: Sequence[Mapping[str, Any]]) -> TestStream:
+    def add_elements(self, rows: Sequence[Any]) -> TestStream:
         """Adds a bundle of elements.
 
         Nothing is converted: 1.7 is not an int, and neither is True; an int fits a float column.
 
         Args:
-            rows: Dicts; the list may be empty. A column that a dict lacks is null.
+            rows: Dicts, or objects of a class such as a dataclass; the list may be empty. A column that a dict lacks is
+                null.
 
         Raises:
             TypeError: A value does not fit its column. The message has the number of the step.
@@ -148,14 +152,14 @@ class TestStream:
 
     @cached_property
     def percentiles(self) -> tuple[int, ...]:
-        """The percentiles whose watermarks are announced in some step, in order."""
+        """The percentiles whose watermarks some step announces, sorted."""
         return tuple(
             sorted({int(share) for step in self.steps for share in step.summary.get("percentiles", ())})
         )
 
     @property
     def announces(self) -> bool:
-        """True if any step announces a watermark; if none does, `p.read` may define a strategy."""
+        """True if any step announces a watermark. If none does, `p.read` may define a strategy."""
         return any(step.summary for step in self.steps)
 
     @property
@@ -168,16 +172,20 @@ class TestStream:
         """The processing time after the last step, in microseconds."""
         return self.steps[-1].processing_time if self.steps else 0
 
+    def datasets(self) -> list[Dataset]:
+        """Returns no dataset, since the rows are part of the program."""
+        return []
+
     def schema(self) -> pl.Schema:
         """Returns the columns of the elements."""
         return pl.Schema(self.columns)
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
-        """Yields the bundles that are not empty, without announcements."""
+        """Yields the bundles that are not empty. Announcements are left out."""
         return (step.elements.lazy() for step in self.steps if step.elements.height)
 
     def step(self, number: int) -> SourceStep:
-        """Returns the step with this number; after the last step, one in which nothing happens."""
+        """Returns the step with this number. After the last step, it is a step without elements and announcements."""
         if number < len(self.steps):
             return self.steps[number]
         # Another stream of the pipeline has more steps.
@@ -185,7 +193,7 @@ class TestStream:
 
     @property
     def _announced(self) -> int:
-        """The watermark after the last step."""
+        """The last announced watermark."""
         return next((step.summary["watermark"] for step in reversed(self.steps) if step.summary), MIN_TIME)
 
     @property
@@ -211,7 +219,7 @@ class TestStream:
             raise ValueError(f"{self._next}: nothing can follow advance_watermark_to_infinity()")
 
     def _read(self, convert: Callable[[Any], T], given: object) -> T:
-        """Converts a user's value. Errors have the name of the step."""
+        """Converts a user's value. Errors name the step."""
         try:
             return convert(given)
         except (TypeError, ValueError) as error:
@@ -248,24 +256,27 @@ class TestStream:
                     f"watermark is: {format_time(time)}"
                 )
 
-    def _frame(self, rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    def _frame(self, rows: Sequence[Any]) -> pl.DataFrame:
         schema = self.schema()
         if not isinstance(rows, list | tuple):
             raise TypeError(f"{self._next}: add_elements accepts a list of dicts, not {rows!r}")
-        for row in rows:
-            if not isinstance(row, Mapping):
-                raise TypeError(f"{self._next}: an element is a dict such as {{'user': 'a'}}, not {row!r}")
-            for name in row:
-                if name not in schema:
-                    known = f"the columns are {', '.join(schema)}{nearest(name, schema)}"
-                    raise ValueError(f"{self._next}: there is no column {name!r} for {dict(row)!r}; {known}")
-                if not fits(row[name], schema[name]):
-                    raise TypeError(
-                        f"{self._next}: column {name!r} is {type_name(schema[name])}, not {row[name]!r}, "
-                        f"in {dict(row)!r}"
-                    )
+        elements = [self._element(row, schema) for row in rows]
         try:
-            return pl.from_dicts([dict(row) for row in rows], schema=schema)
+            return pl.from_dicts(elements, schema=schema)
         except (pl.exceptions.PolarsError, TypeError, ValueError, OverflowError) as error:
             reason = str(error).partition("\n")[0].partition(";")[0]
             raise TypeError(f"{self._next}: the elements do not fit the schema: {reason}") from error
+
+    def _element(self, given: Any, schema: pl.Schema) -> dict[str, Any]:
+        row = row_as_dict(given)
+        if row is None:
+            raise TypeError(f"{self._next}: an element is a dict such as {{'user': 'a'}}, not {given!r}")
+        for name, value in row.items():
+            if name not in schema:
+                known = f"the columns are {', '.join(schema)}{nearest(name, schema)}"
+                raise ValueError(f"{self._next}: there is no column {name!r} for {row!r}; {known}")
+            if not fits(value, schema[name]):
+                raise TypeError(
+                    f"{self._next}: column {name!r} is {type_name(schema[name])}, not {value!r}, in {row!r}"
+                )
+        return row

@@ -1,4 +1,4 @@
-"""Times as tests write them: a datetime, ISO 8601 text, or a number of seconds since 1970."""
+"""Times in tests: a datetime, ISO 8601 text, or a number of seconds since 1970."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def instant(time: TimeLike) -> int:
-    """Returns the exact time in microseconds since 1970; a time without a zone is UTC.
+    """Converts a time to whole microseconds since 1970; only floats are rounded. A time without a zone is in UTC.
 
     Raises `TypeError` for another type, and `ValueError` for text that is not a time or a number that is not finite.
     """

@@ -1,4 +1,4 @@
-"""Axes of times and durations: ticks at round places, with labels as short as possible."""
+"""Axes of times and durations. Ticks are at round values, and labels are as short as possible."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _STEPS: Final = (
     *(_SECOND * 3600 * hours for hours in (1, 2, 3, 6, 12)),
     *(DAY * days for days in (1, 2, 7, 14, 28, 91, 182, 364)),
 )
-"""Distances of ticks, in microseconds."""
+"""The possible distances between ticks, in microseconds."""
 
-_SIMULATED: Final = 366 * DAY  # times within a year of 1970 are those of a clock that began at 0
+_SIMULATED: Final = 366 * DAY  # times within a year of 1970 are from a simulated clock that started at 0
 
 
 def finite(times: Times) -> npt.NDArray[np.bool_]:
-    """True for each time that is not minus or plus infinity."""
+    """Returns a mask of the times that are neither minus nor plus infinity."""
     return (times > MIN_TIME) & (times < GLOBAL_WINDOW_END - 1)
 
 
 @attrs.frozen
 class TimeAxis:
-    """An axis between two times, in seconds since the first, so that floats are exact enough at any date."""
+    """An axis between two times, in seconds since the first, so that floats are exact enough for any date."""
 
     low: int
     high: int
 
     @classmethod
     def around(cls, *times: Times, room: float = 0.03) -> TimeAxis:
-        """The axis of all finite times, with a margin on both sides."""
+        """Creates an axis for all finite times, with a margin on both sides."""
         known = (
             np.concatenate([series[finite(series)] for series in times]) if times else np.empty(0, np.int64)
         )
@@ -50,24 +50,26 @@ class TimeAxis:
         return cls(low - margin, high + margin)
 
     def at(self, times: Times) -> Numbers:
-        """The positions of times: nan for minus infinity, the far edge for plus infinity."""
+        """Returns the positions of times on the axis: nan for minus infinity, the far end for plus infinity."""
         places = (times - self.low) / _SECOND
         return np.where(finite(times), places, np.where(times > 0, self.length, np.nan))
 
     @property
     def length(self) -> float:
-        """The length in seconds."""
+        """The length of the axis in seconds."""
         return (self.high - self.low) / _SECOND
 
     def label(self, what: str) -> str:
-        """The label: `event time (UTC, 2026-01-01)`, or for a clock that began at 0 `event time (h:mm:ss)`."""
+        """Returns the label: `event time (UTC, 2026-01-01)`, or `event time (h:mm:ss)` for a clock that
+        started at 0.
+        """
         if self._simulated():
             return f"{what} (h:mm:ss)"
         first, last = _day(self.low), _day(self.high)
         return f"{what} (UTC, {first})" if first == last else f"{what} (UTC, {first} to {last})"
 
     def clock(self, time: int) -> str:
-        """A time as text, as short as this axis allows."""
+        """Formats a time, as short as this axis allows."""
         if not finite(np.array([time])).item():
             return "-inf" if time < 0 else "+inf"
         text = self._text(time, _SECOND if self.length >= 60 else 1_000)
@@ -75,7 +77,7 @@ class TimeAxis:
         return f"{_day(time)} {text}" if several_days else text
 
     def set(self, axis: Axis, count: int = 5) -> None:
-        """Sets the limits of the axis and about `count` ticks."""
+        """Sets the limits of the axis, and about `count` ticks."""
         step = tick_distance(self.high - self.low, count)
         places = range(-(-self.low // step) * step, self.high + 1, step)
         limits = (0.0, self.length)
@@ -109,9 +111,9 @@ class BatchAxis(TimeAxis):
 
 
 def set_durations(axis: Axis, values: Numbers, count: int = 4) -> None:
-    """Sets the y axis of these durations, in seconds, with labels as users write them: `1m30s`.
+    """Sets the y axis for these durations, in seconds. Its labels are durations such as `1m30s`.
 
-    The axis begins at 0, or near the least duration if all are similar.
+    The axis starts at 0 or, if all durations are similar, near the smallest one.
     """
     known = values[np.isfinite(values)]
     least, most = (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
@@ -125,7 +127,7 @@ def set_durations(axis: Axis, values: Numbers, count: int = 4) -> None:
 
 
 def tick_distance(length: int, count: int) -> int:
-    """The least distance of ticks for which there are at most `count` + 1 of them."""
+    """Returns the smallest distance between ticks for which there are at most `count` + 1 ticks."""
     fitting = (step for step in _STEPS if step * count >= length)
     return next(fitting, -(-length // (count * _STEPS[-1])) * _STEPS[-1])
 
@@ -136,13 +138,15 @@ def _elapsed(time: int, step: int) -> str:
 
 
 def _clock(time: int) -> tuple[int, int, int]:
-    """The hours, minutes and seconds of a time of day."""
+    """Returns hours, minutes and seconds of a time of day."""
     seconds = time // _SECOND
     return seconds // 3600, seconds // 60 % 60, seconds % 60
 
 
 def _fraction(time: int, step: int) -> str:
-    """The fraction of a second, with as many digits as times at a distance of `step` need."""
+    """Returns the fraction of a second as text, with the digits that are needed to distinguish ticks at a distance of
+    `step`.
+    """
     digits = next((count for count in range(7) if step % 10 ** (6 - count) == 0), 6)
     return f".{time % _SECOND:06}"[: digits + 1] if digits else ""
 

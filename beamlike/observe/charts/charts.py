@@ -1,4 +1,4 @@
-"""The charts of a run: one of each stage, one of all sources, and one of a stage in several runs."""
+"""The charts of a run: one per stage, one of all sources, and one that compares a stage in several runs."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ from beamlike.observe.charts.watermark_graph import draw_watermark_graph
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 
-_WIDTH, _CHART = 9.8, 3.5  # inches; without the legend
-_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4  # room for a label at the end of an axis
+_WIDTH, _CHART = 9.8, 3.5  # inches, without the legend
+# Inches of margin, including room for a label at the end of an axis.
+_LEFT, _BELOW, _ABOVE, _RIGHT = 1.15, 0.5, 0.25, 0.4
 _BATCHES_LEFT = 0.75
 _BESIDE = 3
 _MOST_WINDOWS = 60
@@ -63,10 +64,10 @@ _DEAD_LETTERS = Marker("rows without event time", VERMILION, "x", "////")
 
 @attrs.frozen(eq=False)
 class Charts:
-    """The charts of one run, all with the same time axes.
+    """The charts of one run. All have the same time axes.
 
-    `Charts.of(history)` creates it; `stage(name)`, `sources()` and `graph(batch)` return pictures, which a notebook
-    shows and `.save(path)` writes. Needs matplotlib, from the extra `report`.
+    `Charts.of(history)` creates them. `stage(name)`, `sources()` and `graph(batch)` return pictures, which notebooks
+    show, and which `.save(path)` writes. Needs matplotlib, from the extra `report`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -81,7 +82,7 @@ class Charts:
 
     @classmethod
     def of(cls, history: History) -> Charts:
-        """Creates the charts of a history."""
+        """Creates the charts for a history."""
         series = run_series(history)
         return cls(history, series, Frame.around(series))
 
@@ -90,7 +91,7 @@ class Charts:
         return draw_watermark_graph(self.history.plan, batch, self.frame.event.clock)
 
     def stage(self, name: str) -> Picture:
-        """Draws a stage: watermarks with panes, lags in event time and processing time, panes and drops."""
+        """Draws a stage: watermarks with panes, event-time lag, processing-time lag, panes and dropped elements."""
         stage = self.series.stages[name]
         with style():
             keys = [*self.stage_keys(name), *(drop_marker(reason).bar_key() for reason in stage.dropped)]
@@ -110,7 +111,7 @@ class Charts:
         return picture
 
     def sources(self) -> Picture:
-        """Draws all sources: watermarks, lags in event time, elements and dead letters."""
+        """Draws all sources: watermarks, event-time lag, elements and dead letters."""
         looks = self._source_looks()
         sources = [(self.series.sources[name], looks[name]) for name in reversed(looks)]
         with style():
@@ -130,7 +131,7 @@ class Charts:
         return picture
 
     def draw_stage(self, axes: Axes, name: str) -> None:
-        """Draws a stage's watermarks and panes."""
+        """Draws the watermarks and panes of a stage."""
         stage, frame = self.series.stages[name], self.frame
         set_event_time_chart(axes, frame, self._window_ends(name))
         if len(stage.upstream) > 1:
@@ -148,7 +149,7 @@ class Charts:
         label_watermark(axes, frame, stage.output, "output", RUST, right=False)
 
     def stage_keys(self, name: str) -> list[Artist]:
-        """The legend of `draw_stage`."""
+        """Returns the legend entries for `draw_stage`."""
         stage = self.series.stages[name]
         keys: list[Artist] = [INPUT.key("input watermark"), OUTPUT.key("output watermark")]
         if len(stage.upstream) > 1:
@@ -164,13 +165,15 @@ class Charts:
         return [*keys, *(pane_marker(timing).key() for timing in stage.panes)]
 
     def _source_looks(self) -> dict[str, Look]:
-        """The line styles of sources, those with the greatest mean lag first. Later sources share one style."""
+        """Returns the line styles of sources. Sources with the greatest mean lag have styles of their own, the others
+        share one.
+        """
         names = sorted(self.series.sources, key=lambda name: (-self._behind(name), name))
         looks = [Look(*line) for line in LINES]
         return {name: looks[number] if number < len(looks) else UPSTREAM for number, name in enumerate(names)}
 
     def _behind(self, source: str) -> float:
-        """The mean lag of a watermark behind processing time."""
+        """Returns the mean lag of a source's watermark behind processing time."""
         watermark = self.series.sources[source].watermark
         known = finite(watermark)
         return float((self.series.times[known] - watermark[known]).mean()) if known.any() else 0.0
@@ -179,7 +182,7 @@ class Charts:
         return any(one in self.series.stages for one in self.series.stages[name].upstream)
 
     def _window_ends(self, name: str) -> Sequence[int]:
-        """The ends of windows that all keys share, or none if they are too many to draw."""
+        """Returns the ends of windows that are the same for all keys, or none if there are too many to draw."""
         spacing = self.history.plan.stages[name].spacing
         if spacing is None:
             return ()
@@ -190,12 +193,12 @@ class Charts:
 
 
 def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
-    """Draws a stage's watermarks in several runs beside each other.
+    """Draws a stage's watermarks in several runs, next to each other.
 
-    Processing time is counted in batches, as the clocks of runs cannot be compared.
+    The axis of processing time shows batch numbers, because the clocks of different runs cannot be compared.
 
     Args:
-        histories: The history of each run by the title of its chart.
+        histories: The history of each run, by the title of its chart.
         stage: The name of a stage that all runs have.
 
     Example, with the `plays` of `bl.Collection`:
@@ -232,7 +235,7 @@ def side_by_side(histories: Mapping[str, History], stage: str) -> Picture:
 
 
 def _canvas(frame: Frame, keys: Sequence[Artist]) -> tuple[Picture, Axes, list[Axes]]:
-    """A picture with a large chart on the left, three small ones over time on the right, and a legend below."""
+    """Creates a picture with a large chart on the left, three small ones over time on the right, and a legend below."""
     room = legend_room(keys, _WIDTH)
     picture = Picture(_WIDTH, _CHART + room)
     main = plain_axes(picture, (_LEFT, room + _BELOW, 4.9 - _LEFT, _CHART - _BELOW - _ABOVE))

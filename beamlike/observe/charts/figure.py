@@ -1,4 +1,4 @@
-"""The style of all pictures: colours that the colour-blind can distinguish, and reproducible SVG."""
+"""The style of all pictures: colours that colour-blind people can distinguish, and reproducible SVG."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+from beamlike.errors import missing_package
+
 try:
     import matplotlib
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        "pictures and reports need matplotlib: pip install 'beamlike[report]'", name=error.name
-    ) from None
+    raise missing_package("pictures and reports need matplotlib", "report", error) from None
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import text_to_path
 
-# Okabe and Ito's colours, with their own yellow left out: it cannot be seen on white.
+# The colours of Okabe and Ito, without their yellow, which is hard to see on white.
 BLACK: Final = "#000000"
 ORANGE: Final = "#E69F00"
 SKY: Final = "#56B4E9"
@@ -33,7 +33,7 @@ GREEN: Final = "#009E73"
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
 PURPLE: Final = "#CC79A7"
-RUST: Final = "#A84A00"  # vermilion, dark enough for small letters
+RUST: Final = "#A84A00"  # vermilion, dark enough for small text
 GREY: Final = "#767676"
 PALE: Final = "#DDDDDD"
 
@@ -45,7 +45,7 @@ LINES: Final = (
     (ORANGE, (0, (1, 1))),
     (BLACK, (0, (6, 2))),
 )
-"""The colour and dashes of neighbouring lines, which either distinguishes."""
+"""Colours and dashes for lines that are drawn together. Lines can be distinguished by either."""
 
 TEXT_POINTS: Final = 8.0
 
@@ -86,28 +86,28 @@ _STYLE: Any = {
 
 
 class Picture(Figure):
-    """A matplotlib figure that notebooks show, without global state of matplotlib."""
+    """A matplotlib figure that notebooks show. It does not use matplotlib's global state."""
 
     def __init__(self, width: float, height: float) -> None:
         super().__init__(figsize=(width, height), layout=None)
         FigureCanvasAgg(self)
 
     def svg(self, salt: str = "beamlike") -> str:
-        """The figure as an `<svg>` element: equal figures have equal text. Ids begin with the salt."""
+        """Returns the figure as an `<svg>` element. Equal figures have equal text. All ids begin with `salt`."""
         out = StringIO()
-        with matplotlib.rc_context({**_STYLE, "svg.hashsalt": salt}), _any_letters():
+        with matplotlib.rc_context({**_STYLE, "svg.hashsalt": salt}), _any_glyphs():
             self.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
         text = out.getvalue()
         return _with_own_ids(_METADATA.sub("", text[text.index("<svg") :]), salt)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the figure in the format of the path's suffix, such as `.svg` or `.png`."""
+        """Writes the figure. The suffix of the path, such as `.svg` or `.png`, selects the format."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.suffix == ".svg":
             target.write_text(self.svg(), encoding="utf-8")
             return
-        with style(), _any_letters():
+        with style(), _any_glyphs():
             self.savefig(target, dpi=_DOTS_PER_INCH)
 
     def _repr_svg_(self) -> str:
@@ -115,41 +115,41 @@ class Picture(Figure):
 
 
 def style() -> Any:
-    """The matplotlib context for all drawing."""
+    """Returns the matplotlib context in which everything is drawn."""
     return matplotlib.rc_context(_STYLE)
 
 
 @lru_cache(maxsize=4_096)
 def text_width(text: str, *, points: float = TEXT_POINTS, bold: bool = False) -> float:
-    """The width of a line of text in inches."""
+    """Returns the width of a line of text in inches."""
     font = FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal", size=points)
-    with _any_letters():
+    with _any_glyphs():
         width, _, _ = text_to_path.get_text_width_height_descent(text, font, ismath=False)
     return float(width) / 72
 
 
-def shown(text: str, letters: int) -> str:
-    """The text in one line, at most `letters` long, without unprintable characters."""
+def shown(text: str, length: int) -> str:
+    """Returns the text as one line of at most `length` characters. Unprintable characters become blanks."""
     line = "".join(letter if letter.isprintable() else " " for letter in text)
-    return line if len(line) <= letters else f"{line[: letters - 1]}…"
+    return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
 def plain_axes(figure: Figure, box: tuple[float, float, float, float]) -> Axes:
-    """Creates axes at (left, bottom, width, height) in inches."""
+    """Creates axes at (left, bottom, width, height), in inches."""
     width, height = figure.get_size_inches()
     left, bottom, wide, high = box
     return figure.add_axes((left / width, bottom / height, wide / width, high / height))
 
 
 @contextmanager
-def _any_letters() -> Iterator[None]:
-    """Ignores missing glyphs: this machine's font may lack letters that the reader's has."""
+def _any_glyphs() -> Iterator[None]:
+    """Suppresses warnings about missing glyphs: the reader's font may have letters that this machine's font lacks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         yield
 
 
 def _with_own_ids(svg: str, salt: str) -> str:
-    """Prefixes all ids, as several pictures of a page must not share them."""
+    """Adds a prefix to all ids, because several pictures on a page must not have the same ids."""
     prefix = re.sub(r"[^A-Za-z0-9]+", "-", salt)
     return re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", svg)

@@ -1,4 +1,4 @@
-"""The layout of a graph: columns from left to right by level, few crossings, edges between the boxes."""
+"""The layout of a graph: a column per level from left to right, few crossings, and edges between the boxes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import networkx as nx
 _BETWEEN_ROWS = 0.22  # inches
 _BETWEEN_COLUMNS = 0.65
 _MARGIN = 0.12
-_LANE = 0.1  # the height of an edge in a column that it passes
+_LANE = 0.1  # the height of an edge where it passes a column
 
 
 @attrs.frozen
 class Box:
-    """A position in the picture, in inches from its lower left corner: centre and size."""
+    """A place in a picture: centre and size, in inches from the lower left corner."""
 
     x: float
     y: float
@@ -26,18 +26,18 @@ class Box:
 
     @property
     def left(self) -> tuple[float, float]:
-        """The end of incoming edges."""
+        """The point at which incoming edges end."""
         return self.x - self.width / 2, self.y
 
     @property
     def right(self) -> tuple[float, float]:
-        """The start of outgoing edges."""
+        """The point at which outgoing edges start."""
         return self.x + self.width / 2, self.y
 
 
 @attrs.frozen
 class Layout:
-    """The boxes by name, the positions along each edge, and the size of the picture."""
+    """A finished layout: the boxes by name, the places along each edge, and the size of the picture."""
 
     boxes: Mapping[str, Box]
     edges: Mapping[tuple[str, str], tuple[Box, ...]]
@@ -46,7 +46,7 @@ class Layout:
 
 
 def layout(inputs: Mapping[str, Iterable[str]], sizes: Mapping[str, tuple[float, float]]) -> Layout:
-    """The layout of nodes of these sizes (inches). `inputs` has the inputs of each node, which must be nodes."""
+    """Computes the layout for nodes of these sizes (inches). `inputs` has the names of each node's inputs."""
     graph = nx.DiGraph()
     graph.add_nodes_from(inputs)
     graph.add_edges_from((read, name) for name, names in inputs.items() for read in names)
@@ -62,7 +62,7 @@ def layout(inputs: Mapping[str, Iterable[str]], sizes: Mapping[str, tuple[float,
 
 
 def _paths(graph: nx.DiGraph, columns: list[list[object]]) -> dict[tuple[object, object], list[object]]:
-    """The nodes along each edge. An edge that passes a column has a lane there, a node of its own."""
+    """Returns the nodes along each edge. Where an edge passes a column, it has an additional node, its lane."""
     level = {name: number for number, column in enumerate(columns) for name in column}
     paths: dict[tuple[object, object], list[object]] = {}
     for start, end in list(graph.edges):
@@ -77,7 +77,9 @@ def _paths(graph: nx.DiGraph, columns: list[list[object]]) -> dict[tuple[object,
 
 
 def _order(graph: nx.DiGraph, columns: list[list[object]]) -> None:
-    """Sorts each column by the mean position of its neighbours (Sugiyama's barycentres): of outputs, then of inputs."""
+    """Sorts each column by the mean position of neighbours (Sugiyama's barycentres): first of outputs, then
+    of inputs.
+    """
     for ordered, neighbours in ((columns[::-1], graph.successors), (columns, graph.predecessors)):
         for before, column in pairwise(ordered):
             place = {name: index for index, name in enumerate(before)}
@@ -86,7 +88,7 @@ def _order(graph: nx.DiGraph, columns: list[list[object]]) -> None:
 
 
 def _boxes(columns: list[list[object]], sizes: Mapping[str, tuple[float, float]]) -> dict[object, Box]:
-    """Boxes in columns, each stacked around y = 0; y grows upwards."""
+    """Returns boxes in columns. Each column is centred at y = 0, and y grows upwards."""
     boxes: dict[object, Box] = {}
     left = 0.0
     for column in columns:
@@ -101,7 +103,7 @@ def _boxes(columns: list[list[object]], sizes: Mapping[str, tuple[float, float]]
 
 
 def _fitted(boxes: Mapping[str, Box], edges: Mapping[tuple[str, str], tuple[Box, ...]]) -> Layout:
-    """Moves everything between 0 and the size of the picture."""
+    """Moves everything so that the lower left corner is at 0."""
     every = [*boxes.values(), *(box for path in edges.values() for box in path)]
     bottom = min(box.y - box.height / 2 for box in every) - _MARGIN
     left = min(box.left[0] for box in every) - _MARGIN

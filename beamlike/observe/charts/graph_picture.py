@@ -1,4 +1,4 @@
-"""A picture of a graph of boxes and arrows, from left to right."""
+"""Draws a graph as boxes and arrows, from left to right."""
 
 from __future__ import annotations
 
@@ -37,18 +37,19 @@ _EDGE_COLOUR = {SOURCE: SKY, STAGE: BLUE, SINK: GREEN}
 _FILL = {SOURCE: "#EEF7FD", STAGE: "#E6F1F7", SINK: "#E6F5F1"}
 _ROUNDING = {SOURCE: 0.14, STAGE: 0.03, SINK: 0.03}
 _SMALL_PRINT = "#555555"
-_LETTERS = 40  # in a line of a box
-_LINES = 4  # of one fact
-_LINE = 0.155  # inches from line to line
+_CHARACTERS = 40  # characters in a line of a box
+_LINES = 4  # lines of one fact
+_LINE = 0.155  # inches between lines
 _PAD = 0.1
-_TIGHT = 1.04  # a browser's text is not exactly as wide as matplotlib's
+_TIGHT = 1.04  # text in a browser is not exactly as wide as in matplotlib
 
 
 @attrs.frozen
 class Node:
-    """A box: a name, a kind, facts, inputs, and its state in a run.
+    """A box of the graph: name, kind, facts, inputs, and its state in a run.
 
-    `watermarks` has its watermarks as text. `held_by` is the input that holds them back, and `holds` says what does.
+    `watermarks` has its watermarks as text. `held_by` is the input that holds them back, and `holds` describes what
+    holds its output watermark.
     """
 
     name: str
@@ -75,7 +76,9 @@ class _Line:
 
 
 def draw_graph(nodes: Iterable[Node]) -> Picture:
-    """Draws boxes and arrows. The holder of a watermark is vermilion, and its arrow thick and dashed."""
+    """Draws boxes and arrows. What holds a watermark is written in vermilion, and an arrow from such an input is thick
+    and dashed.
+    """
     nodes = list(nodes)
     with style():
         lines = {node.name: _lines(node) for node in nodes}
@@ -96,10 +99,10 @@ def draw_graph(nodes: Iterable[Node]) -> Picture:
 
 
 def _lines(node: Node) -> list[_Line]:
-    """The lines of a box: kind, name, facts, watermarks, and their holder."""
+    """Returns the lines of a box: kind, name, facts, watermarks, and what holds them."""
     return [
         _Line(node.kind, TEXT_POINTS - 1, colour=_SMALL_PRINT),
-        _Line(shown(node.name, _LETTERS), bold=True),
+        _Line(shown(node.name, _CHARACTERS), bold=True),
         *(_Line(text) for fact in node.facts for text in _wrapped(fact)),
         *(_Line(text, bold=True, colour=BLUE) for fact in node.watermarks for text in _wrapped(fact)),
         *(_Line(text, colour=RUST) for text in _wrapped(node.holds)),
@@ -107,12 +110,12 @@ def _lines(node: Node) -> list[_Line]:
 
 
 def _wrapped(fact: str) -> list[str]:
-    text = shown(fact, _LETTERS * _LINES)
-    return textwrap.wrap(text, _LETTERS, max_lines=_LINES, placeholder=" …", subsequent_indent="  ")
+    text = shown(fact, _CHARACTERS * _LINES)
+    return textwrap.wrap(text, _CHARACTERS, max_lines=_LINES, placeholder=" …", subsequent_indent="  ")
 
 
 def _size(lines: Sequence[_Line]) -> tuple[float, float]:
-    """The width and height of a box with these lines, in inches."""
+    """Returns the width and height of a box with these lines, in inches."""
     width = max(*(line.width * _TIGHT for line in lines), 0.8)
     return width + 2 * _PAD, len(lines) * _LINE + 2 * _PAD - 0.04
 
@@ -142,7 +145,7 @@ def _draw_box(axes: Axes, kind: str, lines: Sequence[_Line], box: Box) -> None:
 
 
 def _draw_edge(axes: Axes, path: Sequence[Box], *, held: bool) -> None:
-    """Draws a curve that is level at boxes, and straight where it passes a column."""
+    """Draws a curve that is horizontal at boxes, and straight where it passes a column."""
     points, codes = [path[0].right], [Path.MOVETO]
     for before, after in pairwise(path):
         (x0, y0), (x1, y1) = before.right, after.left

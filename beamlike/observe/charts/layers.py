@@ -1,4 +1,4 @@
-"""Parts of charts: watermark lines, lags, panes, bars, and the legend."""
+"""Elements of charts: watermark lines, lags, panes, bars, and the legend."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ from windowing.time import format_duration
 _SECOND: Final = 1_000_000
 _BINS: Final = 40
 _LEGEND_LINE: Final = 0.2  # inches
-_HANDLE: Final = 0.55  # inches that a legend's entry takes beside its text
-_WORTH_SAYING: Final = 0.08  # of what is shown of event time
+_HANDLE: Final = 0.55  # inches that a legend entry needs in addition to its text
+_WORTH_SAYING: Final = 0.08  # the share of the event-time axis from which a delay gets a label
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class Look:
     width: float = 1.6
 
     def key(self, label: str) -> Line2D:
-        """The legend entry of the line."""
+        """Returns the legend entry for the line."""
         return Line2D([], [], color=self.colour, linestyle=self.dashes, linewidth=self.width, label=label)
 
 
@@ -69,7 +69,7 @@ PERCENTILES: Final = tuple(Look(PURPLE, dashes, 1.0) for dashes in (":", "-.", "
 
 @attrs.frozen
 class Marker:
-    """A style of panes or drops, as a marker and as a bar."""
+    """A style for panes or dropped elements, as a marker and as a bar."""
 
     label: str
     colour: str
@@ -77,13 +77,13 @@ class Marker:
     hatch: str
 
     def key(self) -> Line2D:
-        """The legend entry of the marker."""
+        """Returns the legend entry for the marker."""
         return Line2D(
             [], [], marker=self.marker, label=self.label, linestyle="", color=self.colour, **_MARKER
         )
 
     def bar_key(self) -> Patch:
-        """The legend entry of the bar."""
+        """Returns the legend entry for the bar."""
         return Patch(facecolor=self.colour, hatch=self.hatch, edgecolor="white", label=self.label)
 
 
@@ -102,21 +102,21 @@ DROPS: Final = {
 
 
 def pane_marker(timing: str) -> Marker:
-    """The marker of a timing, known or unknown."""
+    """Returns the marker for a pane timing. Unknown timings have a common style."""
     return PANES.get(timing, Marker(f"{timing} panes", GREY, "D", ""))
 
 
 def drop_marker(reason: str) -> Marker:
-    """The marker of a reason, known or unknown."""
+    """Returns the marker for a reason of drops. Unknown reasons have a common style."""
     return DROPS.get(reason, Marker(f"dropped, {reason}", GREY, "x", "...."))
 
 
 @attrs.frozen(eq=False)
 class Frame:
-    """The time axes that the charts of a run share, and the processing time (us) of each batch.
+    """The time axes that all charts of a run share, and the processing time (us) of each batch.
 
-    `newest` is the most advanced watermark of all sources if elements are old, as in a replay; None if watermarks are
-    near processing time.
+    `newest` is the most advanced watermark of all sources, if the elements are old, as in a replay. It is None if
+    watermarks are near processing time.
     """
 
     event: TimeAxis
@@ -126,7 +126,7 @@ class Frame:
 
     @classmethod
     def around(cls, series: RunSeries) -> Frame:
-        """Creates axes for a run. The line event time = processing time is included if watermarks are near it."""
+        """Creates the axes for a run. If watermarks are near processing time, the line of equal times is visible."""
         now, marks = series.times, series.event_times()
         processing, event = TimeAxis.around(now), TimeAxis.around(*marks)
         near = max(event.high - event.low, processing.high - processing.low)
@@ -136,39 +136,43 @@ class Frame:
 
     @property
     def same(self) -> Times | None:
-        """The first and last time at which event time = processing time is visible, or None."""
+        """The first and last visible times at which event time equals processing time; None if the line is
+        not visible.
+        """
         low, high = max(self.event.low, self.processing.low), min(self.event.high, self.processing.high)
         return None if low >= high or isinstance(self.processing, BatchAxis) else np.array([low, high])
 
     @property
     def lag_title(self) -> str:
-        """The title of an event-time lag."""
+        """The title of a chart of event-time lags."""
         return "event-time lag" if self.newest is None else "lag behind the newest source"
 
     def lag(self, watermark: Times) -> tuple[Times, Numbers]:
-        """The lag (s) of a watermark over time, behind processing time or behind the newest source."""
+        """Returns times and the lag (s) of a watermark at these, behind processing time or behind the newest source."""
         if self.newest is None:
             return event_time_lag(self.times, watermark)
         return lag_behind(self.newest, self.times, watermark)
 
     @property
     def bin(self) -> int:
-        """The length (us) of the bins of processing time in which events are counted."""
+        """The length (us) of the intervals of processing time in which events are counted."""
         return tick_distance(self.processing.high - self.processing.low, _BINS)
 
     @property
     def each(self) -> str:
-        """The bin length as text: `per 10s`."""
+        """The length of the intervals as text, such as `per 10s`."""
         return f"per {format_duration(self.bin)}"
 
     @property
     def bins(self) -> Times:
-        """The bin of each batch."""
+        """The number of the interval of each batch."""
         return (self.times - self.processing.low) // self.bin
 
 
 def set_event_time_chart(axes: Axes, frame: Frame, window_ends: Sequence[int]) -> None:
-    """Draws the axes, event time across and processing time up, the line of equal times, and the ends of windows."""
+    """Draws the axes (event time to the right, processing time upwards), the line of equal times, and the
+    window ends.
+    """
     frame.event.set(axes.xaxis, 6)
     frame.processing.set(axes.yaxis, 6)
     axes.set_xlabel(frame.event.label("event time"))
@@ -190,14 +194,14 @@ def set_event_time_chart(axes: Axes, frame: Frame, window_ends: Sequence[int]) -
 
 
 def draw_watermark(axes: Axes, frame: Frame, watermark: Times, look: Look) -> None:
-    """Draws a watermark batch by batch; at the end of input it is at the right edge."""
+    """Draws a watermark, batch by batch. A watermark at the end of input is at the right edge."""
     at, marks = steps(frame.times, watermark)
     kept = thinned(marks)
     _plot(axes, frame.event.at(marks[kept]), frame.processing.at(at[kept]), look)
 
 
 def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> None:
-    """Fills the area between a watermark and the slowest source, with the greatest delay as a label."""
+    """Fills the area between a watermark and that of the slowest source. A label shows the greatest delay."""
     at, marks = steps(frame.times, watermark)
     _, sources = steps(frame.times, slowest)
     kept = np.union1d(thinned(marks), thinned(sources))
@@ -205,7 +209,7 @@ def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> No
     axes.fill_betweenx(frame.processing.at(at[kept]), left, right, facecolor=GREEN, alpha=0.15, linewidth=0)
     known = np.flatnonzero(finite(watermark[:-1]) & finite(slowest[:-1]))
     delays = slowest[known] - watermark[known]
-    # Right of the line, and above the line's own label.
+    # The label is to the right of the line, and above the label of the line itself.
     room = (frame.event.at(slowest[known]) < 0.7 * frame.event.length) & (
         frame.processing.at(frame.times[known]) > 0.4 * frame.processing.length
     )
@@ -221,7 +225,7 @@ def draw_delay(axes: Axes, frame: Frame, watermark: Times, slowest: Times) -> No
 
 
 def _write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[int, int], colour: str) -> None:
-    """Writes text beside a position, `offset` points from it."""
+    """Writes text next to a position, at a distance of `offset` points."""
     axes.annotate(
         text,
         place,
@@ -238,7 +242,9 @@ def _write(axes: Axes, text: str, place: tuple[float, float], offset: tuple[int,
 def label_watermark(
     axes: Axes, frame: Frame, watermark: Times, text: str, colour: str, *, right: bool
 ) -> None:
-    """Labels a line where there is room: to its right in the lower part of the chart, or to its left in the upper."""
+    """Labels a line where there is room: at its right in the lower part of the chart, or at its left in the
+    upper part.
+    """
     known = np.flatnonzero(finite(watermark))
     if not len(known):
         return
@@ -252,7 +258,7 @@ def label_watermark(
 
 
 def draw_panes(axes: Axes, frame: Frame, stage: StageSeries) -> None:
-    """Draws the panes of a stage at its input watermark, larger for more panes."""
+    """Draws the panes of a stage at the input watermark of their batch. A larger marker means more panes."""
     for timing, counts in sorted(stage.panes.items()):
         came = np.flatnonzero(counts)
         if not len(came):
@@ -282,7 +288,7 @@ def draw_event_lags(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Look]
 
 
 def draw_system_lags(axes: Axes, frame: Frame, stage: StageSeries) -> None:
-    """Draws the processing-time lag of the stage's input and of its output."""
+    """Draws the processing-time lags of a stage's input and output."""
     lines = [(stage.output_system_lag, OUTPUT), (stage.input_system_lag, INPUT)]
     _draw_durations(axes, frame, [(frame.times, lag, look) for lag, look in lines])
 
@@ -297,7 +303,7 @@ def _draw_durations(axes: Axes, frame: Frame, lines: Sequence[tuple[Times, Numbe
 def draw_counts(
     axes: Axes, frame: Frame, up: Iterable[tuple[Times, Marker]], down: Iterable[tuple[Times, Marker]] = ()
 ) -> None:
-    """Draws stacked bars of counts: arrivals upwards, drops downwards."""
+    """Draws stacked bars of counts, for example arrivals upwards and drops downwards."""
     for sign, layers in ((1, up), (-1, down)):
         base: Numbers = np.zeros(_BINS + 2)
         for counts, mark in layers:
@@ -325,7 +331,7 @@ def draw_counts(
 
 
 def short_number(value: float) -> str:
-    """The number as short text: `950`, `1.5k`, `2M`."""
+    """Formats a number in short form: `950`, `1.5k`, `2M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:g}{letter}"
@@ -337,13 +343,13 @@ def _plot(axes: Axes, x: Numbers, y: Numbers, look: Look) -> None:
 
 
 def legend_columns(keys: Sequence[Artist], width: float) -> int:
-    """The number of legend entries that fit beside each other into `width` inches."""
+    """Returns the number of legend entries that fit into a row of `width` inches."""
     widest = max(text_width(str(key.get_label())) for key in keys) + _HANDLE
     return max(1, int(width / widest))
 
 
 def legend_room(keys: Sequence[Artist], width: float) -> float:
-    """The height of a legend in inches."""
+    """Returns the height of a legend in inches."""
     return 0.1 + _LEGEND_LINE * -(-len(keys) // legend_columns(keys, width))
 
 

@@ -1,4 +1,4 @@
-"""A picture of a pipeline's graph: sources, stages and sinks from left to right."""
+"""Draws a pipeline's graph: sources, stages and sinks from left to right."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from beamlike.records.graph import RunDescription, StageDescription
 
 
 def plot(plan: Plan) -> Picture:
-    """Draws the plan's graph: sources with watermarks, stages with windows and triggers, and sinks."""
+    """Draws the plan's graph: sources with watermark strategies, stages with windows and triggers, and sinks."""
     return draw_graph(nodes(describe_run(plan)))
 
 
 def nodes(run: RunDescription) -> list[Node]:
-    """A box for each source, stage and sink."""
+    """Returns a box for each source, stage and sink."""
     return [
         *(
             Node(name, SOURCE, [source.kind or source.reads, source.watermark])
@@ -33,7 +33,9 @@ def nodes(run: RunDescription) -> list[Node]:
 
 
 def stage_facts(stage: StageDescription) -> list[str]:
-    """The windows, trigger, keys and aggregates of a stage as text; without windows, the operator and keys."""
+    """Returns windows, trigger, keys and aggregates of a stage as text. Without windows, returns its operator
+    and keys.
+    """
     aggregates = ", ".join(f"{name} = {text}" for name, text in stage.aggregates.items())
     keys = [f"by {', '.join(stage.keys)}"] if stage.keys else []
     if not stage.windowed:

@@ -1,4 +1,4 @@
-"""A history as arrays: the values of each source and stage by batch, from which charts are drawn."""
+"""A history as arrays for charts: the values of each source and stage, by batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 _SECOND: Final = 1_000_000
 _MOST_POINTS: Final = 1_000
-_PARTS: Final = 250  # of a line that has more
+_PARTS: Final = 250  # parts into which a longer line is divided
 
 
 @attrs.frozen(eq=False)
 class SourceSeries:
-    """A source after each batch: watermark (us) and counts."""
+    """The values of a source after each batch: its watermark (us) and its counts."""
 
     watermark: Times
     elements: Times
@@ -29,10 +29,10 @@ class SourceSeries:
 
 @attrs.frozen(eq=False, kw_only=True)
 class StageSeries:
-    """A stage after each batch: watermarks (us), lags in processing time (s), and counts by name.
+    """The values of a stage after each batch: watermarks (us), processing-time lags (s), and counts by name.
 
     `upstream` has the watermarks of its inputs. `slowest` is the least watermark of all sources upstream. `percentiles`
-    are those of the output watermark.
+    has the percentile watermarks of its output.
     """
 
     input: Times
@@ -48,20 +48,20 @@ class StageSeries:
 
 @attrs.frozen(eq=False)
 class RunSeries:
-    """A run: the processing time (us) of each batch, and the sources and stages by name."""
+    """The values of a run: the processing time (us) of each batch, and the sources and stages by name."""
 
     times: Times
     sources: Mapping[str, SourceSeries]
     stages: Mapping[str, StageSeries]
 
     def event_times(self) -> list[Times]:
-        """All watermarks."""
+        """Returns all watermarks."""
         stages = (marks for one in self.stages.values() for marks in (one.input, one.output))
         return [*(one.watermark for one in self.sources.values()), *stages]
 
     @property
     def newest(self) -> Times:
-        """The most advanced watermark of all sources; plus infinity only if all have ended."""
+        """The most advanced watermark of all sources. It is plus infinity only when all sources have ended."""
         marks = [one.watermark for one in self.sources.values()]
         known = [np.where(finite(one), one, MIN_TIME) for one in marks]
         return np.where(np.minimum.reduce(marks) == MAX_TIME, MAX_TIME, np.maximum.reduce(known))
@@ -69,11 +69,11 @@ class RunSeries:
 
 _NO_SOURCE: Final = SourceRecord(MIN_TIME)
 _NO_STAGE: Final = StageRecord(MIN_TIME, MIN_TIME, "")
-"""The records of a source and a stage in batches of an older plan without it."""
+"""Records for batches of an older plan that does not have the source or stage."""
 
 
 def run_series(history: History) -> RunSeries:
-    """The arrays of a history."""
+    """Converts a history to arrays."""
     plan, batches = history.plan, history.batches
     times = _times(batch.processing_time for batch in batches)
     sources = {
@@ -108,7 +108,7 @@ def _stage(
     slowest: Times,
     lags_before: Sequence[Numbers],
 ) -> StageSeries:
-    """The arrays of a stage; `lags_before` are those of its input stages."""
+    """Returns the values of a stage. `lags_before` has the lags of its input stages."""
     known = _times(MIN_TIME if record.finished is None else record.finished for record in records)
     own = np.where(known > MIN_TIME, (known - times) / _SECOND, 0.0)
     input_lag = np.maximum.reduce([np.zeros(len(times)), *lags_before])
@@ -140,14 +140,14 @@ def _counts(records: Sequence[Mapping[str, int]]) -> dict[str, Times]:
 
 
 def lag_behind(newest: Times, times: Times, watermark: Times) -> tuple[Times, Numbers]:
-    """The lag (s) of a watermark behind another one over time. Both are constant between batches."""
+    """Returns times and the lag (s) of a watermark behind another one. Both are constant between batches."""
     known = finite(watermark) & finite(newest)
     lags = (newest[known] - watermark[known]) / _SECOND
     return np.repeat(times[known], 2)[1:], np.repeat(lags, 2)[: max(0, 2 * len(lags) - 1)]
 
 
 def event_time_lag(times: Times, watermark: Times) -> tuple[Times, Numbers]:
-    """The lag (s) of a watermark over time: it grows until the next batch advances the watermark."""
+    """Returns times and the lag (s) of a watermark, which grows until the next batch advances the watermark."""
     known = finite(watermark)
     at, marks = times[known], watermark[known]
     before = np.stack([at[1:], at[1:]], axis=1).ravel()
@@ -156,12 +156,12 @@ def event_time_lag(times: Times, watermark: Times) -> tuple[Times, Numbers]:
 
 
 def steps(times: Times, watermark: Times) -> tuple[Times, Times]:
-    """A watermark over time, constant between batches, as (times, watermarks)."""
+    """Returns times and watermarks of a line that is constant between batches."""
     return np.repeat(times, 2)[1:], np.repeat(watermark, 2)[: max(0, 2 * len(watermark) - 1)]
 
 
 def thinned(values: Numbers | Times) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """The indices of the points to draw: all, or so many that every peak and valley is kept."""
+    """Returns the indices of the points to draw: all or, for a long line, enough to keep every peak and valley."""
     if len(values) <= _MOST_POINTS:
         return np.arange(len(values))
     kept: set[int] = set()

@@ -1,4 +1,4 @@
-"""The graph of a run with the watermarks after a batch, and their holders."""
+"""Draws the graph of a run with the watermarks after a batch, and what holds them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, furthest_behind, is_a_time
 
 Clock = Callable[[int], str]
-"""Event times in words."""
+"""Formats an event time."""
 
 
 def draw_watermark_graph(run: RunDescription, batch: BatchRecord | None, clock: Clock) -> Picture:
-    """Draws the graph; with a batch, each box has its watermarks and their holder."""
+    """Draws the graph. With a batch, each box shows its watermarks and what holds them."""
     boxes = nodes(run)
     return draw_graph(boxes if batch is None else [_with_watermarks(box, batch, clock) for box in boxes])
 
@@ -39,7 +39,9 @@ def _source(box: Node, source: SourceRecord, clock: Clock) -> Node:
 
 
 def _stage(box: Node, stage: StageRecord, clock: Clock) -> Node:
-    """Adds watermarks to a stage's box, the input that is furthest behind, and the window that holds the output."""
+    """Adds to a stage's box: its watermarks, the input that is furthest behind, and the window that holds the
+    output.
+    """
     choice = len(stage.upstream) > 1 and is_a_time(stage.input)
     return attrs.evolve(
         box,

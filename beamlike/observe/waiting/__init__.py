@@ -1,1 +1,1 @@
-"""Explanations why a window has not fired. May import what `observe` may."""
+"""Explains why a window has not fired yet. May import what `observe` may."""

@@ -1,4 +1,4 @@
-"""The holders of a watermark: from a stage upstream to the source, row or window for which it waits."""
+"""Follows a watermark upstream to what holds it: a source, a window, or a row of state."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _HOLDS = {
 
 @attrs.frozen
 class Link:
-    """A link of the way upstream, as a sentence.
+    """A sentence about one link in the chain from a stage to what holds its watermark.
 
-    `waits` is set if something waits: a row of state, or a stage for another.
+    `waits` says what waits: a row of state, a stage for another stage, or a stage for a source.
     """
 
     text: str
@@ -41,9 +41,9 @@ class Link:
 
 @attrs.define
 class BlockingChain:
-    """The chain of holders from a stage upstream, after the last batch of a run.
+    """The chain from a stage upstream to what holds its watermark, after the last batch of a run.
 
-    `reported` has the stages and sources that were already reported.
+    `reported` has the stages and sources that were already described.
     """
 
     plan: RunDescription
@@ -52,19 +52,19 @@ class BlockingChain:
     reported: set[str] = attrs.field(factory=set)
 
     def stage(self, name: str) -> StageRecord:
-        """The record of a stage; a stage without input so far is at the beginning of time."""
-        return self.batch.stages.get(name) or StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
+        """Returns the record of a stage. A stage without any input so far is at the beginning of time."""
+        return self.batch.stages.get(name) or StageRecord(MIN_TIME, MIN_TIME, "no input has arrived yet")
 
     def source(self, name: str) -> SourceRecord:
-        """The record of a source."""
+        """Returns the record of a source after the last batch."""
         return self.batch.sources.get(name) or SourceRecord(MIN_TIME)
 
     def output(self, name: str) -> int:
-        """The output watermark (us) of a stage."""
+        """Returns the output watermark (us) of a stage."""
         return self.stage(name).output
 
     def upstream(self, name: str) -> Mapping[str, Upstream]:
-        """The inputs of a stage, without its sides, with the watermark that it has of each."""
+        """Returns the inputs of a stage, except its sides, with the watermarks that it knows of them."""
         known, stage = self.stage(name).upstream, self.plan.stages[name]
         return {one: known.get(one) or self._now(one) for one in stage.main or stage.inputs}
 
@@ -74,9 +74,10 @@ class BlockingChain:
         return Upstream(self.output(name))
 
     def output_waits(self, name: str) -> Iterator[Link]:
-        """Reports what the output watermark of a stage waits for."""
+        """Yields sentences about what the output watermark of a stage waits for."""
         self.reported.add(name)
         record = self.stage(name)
+        # If nothing in state holds it, the output watermark is the input watermark.
         if record.window is None:
             yield from self.input_waits(name)
             return
@@ -101,9 +102,9 @@ class BlockingChain:
         return f"{held}{holder_text(window)} {holding_text(window)}, and {self.pane_time(name)}"
 
     def _row_waits(self, name: str, row: HoldOwner) -> Iterator[Link]:
-        """Reports what a row of state, no window, waits for: the end of its time, or another event."""
+        """Yields a sentence about what a row of state waits for: that its time ends, or another event."""
         stage = self.plan.stages[name]
-        if stage.sides:
+        if stage.sides and row.timer is None and row.table != WAITING:
             yield from self._side_waits(name, row.end)
             return
         if row.timer is not None and stage.timers.get(row.timer) == "processing":
@@ -111,7 +112,7 @@ class BlockingChain:
             return
         if row.timer is not None or row.table:
             what = "row" if row.timer is None else "timer"
-            # A row of this time is played when the watermark is after it.
+            # A row with this time is processed when the watermark is after it.
             until = row.end + 1 if row.table == WAITING else row.end
             yield Link(f"that {what} waits for {self._to_go(name, until)}", "row")
             yield from self.input_waits(name)
@@ -121,7 +122,7 @@ class BlockingChain:
         yield from self.input_waits(name)
 
     def _side_waits(self, name: str, end: int) -> Iterator[Link]:
-        """Reports the first side that is not ready for a row whose window ends at `end`."""
+        """Yields a sentence about the first side that is not ready for a row whose window ends at `end`."""
         for side, feeds in self.plan.stages[name].sides.items():
             heard = self.stage(name).sides.get(f"side.{side}", Upstream(MIN_TIME))
             if heard.watermark < end:
@@ -134,18 +135,21 @@ class BlockingChain:
                 yield from self._upstream_waits(name, {one: self._now(one) for one in feeds})
 
     def pane_time(self, name: str) -> str:
-        """The timestamp at which pending elements hold the output watermark, and the choice that would change it."""
+        """Describes the timestamp at which pending elements hold the output watermark, and the option that would change
+        it.
+        """
         timestamp = self.plan.stages[name].choices["timestamp"]
         return _HOLDS.get(timestamp, f"a pane has the time of {timestamp}")
 
     def window_waits(self, name: str, start: int, end: int) -> Iterator[Link]:
-        """Reports what a window with pending elements waits for."""
+        """Yields a sentence about what a window with pending elements waits for."""
         stage, record = self.plan.stages[name], self.stage(name)
         if end >= GLOBAL_WINDOW_END:
             text = f"the global window of stage `{name}` waits for the end of input, {self._or_trigger(name)}"
         elif record.input < end and self.fires_at_end(name):
             text = f"that window waits for {self._to_go(name, end)}{self._or_percentiles(name)}"
         else:
+            # After its end, a window may emit more panes, until the allowed lateness is over.
             until = collection(end, stage.allowed_lateness)
             over = record.input >= end
             waits = "that window is over, and later elements wait" if over else "that window waits"
@@ -154,18 +158,20 @@ class BlockingChain:
         yield from self.input_waits(name)
 
     def fires_at_end(self, name: str) -> bool:
-        """True if the trigger of the stage waits for the ends of windows."""
+        """True if the stage's trigger waits for the end of each window."""
         return self.plan.stages[name].fires_at_end
 
     def _or_trigger(self, name: str) -> str:
-        """The other event at which the global window fires, or a trigger that would fire earlier."""
+        """Describes the event, other than the end of input, at which the global window fires; or a trigger that fires
+        earlier.
+        """
         stage = self.plan.stages[name]
         if stage.fires_at_end and not stage.fires_before_end:
             return "at which alone its trigger fires; Repeatedly(AfterCount(...)) would give panes before"
         return f"or for its trigger {stage.choices['trigger']}"
 
     def _or_percentiles(self, name: str) -> str:
-        """The percentile watermarks that the trigger reads."""
+        """Describes the percentile watermarks for which the trigger waits."""
         clocks = self.plan.stages[name].clocks
         shares = [share for clock in clocks if (share := clock_percentile(clock)) is not None]
         known = {share: self._input_percentile(name, share) for share in shares}
@@ -187,11 +193,26 @@ class BlockingChain:
         return f"the input watermark of stage `{name}` to reach {moment(time)}, {where}"
 
     def input_waits(self, name: str) -> Iterator[Link]:
-        """Reports what the input watermark of a stage waits for."""
+        """Yields sentences about what the input watermark of a stage waits for."""
+        yield from self._promise_waits(name)
         yield from self._upstream_waits(name, self.upstream(name))
 
+    def _promise_waits(self, name: str) -> Iterator[Link]:
+        """Yields a sentence about the promise for which a stage waits, although its inputs are further ahead."""
+        promise, upstream = self.plan.stages[name].promise, self.upstream(name)
+        if promise is None or not promise.hold:
+            return
+        ahead = upstream[furthest_behind(upstream)].watermark
+        if self.stage(name).input < ahead:
+            yield Link(
+                f"stage `{name}` holds its input watermark back until {promise.complete:g} of the rows have arrived, "
+                f"as promised, for at most {length(promise.within)} after the end of a window; its inputs are at "
+                f"{moment(ahead)}",
+                "stage",
+            )
+
     def _upstream_waits(self, name: str, upstream: Mapping[str, Upstream]) -> Iterator[Link]:
-        """Reports what the least watermark of some inputs waits for."""
+        """Yields sentences about what the least of these watermarks waits for."""
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
             yield Link(f"stage `{name}` ignores {_named(idle)}, idle now")
@@ -201,11 +222,12 @@ class BlockingChain:
             return
         at = moment(upstream[behind].watermark)
         yield Link(f"stage `{name}` waits for stage `{behind}`, whose output watermark is at {at}", "stage")
+        # Several ways may lead to the same stage, which is described only once.
         if behind not in self.reported:
             yield from self.output_waits(behind)
 
     def _source_waits(self, name: str, behind: str) -> Iterator[Link]:
-        """Reports what a source waits for, and what would let other sources pass."""
+        """Yields sentences about what a source waits for, and how the stage could stop waiting for it."""
         record = self.source(behind)
         self.reported.add(behind)
         if record.watermark >= MAX_TIME:
@@ -217,7 +239,7 @@ class BlockingChain:
         yield Link(f"source `{behind}` {self._source_watermark(behind, record)}")
 
     def _silence(self, name: str, record: SourceRecord) -> str:
-        """The duration of a source's silence, and what would let other sources pass."""
+        """Describes how long a source has been silent, and how the stage could stop waiting for it."""
         silent = 0 if record.since is None else self.present.time - record.since
         awaited = f"which has no watermark until {record.awaited} has had rows" if record.awaited else ""
         if silent <= 0:

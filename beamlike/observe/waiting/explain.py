@@ -1,4 +1,4 @@
-"""Explanations why a window has not fired: what its stage waits for, followed upstream to the holder."""
+"""Explains why a window has not fired: what its stage waits for, followed upstream to the cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def why(
     window: str | None = None,
     now: int | None = None,
 ) -> list[str]:
-    """Explains in sentences which watermark a stage or a window waits for, its distance, its holder, and since when.
+    """Explains in sentences which watermark a stage or window waits for: its distance, what holds it, and since when.
 
     Args:
         history: The history of the run.
@@ -34,7 +34,7 @@ def why(
         now: The time in microseconds, by default this machine's. A finished run is explained as of its last batch.
 
     Raises:
-        UnknownStage: The run has no such stage. A `ViewError`, as are the others.
+        UnknownStage: The run has no such stage. It is a `ViewError`, like the following errors.
         UnknownWindow: The stage has no such window.
         UnknownKey: The stage has no such key.
 
@@ -63,7 +63,7 @@ def why(
 
 
 def run_state(history: History) -> str:
-    """The state of the run, and the number of damaged lines that its records lack."""
+    """Describes the state of the run and, if there are any, the number of damaged lines in its records."""
     bad = history.bad_lines
     left_out = f"; {bad:,} damaged {'line' if bad == 1 else 'lines'} of its records left out" if bad else ""
     return _run_state(history) + left_out
@@ -103,7 +103,7 @@ def _answers(
 
 
 def output_text(chain: BlockingChain, name: str) -> str:
-    """The output watermark of a stage, and for how long it has not advanced."""
+    """Describes the output watermark of a stage, and for how long it has not advanced."""
     present, record = chain.present, chain.stage(name)
     text = f"the output watermark of stage `{name}` is at {moment(record.output)}"
     lag = present.lag(record.output)
@@ -118,7 +118,9 @@ def output_text(chain: BlockingChain, name: str) -> str:
 def _asked(
     history: History, stage: str | None, key: str | None, window: str | None
 ) -> dict[str, Window | None]:
-    """The stages that have the window, with it; without a stage, all that may have it."""
+    """Returns the stages that have the given window, each with the window. Without `stage`, returns all that may have
+    it.
+    """
     stages = history.plan.stages
     names = [name for name in ([stage] if stage is not None else stages) if key is None or stages[name].keys]
     if not names:

@@ -1,4 +1,4 @@
-"""Windows and keys as users name them: `START/END`, `[START, END)` as it is shown, or a time in the window."""
+"""Parses windows and keys as users write them: `START/END`, `[START, END)` as in outputs, or a time in the window."""
 
 from __future__ import annotations
 
@@ -31,16 +31,20 @@ _READ: Final[Mapping[str, Any]] = {
     "Date": date.fromisoformat,
     "Boolean": {"true": True, "false": False}.__getitem__,
 }
-"""Types of keys that are read here, by polars' names."""
+"""Functions that parse a key column, for the types of keys that can be parsed, by polars' names of types."""
 
 
 def parse_key(text: str, name: str, stage: StageDescription) -> pl.DataFrame | None:
-    """Parses a key to a row; None if its types are not known here or its parts are ambiguous. Raises `UnknownKey`."""
+    """Parses a key of the stage `name` to a frame with one row.
+
+    Returns None if a type of the key cannot be parsed, or if it is unclear where the parts of the text begin. Raises
+    `UnknownKey` if the text does not have the types of the key.
+    """
     if not stage.key_types or not set(stage.key_types) <= _READ.keys():
         return None
     parts = [text] if len(stage.keys) == 1 else text.split(", ")
     if len(parts) > len(stage.keys) and "String" in stage.key_types:
-        return None  # a text contains ", ", and the parts are ambiguous
+        return None  # a text contains ", ", so it is unclear where the parts begin
     columns = []
     try:
         for key, kind, part in zip(stage.keys, stage.key_types, parts, strict=True):
@@ -64,7 +68,9 @@ class Window:
 
 
 def parse_time(text: str) -> int:
-    """Parses ISO 8601, in UTC without a zone, to microseconds. Raises `UnknownWindow`."""
+    """Parses a time in ISO 8601 to microseconds. A time without a zone is in UTC. Raises `UnknownWindow` for any other
+    text.
+    """
     if text in _ENDS:
         return _ENDS[text]
     try:
@@ -117,7 +123,7 @@ def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
 
 
 def _window_at(time: int, stage: StageDescription) -> Window | None:
-    """The last window that starts at or before a time; None if windows depend on elements."""
+    """Returns the last window that starts at or before a time; None if the windows depend on elements."""
     if stage.calendar is not None:
         assigned = CalendarWindows(**stage.calendar).assign(pl.DataFrame({EVENT_TIME: [time]}))
         return Window(*assigned.select(WINDOW_START, WINDOW_END).row(0))

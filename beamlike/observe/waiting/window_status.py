@@ -1,4 +1,4 @@
-"""The status of one window, or of the windows of a key: waiting, fired, or closed for late elements."""
+"""Reports whether a window, or the windows of a key, still wait, have fired, or are closed for late elements."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from beamlike.observe.waiting.window_query import Window, parse_key
 from beamlike.observe.words import clock, counts, holder_text, holding_text, length, moment, rows
 from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
-from beamlike.records.model import BatchRecord
+from beamlike.records.model import BatchRecord, StageRecord
 from beamlike.records.seen_keys import keys_of, might_contain
 from beamlike.runtime.run.drops import WHY
+from stages.completeness import PROVED
 from stages.state.index import HoldOwner
 from windowing.lateness import collection
 
@@ -19,7 +20,7 @@ from windowing.lateness import collection
 def verdict(
     chain: BlockingChain, history: History, name: str, key: str | None, window: Window | None
 ) -> Iterator[str]:
-    """Reports the status of a window, of a key's windows, or of a key's window."""
+    """Yields sentences about a window, about all windows of a key, or about one window of a key."""
     if key is not None and not _has_come(history, name, key):
         yield f"no element of key {key} has arrived at stage `{name}` in this run: there is nothing to wait for"
         return
@@ -56,7 +57,7 @@ def _of_key(chain: BlockingChain, name: str, key: str) -> Iterator[str]:
 
 
 def _has_come(history: History, name: str, key: str) -> bool:
-    """True if an element of this key arrived or may have arrived. Raises `UnknownKey` if the text cannot be a key."""
+    """True if an element of this key has arrived, or may have. Raises `UnknownKey` if the text cannot be a key."""
     row = parse_key(key, name, history.plan.stages[name])
     if row is None or history.path is None:
         return True
@@ -79,7 +80,7 @@ def _open(chain: BlockingChain, name: str, key: str | None, window: Window) -> I
 
 
 def _is(held: HoldOwner, key: str | None, window: Window, stage: StageDescription) -> bool:
-    """True if the holder is that window; a merging window may have grown since."""
+    """True if the holder is this window, or a merging window that may have grown from it."""
     if key is not None and held.key != key:
         return False
     if key is not None and stage.spacing is None:
@@ -88,7 +89,9 @@ def _is(held: HoldOwner, key: str | None, window: Window, stage: StageDescriptio
 
 
 def _over(chain: BlockingChain, history: History, name: str, window: Window) -> Iterator[str]:
-    """Reports when the input watermark passed the window's end, and whether elements are still accepted."""
+    """Yields sentences about when the input watermark passed the window's end, and whether elements are still
+    accepted.
+    """
     stage, at = history.plan.stages[name], chain.stage(name).input
     passed = _first_past(history, name, window.end)
     if passed is not None:
@@ -107,7 +110,7 @@ def _over(chain: BlockingChain, history: History, name: str, window: Window) -> 
 
 
 def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord) -> str:
-    """The batch in which the window ended, with the panes of that batch."""
+    """Describes the batch in which the window ended, with the panes of that batch."""
     text = (
         f"window {window} of stage `{name}` is over: the input watermark passed its end in batch {passed.batch}, "
         f"at {clock(passed.processing_time)}"
@@ -115,11 +118,28 @@ def _fired(chain: BlockingChain, name: str, window: Window, passed: BatchRecord)
     panes = passed.stages[name].panes
     if not panes:
         return f"{text}, and no window fired there"
+    text += _completeness(passed.stages[name], window)
     return f"{text}; in that batch the stage emitted {counts(panes)} panes, its own among them if it had elements"
 
 
+def _completeness(stage: StageRecord, window: Window) -> str:
+    """Describes the completeness that the panes of a window stated, if they did."""
+    stated = [
+        one.share
+        for one in stage.shares
+        if (one.start, one.end) == (window.start, window.end) and one.timing != "early"
+    ]
+    if not stated or stated[0] is None:
+        return ""
+    if stated[0] == PROVED:
+        return ", and it is proved that none of its rows is missing"
+    return f", when {100 * stated[0]:.4g}% of its rows were expected to have arrived"
+
+
 def _first_past(history: History, name: str, time: int) -> BatchRecord | None:
-    """The batch in which the stage's input watermark passed a time; None if the history begins later."""
+    """Returns the batch in which the stage's input watermark passed a time; None if it has not, or before the
+    history.
+    """
     past = [batch for batch in history.batches if name in batch.stages and batch.stages[name].input >= time]
     return past[0] if past else None
 

@@ -1,1 +1,3 @@
-"""A batch: ingestion, steps of stages, envelopes and messages, and its output. May import what `runtime` may."""
+"""The processing of one batch: ingestion, stage steps, envelopes and messages, and output. May import what `runtime`
+may.
+"""

@@ -1,9 +1,10 @@
-"""Writes a batch to the sinks. On replay, output of an earlier attempt that is not written again is removed."""
+"""Writes a batch to the sinks. When a batch is replayed, output that only the earlier attempt wrote is removed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import attrs
 import polars as pl
@@ -18,13 +19,14 @@ from beamlike.system.threads import ALONE, Threads
 
 @attrs.define
 class Leftovers:
-    """Publishes the files that the tasks of a batch report as written, and removes files of other attempts.
+    """The publisher of the files of two-phase sinks: shows the files that the tasks of a batch report, and removes
+    files of other attempts.
 
-    Only the driver, which publishes files, knows which attempt of a task counts. Another attempt may still write long
-    afterwards: one that was given up because a copy of it was faster, or because its executor does not answer.
+    Only the driver, which publishes files, knows which attempt of a task counts. Other attempts may still write much
+    later, for example one that was replaced by a faster copy, or one whose executor no longer answers.
 
-    Folders are listed only if an earlier attempt may have left files that no name reveals: in the first batch of a run,
-    which may be a replay, and with `again`.
+    Listing a folder is slow. It is done only if an earlier attempt may have left files with unknown names: in the first
+    batch of a run, which may be a replay, and with `again`.
     """
 
     sinks: Mapping[str, Sink]
@@ -33,11 +35,13 @@ class Leftovers:
 
     @property
     def hides(self) -> bool:
-        """True if no reader can see what tasks have written before it is published here."""
+        """True if all sinks are two-phase, so that readers see no output of a batch before `settle`."""
         return all(isinstance(sink, TwoPhase) for sink in self.sinks.values())
 
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
-        """Publishes a batch. `parts`: the files of each sink, as `prepare` returned them."""
+        """Publishes the files of a batch, which are `parts`: for each sink, the result of `prepare`. `again`: an
+        earlier attempt at the batch may have left files.
+        """
         for name, sink in self.sinks.items():
             if isinstance(sink, TwoPhase):
                 with activity("sink", name), writing(sink, name, batch):
@@ -45,18 +49,24 @@ class Leftovers:
         self._is_first = False
 
 
-def take_back(sink: SinkPlan, part: Part, *, may_replay: bool) -> None:
-    """Informs a sink without rows in this batch, since an earlier attempt may have written some."""
+def take_back(
+    sink: SinkPlan, part: Part, *, may_replay: bool, given: Callable[[Sink, pl.DataFrame], Any] | None = None
+) -> None:
+    """Removes rows that an earlier attempt at a batch may have written to a sink, if the sink can and the batch may be
+    a replay. This attempt has no rows for the sink. `given` converts an empty frame to the frame that the sink
+    receives.
+    """
     if may_replay and isinstance(sink.sink, HasTakeBack):
         with activity("sink", sink.name), writing(sink.sink, sink.name, part.batch):
-            sink.sink.take_back(output_frame(pl.DataFrame(schema=sink.schema)), part)
+            empty = output_frame(pl.DataFrame(schema=sink.schema))
+            sink.sink.take_back(given(sink.sink, empty) if given else empty, part)
 
 
 @attrs.define
 class BatchSinks:
-    """All sinks of a run in this process: those of its plan, and the sink for dead letters without a consumer.
+    """All sinks of a run in this process, including the sink for dead letters that no collection receives.
 
-    `may_replay`: an earlier run may have begun the first batch.
+    `may_replay`: an earlier run may already have begun the first batch.
     """
 
     plan: Plan
@@ -71,10 +81,9 @@ class BatchSinks:
     def write(
         self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
     ) -> dict[str, int]:
-        """Writes the rows that arrived for each sink in a batch; returns the number of rows of each sink that has some.
+        """Writes the rows of a batch to each sink. Returns the number of rows of each sink that received some.
 
-        Output that can be published afterwards is written first, on `threads`, and published when all other sinks have
-        the batch.
+        Output of two-phase sinks is written first, on `threads`. It is published when all other sinks have the batch.
         """
         rows = {name: frames for name in self.sinks if (frames := arrived.get(name))}
         parts = self._prepare(batch, rows, threads)
@@ -92,13 +101,14 @@ class BatchSinks:
     def _prepare(
         self, batch: int, rows: Mapping[str, Sequence[pl.DataFrame]], threads: Threads
     ) -> Mapping[str, Mapping[str, str]]:
-        """Writes the parts that are published afterwards; returns the files of each sink."""
+        """Writes the batch to the two-phase sinks, unpublished. Returns the files of each sink."""
         tasks = {
             name: partial(_prepared, sink, rows[name], Part(self.run, batch, sink=name))
             for name, sink in self.sinks.items()
             if name in rows and isinstance(sink, TwoPhase)
         }
-        if threads.count == 1 or len(tasks) < 2:  # polars writes a single part with all of its threads
+        if threads.count == 1 or len(tasks) < 2:
+            # Polars already writes a single part with all of its threads.
             return {name: task() for name, task in tasks.items()}
         return threads.each(tasks)
 

@@ -1,4 +1,4 @@
-"""The folders for dead letters without a consumer: in a checkpoint, or apart from the folders of concurrent runs."""
+"""The folders for dead letters that no collection receives: in a checkpoint, or one per concurrent run."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from beamlike.system.path_names import file_name
 
 @attrs.frozen(slots=False)
 class CheckpointLetters(JSONLines):
-    """The dead letters in a checkpoint. An error of their storage is an error of the checkpoint's storage."""
+    """The folder for dead letters in a checkpoint. Its storage errors count as errors of the checkpoint's storage."""
 
 
 def dead_letter_folder(pipeline: str, number: int = 1) -> str:
-    """`<pipeline>-dead-letters`, in the current folder; further runs of the pipeline add a number."""
+    """Returns `<pipeline>-dead-letters`, a path relative to the current folder. `number` distinguishes
+    concurrent runs.
+    """
     folder = f"{file_name(pipeline, blanks=True)}-dead-letters"
     return folder if number == 1 else f"{folder}-{number}"
 
 
 def lock_dead_letters(pipeline: str, run: str, number: int = 1) -> tuple[str, Lock]:
-    """Returns the first folder that no concurrent run of this name uses, and the lock on it.
+    """Returns the first folder that no concurrent run of this name uses, and its lock.
 
-    The lock is a file beside the folder, since most runs need no folder. If no file can be made there, nothing is
-    locked.
+    The lock is a file next to the folder, because most runs never create the folder. If no file can be created there,
+    nothing is locked.
     """
     folder = dead_letter_folder(pipeline, number)
     lock = f".{folder}.part-{file_name(run)}.{JSONLines.extension}.lock"

@@ -1,4 +1,4 @@
-"""The elements of a chunk: its rows after the steps before the watermark, each with its event time.
+"""Reads the elements of a chunk: its rows with an event time, after the steps before the watermark.
 
 rows -> steps before the event time -> event time -> steps before the watermark -> elements
 """
@@ -22,16 +22,16 @@ from windowing.columns import EVENT_TIME
 def read_elements(
     source: SourcePlan, chunk: pl.LazyFrame, now: int, runner: StepRunner
 ) -> tuple[pl.DataFrame, int]:
-    """Returns the elements of a chunk, with the columns that are needed, and the number of rows that were read.
+    """Returns the elements of a chunk, with the needed columns, and the number of rows that were read.
 
-    `now` is the processing time (us); `runner` applies the steps, and collects the dead letters.
+    `now` is the processing time (us). `runner` applies the steps and collects their dead letters.
     """
-    # Counted before the steps, which may filter rows.
+    # The rows must be counted before the steps, which may filter some.
     read = chunk.select(pl.len()).collect().item() if source.steps_before_time else None
     chunk = _through(source.steps_before_time, chunk, runner)
     if read:
         runner.mark_reached(source.steps_before_time)
-    # The text of a dead letter has all columns of the row.
+    # A dead letter shows all columns of its row.
     columns = (*source.system, *source.schema) if runner.row_by_row else source.needed
     if source.time is None:
         if source.watermark.assigns_event_time:
@@ -43,7 +43,7 @@ def read_elements(
     future = None if source.max_future is None else Future(now, source.max_future)
     timed = read_event_time(chunk, source.time.column, source.time.unit, future)
     if any(step.python for step in source.steps_after_time):
-        # A Python step collects its input; without this, the rows before it would be computed twice.
+        # A Python step collects its input. Without this, the rows before it would be computed twice.
         timed = timed.collect().lazy()
     split = partial(split_dead_letters, timed, source.name, source.time.column, source.time.unit, future)
     if source.steps_after_time:
@@ -68,9 +68,11 @@ def read_elements(
 def _note_used(
     source: SourcePlan, runner: StepRunner, rows: pl.DataFrame, timed: int, left_out: bool
 ) -> None:
-    """Notes which steps have used a row: `timed` rows passed the steps before event time, and `rows` the later ones.
+    """Records which steps, and whether the source, could use a row.
 
-    The source has used a row also if steps have filtered or refused all its usable rows (`left_out`).
+    `timed` is the number of rows that the steps before the event time emitted, and `rows` are those that all steps
+    emitted. `left_out`: rows with an event time arrived, and the steps after it filtered or refused all of them. Then
+    the source could use a row, even if none is left.
     """
     if timed:
         runner.mark_used(source.steps_before_time)
@@ -89,7 +91,7 @@ def _through(steps: Iterable[Step], frame: pl.LazyFrame, runner: StepRunner) -> 
 def _not_moved_too_far(
     source: SourcePlan, rows: pl.DataFrame, future: Future, runner: StepRunner
 ) -> pl.DataFrame:
-    """The rows without those that a step has moved too far into the future, which become dead letters."""
+    """Removes rows that a step moved too far into the future. They become dead letters."""
     why = rows.select(future.why("event time is", pl.col(EVENT_TIME))).to_series()
     if why.null_count() < len(rows):
         far = why.is_not_null()

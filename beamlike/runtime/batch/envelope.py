@@ -1,6 +1,7 @@
-"""Envelopes, which carry rows and messages between operators: few and large, to a shard of a stage or to a sink.
+"""Envelopes carry rows and messages from one Spark operator to a shard of the next one, or to a sink.
 
-A data payload is a chunk of thousands of rows. Watermarks, summaries and records travel in band beside them.
+Envelopes are few and large: one with data has thousands of rows. Watermarks, summaries and records travel as messages
+in envelopes of their own.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ ARROW: Final = pa.schema(
         ("payload", pa.binary()),
     ]
 )
-DDL: Final = "shard int, target string, origin string, kind string, sequence bigint, payload binary"
 
 CHUNK_BYTES: Final = 4_000_000
-"""The approximate size limit of a data payload: Spark's shuffle and Python both handle some megabytes well."""
+"""The approximate greatest size of a data payload in bytes. Spark's shuffle and Python both handle some
+megabytes well.
+"""
 
 _PIECE_ROWS: Final = 10_000
-"""The least number of rows per shard for which rows that may go to any shard are divided."""
+"""The smallest number of rows in a slice of rows that may go to any shard."""
 
 RECORDS: Final = "@records"
 """The target of messages for the driver."""
@@ -53,9 +55,9 @@ def _payload(content: bytes | pl.DataFrame) -> bytes:
 
 @attrs.frozen
 class Envelope:
-    """A row between operators. `shard` is the label of a partition; (origin, sequence) orders its payloads.
+    """An envelope. `shard` is the label of a partition. Payloads from an `origin` are sorted by `sequence`.
 
-    Its content is the payload, or the rows, which are packed as a payload when they leave this process.
+    `content` is the payload as bytes, or rows, which are packed into bytes before they leave this process.
     """
 
     shard: int
@@ -71,15 +73,15 @@ class Envelope:
         return _payload(self.content)
 
     def sealed(self) -> Envelope:
-        """The envelope with its content as bytes, to leave this process."""
+        """Returns the envelope with its content as bytes, so that it can leave this process."""
         return attrs.evolve(self, content=self.payload)
 
     def frame(self) -> pl.DataFrame:
-        """The rows of a data payload."""
+        """Returns the rows in the payload of an envelope with rows."""
         return unpacked(self.content) if isinstance(self.content, bytes) else self.content
 
     def message(self) -> Message:
-        """The message in a payload that is not data."""
+        """Returns the message in the payload of an envelope without rows."""
         return from_json(MESSAGES[self.kind], self.payload)
 
 
@@ -89,7 +91,7 @@ def message_envelope(shard: int, target: str, origin: str, message: Message) -> 
 
 
 def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
-    """Converts envelopes to rows."""
+    """Converts envelopes to a record batch, one row per envelope."""
     columns = [[getattr(envelope, name) for envelope in envelopes] for name in ARROW.names]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, field.type) for values, field in zip(columns, ARROW, strict=True)], schema=ARROW
@@ -98,10 +100,11 @@ def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:
 
 @attrs.frozen(slots=False)
 class Topology:
-    """The addresses of envelopes: the label of each shard, the shards of each stage, and the keys that place its rows.
+    """The addressing of envelopes: the label of each shard, the shards of each stage, and the keys that choose among
+    them.
 
-    Labels are chosen so that Spark's hash puts each on a partition of its own. `inputs` are those of all stages, by
-    address, and `operators` those of the stages, by name.
+    Labels are chosen so that Spark's hash function puts each on a partition of its own. `inputs` has the inputs of all
+    stages by address, and `operators` the stages' operators by name.
     """
 
     labels: tuple[int, ...]
@@ -124,38 +127,39 @@ class Topology:
         return frozenset(name for name, role in map(addressed, self.inputs) if role == MAIN)
 
     def shards(self, stage: str) -> tuple[int, ...]:
-        """The shards of a stage: all of them, or a single one if its rows have nothing to spread by."""
+        """Returns the shards of a stage: all shards, or a single one if its rows cannot be distributed by key."""
         if self.inputs[stage].shared:
             return tuple(range(len(self.labels)))
         return (zlib.crc32(stage.encode()) % len(self.labels),)
 
     def origins(self, producer: str) -> tuple[str, ...]:
-        """The names under which a source or stage reports its watermark."""
+        """Returns the names under which a source, or the shards of a stage, report watermarks."""
         if producer not in self.stages:
             return (producer,)
         return tuple(shard_name(producer, shard) for shard in self.shards(producer))
 
     def label_of(self, origin: str) -> int:
-        """A label for content that may go to any shard, derived from its origin."""
+        """Returns the label of some shard, derived from the origin, for content that any shard may process."""
         return self.labels[zlib.crc32(origin.encode()) % len(self.labels)]
 
     def lift(self, target: str, frame: pl.DataFrame) -> pl.DataFrame:
-        """Pre-aggregates rows of a source's task, if their address is that of a stage; other rows stay as they are."""
+        """Pre-aggregates rows in a source's task if they are for a stage. Other rows stay unchanged."""
         return self.operators[target].pre_aggregated(frame) if target in self.operators else frame
 
     def data(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
-        """Envelopes with the rows for a stage's shards or for a sink, in chunks numbered from `sequence`."""
+        """Yields envelopes with the rows for a stage's shards or a sink, in chunks numbered from `sequence`."""
         if target in self.inputs and self.inputs[target].placed == "everywhere":
             yield from self.copies(target, frame, origin, sequence)
             return
-        # No two payloads for a shard share (origin, sequence), so a consumer sorts them: a replay gives the same state.
+        # No two payloads for a shard have the same origin and sequence. A consumer sorts by both, so a replay
+        # gives the same state.
         for label, part in self._parts(target, frame, f"{origin}/{sequence}", origin):
             for chunk in _chunks(part):
                 yield Envelope(label, target, origin, Kind.DATA, sequence, chunk)
                 sequence += 1
 
     def copies(self, target: str, frame: pl.DataFrame, origin: str, sequence: int = 0) -> Iterator[Envelope]:
-        """Envelopes with all rows for every shard of a stage."""
+        """Yields envelopes with all rows for every shard of a stage."""
         labels = [self.labels[shard] for shard in self.shards(addressed(target)[0])]
         for number, chunk in enumerate(_chunks(frame) if len(frame) else (), start=sequence):
             payload = packed(chunk)
@@ -181,15 +185,16 @@ class Topology:
                 yield self.labels[shard[0]], parts[shard]
 
     def _spread(self, frame: pl.DataFrame, piece: str) -> Iterator[tuple[int, pl.DataFrame]]:
-        """Slices of rows for some shards; the first shard follows from the name of the slice's origin."""
-        # Derived from the name, not chosen at random: a replay sends each piece to the same shard.
+        """Yields slices of rows with the labels of their shards."""
+        # The first shard is derived from the name of the piece instead of chosen at random. So a replay sends
+        # the piece to the same shard.
         pieces = min(len(self.labels), -(-len(frame) // _PIECE_ROWS))
         first = zlib.crc32(piece.encode())
         for number, part in enumerate(frame.iter_slices(-(-len(frame) // pieces))):
             yield self.labels[(first + number) % len(self.labels)], part
 
     def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
-        """Envelopes with the same message for every shard of a stage."""
+        """Yields envelopes with the same message for every shard of a stage."""
         for shard in self.shards(consumer):
             yield message_envelope(self.labels[shard], consumer, origin, message)
 
@@ -201,16 +206,18 @@ def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 
 SMALL: Final = 64_000
-"""The limit in bytes up to which payloads are not compressed. Compression takes 3 ms per megabyte, and saves more."""
+"""The size in bytes up to which payloads are not compressed. Compression costs 3 ms per megabyte, and saves more than
+that on larger payloads.
+"""
 
 _ORDER: Final = "order"
 _NULL: Final = "null"
 
 
 def packed(frame: pl.DataFrame) -> bytes:
-    """Packs rows as bytes. A column in which all structs are null is packed as its type only.
+    """Packs rows into bytes. A column in which all structs are null is packed as its type only.
 
-    Rows of a join have such a column for the other side, whose fields would all take space.
+    Rows of one side of a join have such a column for each other side, and its fields would all need space.
     """
     null = [
         name
@@ -228,7 +235,7 @@ def _encode(frame: pl.DataFrame, facts: dict[str, Any] | None = None) -> bytes:
 
 
 def unpacked(payload: bytes) -> pl.DataFrame:
-    """Unpacks rows."""
+    """Unpacks rows from bytes."""
     frame, facts = decode(payload)
     if _NULL not in facts:
         return frame

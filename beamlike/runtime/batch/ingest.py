@@ -1,4 +1,6 @@
-"""Ingests chunks of a source: event times, dead letters, the summary for the watermark, and the stateless steps."""
+"""Ingests chunks of a source: reads event times, collects dead letters, summarizes rows for the watermark, applies
+steps.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,24 @@ from beamlike.runtime.batch.elements import read_elements
 from beamlike.runtime.batch.ingested import AllChunks, Chunk, Ingested, merged
 from beamlike.steps.step_runner import StepRunner
 from beamlike.system.activity import activity
+from stages.progress.arrivals import arrivals
 from stages.progress.splits import SourceSummary, announced, known, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark, announcement
 from windowing.columns import EVENT_TIME
 
 
 def ingest(source: SourcePlan, chunk: Chunk, now: int) -> Ingested:
-    """Makes each row of the chunk an element or a dead letter, and applies the steps after the watermark.
+    """Turns each row of the chunk into an element or a dead letter, and applies the steps after the watermark.
 
-    `now` is the processing time of the batch (us). It is the event time if the source assigns that on arrival, and the
-    base for events too far in the future. Raises `StepError` if a dead letter fails the run.
+    `now` is the processing time of the batch (us): the event time of rows if the source assigns event times on arrival,
+    and the time from which the limit of event times in the future counts. Raises `StepError` if a dead letter fails the
+    run.
     """
     return merged(source, [*_ingest_parts(source, chunk, now)])
 
 
 def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingested]:
-    """Ingests the parts of a chunk, down to rows of one file, in their order."""
+    """Yields the results of the parts of a chunk, down to the rows of one file, in order."""
     match chunk:
         case AllChunks():
             for one in chunk.chunks:
@@ -42,7 +46,8 @@ def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingest
             if not chunk.chunks:
                 yield Ingested({}, {})
         case Pieces():
-            yield Ingested({}, known(chunk.known))
+            unread = known(chunk.known)
+            yield Ingested({}, unread, arrivals=unread)
             for piece in chunk.pieces:
                 yield from _ingest_parts(source, piece, now)
         case Announced():
@@ -52,7 +57,8 @@ def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingest
         case FromFile():
             yield _ingest_rows(source, chunk.rows, now, chunk)
             if chunk.over:
-                yield Ingested({}, read_to_end(chunk.file))
+                over = read_to_end(chunk.file)
+                yield Ingested({}, over, arrivals=over)
         case _:
             yield _ingest_rows(source, chunk, now, None)
 
@@ -60,18 +66,18 @@ def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingest
 def _ingest_rows(
     source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, file: FromFile | None
 ) -> Ingested:
-    """Ingests rows, without the pieces of them that cannot be read, which become dead letters."""
+    """Ingests rows. Pieces of them that cannot be read become dead letters."""
     if isinstance(rows, Faulty):
         return _unread(source, rows)
     parts: list[Ingested] = []
     with activity("source", source.name), naming_source(source.name), ExitStack() as damaged:
-        if not isinstance(source.source, ReadInFiles):  # the reader of files checks its columns itself
+        if not isinstance(source.source, ReadInFiles):  # a reader of files checks the columns itself
             rows = fitting(rows, f"source {source.name!r}", source.raw)
         while True:
             try:
                 parts.append(_ingest_readable(source, rows, now, file))
             except Unreadable as error:
-                # Each attempt leaves out one more damaged piece, so the last one reads the rest.
+                # Each attempt leaves out one more damaged piece, until the rest can be read.
                 damaged.enter_context(error.left_out())
                 parts.append(_unread(source, error.faulty))
             else:
@@ -79,11 +85,11 @@ def _ingest_rows(
 
 
 def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: FromFile | None) -> Ingested:
-    """Ingests rows in one lazy query; if polars fails, collects them and applies each step by itself."""
+    """Ingests rows in one lazy query. If polars fails, collects the rows and applies the steps one by one."""
     try:
         return _attempt(source, rows, now, StepRunner(source.on_error), file)
     except pl.exceptions.PolarsError:
-        pass  # either the reader or an expression has failed: collecting the rows alone decides
+        pass  # Reader or expression? Collecting the rows without any step decides which has failed.
     try:
         read = rows.collect()
     except pl.exceptions.PolarsError as error:
@@ -95,7 +101,7 @@ def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: Fro
 def _attempt(
     source: SourcePlan, chunk: pl.LazyFrame, now: int, before: StepRunner, file: FromFile | None
 ) -> Ingested:
-    """Ingests rows; `before` applies the steps before the watermark, and collects their dead letters."""
+    """Ingests rows. `before` applies the steps before the watermark, and collects their dead letters."""
     rows, read = read_elements(source, chunk, now, before)
     after = StepRunner(source.on_error, before.row_by_row)
     parts = [follow(rows, source.routes, after)]
@@ -105,19 +111,22 @@ def _attempt(
     newest = {}
     if file is not None and source.timed and len(rows):
         newest[file.files] = (len(rows), cast(int, rows[EVENT_TIME].max()))
+    name = file.file if file else ""
+    summary = _summary(source, rows, name)
     return Ingested(
         join(parts),
-        _summary(source, rows, file.file if file else ""),
+        summary,
         read=read,
         elements=len(rows),
         lost=before.dead_letters.of_source(source.name),
         dead_letters=after.dead_letters,
         newest=newest,
+        arrivals=arrivals(source.watermark, rows, name, summary) if source.timed else {},
     )
 
 
 def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
-    """The dead letters of the reader, as the result of a chunk without rows."""
+    """Returns the dead letters of a reader as the result of a chunk without rows."""
     before, after = StepRunner(source.on_error), StepRunner(source.on_error)
     letters = faulty.dead_letters.select(pl.lit(source.name).alias("step"), "error", "row")
     before.set_aside(letters)
@@ -127,7 +136,7 @@ def _unread(source: SourcePlan, faulty: Faulty) -> Ingested:
 
 def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary:
     try:
-        return summarize(source.watermark, rows, file)
+        return summarize(source.watermark, rows, file, observed=bool(source.observers))
     except EXPRESSION_ERRORS as error:
         kind = type(source.watermark).__name__
         raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error

@@ -1,4 +1,4 @@
-"""The input and output of ingestion: chunks of a source, and the rows and counts that result from them."""
+"""The input and output of ingestion: chunks of a source, and the resulting rows and counts."""
 
 from __future__ import annotations
 
@@ -12,29 +12,31 @@ from beamlike.io.base import Announced, Faulty, FromFile, Pieces
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import join
 from beamlike.rows.dead_letters import DeadLetterCounts
+from stages.progress.arrivals import Arrivals, merge_arrivals
 from stages.progress.splits import SourceSummary, merge
 
 
 @attrs.frozen(eq=False)
 class AllChunks:
-    """All chunks of a source, read as one."""
+    """All chunks of a source, which are ingested as one chunk."""
 
     chunks: Sequence[Chunk]
 
 
 Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces | AllChunks | Announced
-"""A chunk of a source: rows, or errors of its reader, perhaps with their files."""
+"""A chunk of a source: rows or errors of its reader, some with the file that they are from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]
-"""Per file or group of files, as `FromFile.files` names it: its elements, and their newest event time (us)."""
+"""The number of elements and the newest event time (us), by file or group of files (see `FromFile.files`)."""
 
 
 @attrs.frozen(eq=False)
 class Ingested:
-    """The result of ingesting chunks: rows by address, the summary for the watermark, and counts of rows.
+    """The result of ingesting chunks: rows by address, the summary for the watermark, and counts.
 
-    Of the rows `read`, `elements` reached the watermark, and `lost` are dead letters of the reader, the event time or
-    a step before the watermark. `dead_letters` are those of the steps after it. All of them are in `frames`, too.
+    Of the rows `read`, `elements` reached the watermark. `lost` counts dead letters from before the watermark: of the
+    reader, the event time or a step. `dead_letters` counts those of later steps. `frames` has all dead letters, too.
+    `arrivals` are for the records.
     """
 
     frames: Mapping[str, pl.DataFrame]
@@ -44,9 +46,10 @@ class Ingested:
     lost: DeadLetterCounts = attrs.field(factory=DeadLetterCounts, kw_only=True)
     dead_letters: DeadLetterCounts = attrs.field(factory=DeadLetterCounts, kw_only=True)
     newest: Newest = attrs.field(factory=dict, kw_only=True)
+    arrivals: Arrivals = attrs.field(factory=dict, kw_only=True)
 
     def merged_without_rows(self, other: Ingested, source: SourcePlan) -> Ingested:
-        """The summary and counts of this and a later result, without the rows."""
+        """Merges the summary and counts with those of a later result. The rows are left out."""
         return Ingested(
             {},
             merge(source.watermark, self.summary, other.summary),
@@ -55,11 +58,12 @@ class Ingested:
             lost=self.lost.plus(other.lost),
             dead_letters=self.dead_letters.plus(other.dead_letters),
             newest=newest_of([self.newest, other.newest]),
+            arrivals=merge_arrivals([self.arrivals, other.arrivals]),
         )
 
 
 def merged(source: SourcePlan, parts: Sequence[Ingested]) -> Ingested:
-    """The results of the parts of a chunk as one, in their order."""
+    """Merges the results of the parts of a chunk, in their order."""
     if len(parts) == 1:
         return parts[0]
     total = Ingested({}, {})
@@ -69,7 +73,7 @@ def merged(source: SourcePlan, parts: Sequence[Ingested]) -> Ingested:
 
 
 def newest_of(parts: Iterable[Newest]) -> Newest:
-    """The elements and newest event times of all parts, since a file may have been read in several."""
+    """Merges the elements and newest event times of several parts. A file may have been read in several parts."""
     found: dict[str, tuple[int, int]] = {}
     for part in parts:
         for file, (elements, newest) in part.items():
@@ -80,9 +84,9 @@ def newest_of(parts: Iterable[Newest]) -> Newest:
 
 @attrs.frozen
 class SourceTurn:
-    """The counts of a source in a batch, or of one of its tasks, and the files of its rows.
+    """The counts of a source in a batch, or of one of its tasks, and the files from which its rows are.
 
-    `left_out` and `changed` are those of `SourceRecord`.
+    `left_out` and `changed` have the meaning that they have in `SourceRecord`.
     """
 
     read: int = 0
@@ -91,15 +95,22 @@ class SourceTurn:
     newest: Newest = attrs.field(factory=dict)
     left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
     changed: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
+    arrivals: Arrivals = attrs.field(factory=dict, kw_only=True)
 
     @classmethod
     def of(cls, ingested: Ingested) -> SourceTurn:
-        """The counts of what was ingested."""
-        return cls(ingested.read, ingested.elements, ingested.lost.total, ingested.newest)
+        """Returns the counts of an ingestion."""
+        return cls(
+            ingested.read,
+            ingested.elements,
+            ingested.lost.total,
+            ingested.newest,
+            arrivals=ingested.arrivals,
+        )
 
     @classmethod
     def of_all(cls, turns: Iterable[SourceTurn]) -> SourceTurn:
-        """The counts of all tasks together."""
+        """Returns the sums of the counts of several tasks."""
         parts = list(turns)
         return cls(
             sum(turn.read for turn in parts),
@@ -108,4 +119,5 @@ class SourceTurn:
             newest_of(turn.newest for turn in parts),
             left_out={name: file for turn in reversed(parts) for name, file in turn.left_out.items()},
             changed={file: how for turn in parts for file, how in turn.changed.items()},
+            arrivals=merge_arrivals(turn.arrivals for turn in parts),
         )

@@ -1,4 +1,4 @@
-"""The inputs of a stage, that is its knowledge of everything upstream, stored between two batches."""
+"""Stores the inputs of a stage between two batches: its knowledge of the watermarks of everything upstream."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from stages.progress.inputs import Inputs
 from stages.state.store import StateStore
 
 INPUTS: Final = "inputs"
-"""The key under which a shard of a stage stores its `Inputs`. Each shard that has taken a step has it."""
+"""The key under which a shard of a stage stores its `Inputs`. It exists from the first step of the shard on."""
 
 
 def load_inputs(stage: str, store: StateStore) -> Inputs:
-    """Loads the inputs of a shard of the stage; empty before its first step."""
+    """Loads the inputs of a shard of the stage. They are empty before its first step."""
     value = store.get(stage, INPUTS)
     return Inputs() if value is None else from_json(Inputs, value)
 

@@ -1,6 +1,6 @@
-"""Messages between tasks beside the rows: watermarks for other tasks, and records for the driver.
+"""Messages that tasks send in addition to rows: watermarks to other tasks, and records to the driver.
 
-Each kind of message is a class, whose fields are its JSON.
+Each kind of message is a class, and its fields are stored as JSON.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.rows.dead_letters import DeadLetterCounts
 from beamlike.runtime.batch.ingested import Ingested, Newest, SourceTurn
 from stages.facts import SPARSE
+from stages.progress.arrivals import Arrivals
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
 
 
 class Kind(StrEnum):
-    """The kind of a payload: rows, or one of the messages below."""
+    """The kind of a payload: rows, or one of the messages in this module."""
 
     DATA = "data"
     SUMMARY = "summary"
@@ -34,7 +35,9 @@ class Kind(StrEnum):
 
 @attrs.frozen
 class SummaryMessage:
-    """A message from a task of a source to stages that read it: its summary, True if it ended, and the time (us)."""
+    """A message from a source's task to the stages that read the source: its summary, whether it ended, and the time
+    (us).
+    """
 
     kind: ClassVar[Kind] = Kind.SUMMARY
 
@@ -45,7 +48,7 @@ class SummaryMessage:
 
 @attrs.frozen
 class ReportMessage:
-    """A message from a shard of a stage to the stages that read it: its report, and the time (us)."""
+    """A message from a shard of a stage to the stages that read it: its watermark report, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.REPORT
 
@@ -55,7 +58,9 @@ class ReportMessage:
 
 @attrs.frozen
 class SourceCounts:
-    """The rows that a task read, those that became elements, and those that never did."""
+    """The counts of rows that a task read, of those that became elements, and of those that became dead letters before
+    that.
+    """
 
     read: int
     elements: int
@@ -64,7 +69,7 @@ class SourceCounts:
 
 @attrs.frozen
 class SourceMessage:
-    """A message from a task of a source to the driver: its summary, and the counts of its rows, at `now` (us)."""
+    """A message from a source's task to the driver: its summary, and the counts of its rows, at time `now` (us)."""
 
     kind: ClassVar[Kind] = Kind.SOURCE
 
@@ -76,20 +81,26 @@ class SourceMessage:
     lost: DeadLetterCounts = attrs.field(kw_only=True)
     dead_letters: DeadLetterCounts = attrs.field(kw_only=True)
     left_out: Mapping[str, str] = attrs.field(factory=dict, kw_only=True, metadata=SPARSE)
+    arrivals: Arrivals = attrs.field(factory=dict, kw_only=True, metadata=SPARSE)
 
     @property
     def turn(self) -> SourceTurn:
         """The counts of the task in the batch."""
         counts = self.source
         return SourceTurn(
-            counts.read, counts.elements, counts.dead_letters, self.newest, left_out=self.left_out
+            counts.read,
+            counts.elements,
+            counts.dead_letters,
+            self.newest,
+            left_out=self.left_out,
+            arrivals=self.arrivals,
         )
 
     @classmethod
     def of(
         cls, ingested: Ingested, now: int, *, ended: bool, left_out: Mapping[str, str] = MappingProxyType({})
     ) -> SourceMessage:
-        """Creates the message for all that the task has ingested."""
+        """Creates the message from the result of an ingestion."""
         counts = SourceCounts(ingested.read, ingested.elements, ingested.lost.total)
         return cls(
             ingested.summary,
@@ -100,12 +111,13 @@ class SourceMessage:
             lost=ingested.lost,
             dead_letters=ingested.dead_letters,
             left_out=left_out,
+            arrivals=ingested.arrivals,
         )
 
 
 @attrs.frozen
 class StageMessage:
-    """A message from a shard of a stage to the driver: its record, those of its sources, and the time (us)."""
+    """A message from a shard of a stage to the driver: its record, the records of its sources, and the time (us)."""
 
     kind: ClassVar[Kind] = Kind.STAGE
 
@@ -117,7 +129,7 @@ class StageMessage:
 
 @attrs.frozen
 class SinkMessage:
-    """A message from a task that wrote to a sink to the driver: the number of rows, and the files to publish."""
+    """A message from a task that wrote to a sink, for the driver: the number of rows, and the files to publish."""
 
     kind: ClassVar[Kind] = Kind.SINK
 
@@ -127,7 +139,7 @@ class SinkMessage:
 
 @attrs.frozen
 class AgainMessage:
-    """A message from a task to the driver: an earlier attempt at the task exists."""
+    """A message from a task to the driver: an earlier attempt of this task exists."""
 
     kind: ClassVar[Kind] = Kind.AGAIN
 

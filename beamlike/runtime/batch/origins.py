@@ -1,4 +1,4 @@
-"""The names of senders of rows and reports: shards and tasks."""
+"""The names with which tasks and shards identify themselves as the origin of rows and reports."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from beamlike.plan.route import UNIT
 
 
 def shard_name(stage: str, shard: int) -> str:
-    """The name under which one shard of a stage reports."""
+    """Returns the name under which a shard of a stage reports."""
     return f"{stage}{UNIT}{shard}"
 
 
 def sender(origin: str) -> str:
-    """The source or stage that sent rows: the part of their origin before the name of the task or shard."""
+    """Returns the source or stage in the name of a task or shard."""
     stage, unit, _ = origin.partition(UNIT)
     return stage if unit else origin.rpartition(":")[0]

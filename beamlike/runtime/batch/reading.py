@@ -17,9 +17,10 @@ from stages.strategies.validators import SourceFile
 
 
 def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
-    """Iterates over the chunks of a source, of about `rows` rows each.
+    """Yields the chunks of a source, each with about `rows` rows.
 
-    Raises `PlanError` if the source cannot be read in process, and `MissingFiles`, both before the first chunk.
+    Raises `PlanError` if the source cannot be read in process, or `MissingFiles`. Both are raised before the first
+    chunk.
     """
     if not isinstance(source.source, InProcess):
         raise PlanError(
@@ -36,7 +37,7 @@ def read_in_process(source: SourcePlan, rows: int) -> Iterator[Chunk]:
 
 
 def require_files(plan: Plan, *, globs: bool) -> None:
-    """Raises `MissingFiles` for a path that does not exist, and with `globs` for a glob without a match."""
+    """Raises `MissingFiles` if a path does not exist or, with `globs`, if a glob matches no file."""
     for name, source in plan.sources.items():
         try:
             if isinstance(source.source, ReadInFiles):
@@ -47,7 +48,7 @@ def require_files(plan: Plan, *, globs: bool) -> None:
 
 
 def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
-    """Ingests a step of a test stream; returns it with the processing time (us) of the stream after the step."""
+    """Ingests a step of a test stream. Returns the result, and the stream's processing time (us) after the step."""
     assert isinstance(source.source, ReadInSteps)
     step = source.source.step(number)
     if step.elements.height:

@@ -1,4 +1,6 @@
-"""The step of a stage in a batch, the same on both runners: arrivals, clock, step, output."""
+"""The step of a stage in a batch, on both runners: the arrivals are ordered, the clock is set, and the output
+is routed.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import attrs
 import polars as pl
 
+from beamlike.logical.origins import Promise
 from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
 from beamlike.records.model import SourceRecord, StageRecord
@@ -14,8 +17,10 @@ from beamlike.records.seen_keys import SeenKeys
 from beamlike.rows.dead_letters import DeadLetterCounts, dead_letters, error_text
 from beamlike.runtime.batch.build_records import source_record, stage_record
 from beamlike.system.activity import activity
+from stages.completeness import Completeness
 from stages.operator import MAIN, Refused
 from stages.progress.inputs import Arrived, Inputs
+from stages.progress.observed import expected
 from stages.progress.reports import Report, least
 from stages.stage import StageResult
 from stages.state.store import StateStore
@@ -24,16 +29,16 @@ from windowing.columns import EVENT_TIME
 from windowing.time import MIN_TIME
 
 Arrivals = Mapping[str, Iterable[tuple[str, pl.DataFrame]]]
-"""The arrivals of a stage in a batch: for each input, pairs of sender and rows."""
+"""The arrivals of a stage in a batch: for each input, pairs of a sender's name and its rows."""
 
 
 @attrs.frozen
 class StageTask:
-    """A stage, or shard `shard` of its `shards`, which takes a step in each batch.
+    """A stage, or one of its shards, with the constant arguments of its steps.
 
-    `sources` has the watermark strategies of the sources that it reads, and `origins`, for each stage that it reads,
-    the names under which the shards of that stage report. Silence of a source before the run `started` (us) does not
-    count. `drains`: the run may end before its input does.
+    `sources` has the watermark strategies of the sources that report to it. `origins` has, for each stage that it
+    reads, the names under which its shards report. `started` is the start of the run (us): earlier silence of a source
+    does not make it idle. `drains`: the run may end before its input does.
     """
 
     plan: StagePlan
@@ -45,34 +50,48 @@ class StageTask:
     drains: bool = attrs.field(default=False, kw_only=True)
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
-        """The inputs of the shard, updated with the messages of a batch."""
+        """Returns the inputs `known`, updated with the summaries and reports that arrived in a batch."""
         return known.receive(arrived, self.sources, self.started, self.origins)
 
     def step(self, inputs: Inputs, rows: Arrivals, store: StateStore) -> StageTurn:
-        """Takes the step of a batch, with the inputs after it and its `rows`, by input, each with the sender."""
+        """Runs the step of a batch. `inputs` is the result of `receive` for this batch, and `rows` are the arrivals,
+        by input and sender.
+        """
         plan, operator = self.plan, self.plan.stage.operator
         reports = {role: self._reports(inputs, role) for role in operator.inputs}
-        # The input watermark is the least of all inputs but sides, which are clocks of their own.
+        # The input watermark is the least of all inputs except sides, each of which is a clock of its own.
         main = {
             name: one
             for role, found in reports.items()
             if not operator.inputs[role].side
             for name, one in found.items()
         }
-        beside = {role: least(found.values()) for role, found in reports.items() if role != MAIN}
-        sides = {role: report for role, report in beside.items() if operator.inputs[role].side}
+        others = {role: least(found.values()) for role, found in reports.items() if role != MAIN}
+        sides = {role: report for role, report in others.items() if operator.inputs[role].side}
         with activity("stage", plan.name):
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
             keys = arrivals[MAIN].select(operator.inputs[MAIN].keys)
-            marks = {role: report.watermark for role, report in beside.items()}
-            times = inputs.clock_times(main.values(), marks)
-            step = plan.stage.step(store, arrivals, times, drained=self.drains)
+            watermarks = {role: report.watermark for role, report in others.items()}
+            times = inputs.clock_times(main.values(), watermarks)
+            known = self._completeness(inputs)
+            if plan.promise is not None and plan.promise.hold:
+                times = times.with_watermark(_gate(plan.promise, known, times.watermark))
+            step = plan.stage.step(store, arrivals, times, drained=self.drains, completeness=known)
             routed = dict(route_step(plan, step))
         seen = SeenKeys(plan.name, keys, self.shard, self.shards)
-        return StageTurn(inputs, main, step, routed, sides=sides, keys=seen)
+        return StageTurn(inputs, main, step, routed, sides=sides, keys=seen, promise=plan.promise)
+
+    def _completeness(self, inputs: Inputs) -> Completeness:
+        """Returns the completeness of windows, if the plan asks for it."""
+        return Completeness(
+            tuple(
+                expected(self.sources[name], inputs.sources[name], skew=skew, drains=self.drains)
+                for name, skew in self.plan.observes.items()
+            )
+        )
 
     def _reports(self, inputs: Inputs, role: str) -> dict[str, Report]:
-        """The reports of the sources and stages that are read at one input."""
+        """Returns the reports of the sources and stages that one input reads."""
         skews = self.plan.skews
         return {
             name: inputs.report(name, self.origins.get(name, ())).moved_back(skews.get(name, 0))
@@ -80,9 +99,9 @@ class StageTask:
         }
 
     def _arrivals(self, role: str, rows: Iterable[tuple[str, pl.DataFrame]]) -> pl.DataFrame:
-        """The arrivals at one input, in order."""
+        """Returns the arrivals of one input, in order."""
         operator = self.plan.stage.operator
-        # If rows of a side have the same key, the last one counts.
+        # Of several rows of a side with the same key, the last one counts.
         ordered = operator.ordered or role != MAIN
         frames = in_order(self.plan, self.sources, rows, ordered=ordered)
         if role == MAIN:
@@ -90,15 +109,18 @@ class StageTask:
         return pl.concat(frames) if frames else operator.inputs[role].no_arrivals()
 
     def source_records(self, inputs: Inputs) -> dict[str, SourceRecord]:
-        """The records of the sources that the stage reads."""
-        return {name: source_record(name, inputs, strategy) for name, strategy in self.sources.items()}
+        """Returns the records of the sources that the stage reads."""
+        read = {name: strategy for name, strategy in self.sources.items() if name in self.plan.inputs}
+        return {name: source_record(name, inputs, strategy) for name, strategy in read.items()}
 
 
 @attrs.frozen(eq=False)
 class StageTurn:
-    """The result of a batch for a stage: the reports of its `upstream`, the `step`, and the routed rows of each output.
+    """The result of a stage in a batch: the `step`, the reports of its `upstream`, and the rows of each output by
+    consumer.
 
-    `sides`: the reports of its other inputs. `keys`: the keys that the shard received, until they are recorded.
+    `sides` has the reports of its sides, and `promise` is that of the stage. `keys` has the keys that the shard
+    received, until they are recorded.
     """
 
     inputs: Inputs
@@ -107,33 +129,39 @@ class StageTurn:
     routed: Mapping[Output, Routed]
     sides: Mapping[str, Report] = attrs.field(factory=dict, kw_only=True)
     keys: SeenKeys | None = attrs.field(default=None, kw_only=True)
+    promise: Promise | None = attrs.field(default=None, kw_only=True)
 
     @property
     def report(self) -> Report:
-        """The report of the stage after the batch, for stages downstream."""
+        """The stage's own report after the batch, for stages downstream."""
         return self.step.report(idle=least(self.upstream.values()).idle)
 
     def without_keys(self) -> StageTurn:
-        """The turn without its keys, which take memory."""
+        """Returns the result without its keys, to free memory."""
         return attrs.evolve(self, keys=None)
 
     @property
     def dead_letters(self) -> DeadLetterCounts:
         """The dead letters of the stage and of the steps after it."""
-        return DeadLetterCounts.of_all(routed.letters for routed in self.routed.values())
+        return DeadLetterCounts.of_all(routed.dead_letters for routed in self.routed.values())
 
     def record(self, finished: int) -> StageRecord:
-        """The record of the stage, which finished the batch at this processing time (us)."""
-        return stage_record(self.step, self.upstream, finished, self.sides)
+        """Returns the record of the stage, which finished the batch at this processing time (us)."""
+        return stage_record(self.step, self.upstream, finished, self.sides, self.promise)
+
+
+def _gate(promise: Promise, known: Completeness, watermark: int) -> int:
+    """Returns the input watermark (us) of a stage that waits for its promise."""
+    return known.gate(watermark, promise.complete, promise.within)
 
 
 def in_order(
     plan: StagePlan, sources: Container[str], arrived: Iterable[tuple[str, pl.DataFrame]], *, ordered: bool
 ) -> list[pl.DataFrame]:
-    """Returns frames, given with the names of their senders, in the order of the stage's inputs.
+    """Returns frames in the order of the stage's inputs. `arrived` has pairs of a sender's name and its rows.
 
-    Rows of a source keep their order. Rows of a stage arrive from its shards, each with some of the keys; if `ordered`,
-    they are sorted by event time, then by their other columns.
+    Rows of a source keep their order. Rows of a stage arrive from several shards, each with some of the keys; if
+    `ordered`, they are sorted by event time, then by their other columns.
     """
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in plan.inputs}
     for name, frame in arrived:
@@ -153,30 +181,34 @@ def _sorted(frames: list[pl.DataFrame]) -> pl.DataFrame:
 
 
 def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Routed]]:
-    """The rows for each consumer, panes first. Raises the error of a user's function if dead letters fail the run."""
+    """Yields the rows for each consumer, panes first. Raises the error of a user's function if dead letters fail the
+    run.
+    """
     if step.refused and plan.on_error == "fail":
         error = step.refused[0].errors[0]
         error.add_note(f"in step {plan.name!r}")
         raise error
     panes = _routed(plan, step.panes, "main")
     used = DeadLetterCounts(used=[plan.name] if step.used else ())
-    yield "main", Routed(panes.frames, used.plus(panes.letters))
+    yield "main", Routed(panes.frames, used.plus(panes.dead_letters))
     yield "late", _routed(plan, step.late, "late")
     if step.refused:
         yield "dead_letters", _route_refused(plan, step.refused)
 
 
 def _routed(plan: StagePlan, rows: pl.DataFrame, output: Output) -> Routed:
-    """Routes rows. Most small batches have no panes, and steps take as long for no rows as for some."""
+    """Routes rows to their consumers. Without rows it returns at once, because steps take as long for none as
+    for a few.
+    """
     if rows.is_empty():
         return Routed({})
     return apply_routes(rows, plan.routes, output=output, on_error=plan.on_error)
 
 
 def _route_refused(plan: StagePlan, refused: Iterable[Refused]) -> Routed:
-    """Routes refused rows, which are dead letters of the stage."""
-    letters = pl.concat(
+    """Routes the rows that a user's function refused. They are dead letters of the stage."""
+    dead = pl.concat(
         dead_letters(plan.name, part.rows, [error_text(error) for error in part.errors]) for part in refused
     )
-    routed = apply_routes(letters, plan.routes, output="dead_letters", on_error=plan.on_error)
-    return Routed(routed.frames, DeadLetterCounts.of([letters]).plus(routed.letters))
+    routed = apply_routes(dead, plan.routes, output="dead_letters", on_error=plan.on_error)
+    return Routed(routed.frames, DeadLetterCounts.of([dead]).plus(routed.dead_letters))

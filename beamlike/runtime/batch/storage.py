@@ -12,18 +12,22 @@ from beamlike.errors import CheckpointError
 
 @contextmanager
 def stored(what: str, name: str) -> Iterator[None]:
-    """Turns storage errors of the `with` block into `CheckpointError`."""
+    """Converts storage errors of the `with` block to `CheckpointError`. `what` is the verb that
+    failed, "read" or "write", and `name` the file.
+    """
     try:
         yield
     except (
         OSError,
         pl.exceptions.ComputeError,
-    ) as error:  # polars raises the second one when it writes a file
+    ) as error:  # polars raises a ComputeError when it cannot write a file
         raise not_stored(what, name, error) from error
 
 
 def not_stored(what: str, name: str, reason: object) -> CheckpointError:
-    """The error for a file or folder of a checkpoint that cannot be read or written."""
+    """Returns the error for a file or folder `name` of a checkpoint, for which the verb `what` ("read" or "write")
+    failed.
+    """
     return CheckpointError(
         f"cannot {what} {name}: {reason}; check its storage (is there room, may this process read and write there?) "
         "and run again: a run continues from its last batch"

@@ -1,4 +1,4 @@
-"""Writes parts to sinks; errors name the sink and batch."""
+"""Writes parts to sinks. Errors name the sink and the batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from beamlike.runtime.batch.storage import not_stored
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
-    """Writes a part to a sink that writes frames itself. Raises `SinkError`, which names sink and batch."""
+    """Writes a part to a sink that accepts frames. Raises `SinkError`, which names the sink and the batch."""
     assert isinstance(sink, WrittenInFrames)
     with writing(sink, part.sink, part.batch):
         sink.write(frame, part)
@@ -23,9 +23,9 @@ def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
 
 @contextmanager
 def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
-    """Turns errors of the `with` block into `SinkError`, which names sink and batch.
+    """Converts errors of the `with` block to `SinkError`, which names the sink and the batch.
 
-    An error of the storage of dead letters in a checkpoint becomes a `CheckpointError`.
+    An error of the storage of a checkpoint's dead letters becomes a `CheckpointError`.
     """
     try:
         yield
@@ -34,17 +34,17 @@ def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
 
 
 def failure(name: str, sink: Sink, what: str, error: Exception) -> RuntimeError:
-    """The error for a failure `what`, in which `{}` stands for the sink."""
+    """Returns the error for a failure. In the description `what`, `{}` stands for the sink."""
     if isinstance(sink, CheckpointLetters) and isinstance(error, OSError | pl.exceptions.ComputeError):
         return not_stored("write", sink.folder, what_failed(error))
     return SinkError(name, f"{what.format(describe(sink))}: {what_failed(error)}")
 
 
 def what_failed(error: Exception) -> str:
-    """The error as text; of an error with a traceback of another process, the last line."""
+    """Returns the text of an error. If it contains a traceback from another process, only the last line is returned."""
     text = without_colours(str(error)).strip()
     if isinstance(error, RunError):
-        return text  # one of ours, whose text is complete
+        return text  # the text of an error of this package is complete
     if "Traceback (most recent call last)" in text:
         text = text.splitlines()[-1]
     return f"{type(error).__name__}: {text}"

@@ -1,1 +1,1 @@
-"""A run as text, tables and HTML. May import `run` and all below it."""
+"""Text, tables and HTML that show a run. May import `run` and all below it."""

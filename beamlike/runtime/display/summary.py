@@ -1,4 +1,4 @@
-"""The summary of a run at its end: its batches, rows that it lost or dropped, and where they are."""
+"""The summary at the end of a run: its batches, the rows that it could not use or dropped, and where these are."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
+from beamlike.io.memory import memory_of
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.records.unread import unread_input
@@ -20,10 +21,11 @@ _LOG = logging.getLogger("beamlike")
 
 
 class Run(Protocol):
-    """A run on either runner. `dead_letters`: the folder for dead letters that no collection receives.
-    `changed_files`: by source, the files that changed after the last batch.
+    """A run on either runner.
 
-    `last` is the record of the last batch, which may be that of an earlier run on the checkpoint.
+    `dead_letters` is the folder for dead letters that no collection receives. `changed_files` has, by source, the files
+    that changed after the last batch. `last` is the record of the last batch, which may belong to an earlier run on the
+    checkpoint.
     """
 
     plan: Plan
@@ -42,9 +44,17 @@ class Run(Protocol):
 
 
 class Shown:
-    """Shows a run as a line of text, and in a notebook as tables."""
+    """A mixin that shows a run as a line of text and, in a notebook, as tables.
+
+    If the run has one sink in memory, its rows can be read as an Arrow stream.
+    """
 
     __slots__ = ()
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        plan = cast(Run, self).plan
+        sinks = {name: sink.sink for name, sink in plan.sinks.items()}
+        return memory_of(sinks, f"the run of {plan.name!r}").__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
         return run_text(cast(Run, self))
@@ -54,14 +64,14 @@ class Shown:
 
 
 def run_text(run: Run) -> str:
-    """The run in a line: `<LocalRun of 'scores': 3 batches; 2 rows that parse could not use: see bad>`."""
+    """Returns a line such as `<LocalRun of 'scores': 3 batches; 2 rows that parse could not use: see bad>`."""
     count = len(run.batches)
     batches = "1 batch" if count == 1 else f"{count:,} batches"
     return f"<{type(run).__name__} of {run.plan.name!r}: {'; '.join([batches, *lost_rows(run), *left_open(run)])}>"
 
 
 def _run_html(run: Run) -> str:
-    """The counts of the run, the rows of its sinks, and the rows that it lost or dropped."""
+    """Returns the counts of the run, the rows of its sinks, and the rows that it could not use or dropped, as HTML."""
     written = sum((Counter(record.sinks) for record in run.batches), Counter[str]())
     sinks = [
         (run.dead_letters if name == UNCLAIMED else name, f"{count:,}")
@@ -77,7 +87,9 @@ def _run_html(run: Run) -> str:
 
 
 def lost_rows(run: Run) -> Iterator[str]:
-    """For each source and step the number of rows that it could not use, for each stage that of dropped elements."""
+    """Yields lines about rows that were not used: dead letters by source and step, dropped elements by stage, unread
+    files.
+    """
     lost = sum((record.set_aside for record in run.batches), Counter[str]())
     takers = _takers(run.plan)
     for name, count in sorted(lost.items()):
@@ -88,7 +100,7 @@ def lost_rows(run: Run) -> Iterator[str]:
 
 
 def left_open(run: Run) -> Iterator[str]:
-    """For each stage its elements that wait for a pane or for their turn, and its pending timers."""
+    """Yields, for each stage with open windows, the numbers of waiting elements and of pending timers, as text."""
     record = run.last
     for name, stage in record.stages.items() if record else ():
         counts = [(stage.pending or 0, "element", "waits", "wait"), (stage.timers, "timer", "is", "are")]
@@ -113,7 +125,7 @@ def log_open(run: Run, *, goes_on: bool) -> None:
 
 
 def _takers(plan: Plan) -> dict[str, set[str]]:
-    """The consumers of the dead letters of sources and steps."""
+    """Returns the consumers of dead letters, by source or step."""
     takers: dict[str, set[str]] = {}
     for producer in plan.producers.values():
         for route in producer.routes:

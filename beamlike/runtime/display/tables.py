@@ -61,7 +61,7 @@ def _watermarks(batch: BatchRecord) -> Iterator[int]:
 
 
 def _text(time: int, short: bool) -> str:
-    """An event time to the second, with its date or without."""
+    """Formats an event time to the second, with or without its date."""
     parts = day_and_clock(time)
     if parts is None:
         return format_time(time)
@@ -69,7 +69,9 @@ def _text(time: int, short: bool) -> str:
 
 
 def _held_by(stage: StageRecord, short: bool) -> str:
-    """The holder of the output watermark. Its key may contain any text, also that of a time."""
+    """Formats the holder of the output watermark. Only the window's times are shortened, as a key may contain
+    any text.
+    """
     return stage.holder if stage.window is None else stage.window.text(lambda time: _text(time, short))
 
 
@@ -92,11 +94,11 @@ def totals_table(batches: Iterable[BatchRecord]) -> Table:
 
 
 TOTALS = ("source, stage or step", "elements", "panes", "dropped", "dead letters")
-"""The columns of `total_rows`."""
+"""The column names of `total_rows`."""
 
 
 def total_rows(batches: Iterable[BatchRecord]) -> Iterator[tuple[str, ...]]:
-    """The rows of `totals_table`, as text."""
+    """Yields the rows of `totals_table`, as text."""
     records = list(batches)
     sources = merged(item for record in records for item in record.sources.items())
     stages = merged(item for record in records for item in record.stages.items())

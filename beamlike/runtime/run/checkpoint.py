@@ -1,4 +1,4 @@
-"""The folder of a run that can be continued, on either runner: its manifest and its lock."""
+"""The checkpoint folder of a run, on either runner: its manifest and its lock."""
 
 from __future__ import annotations
 
@@ -24,13 +24,15 @@ MANIFEST: Final = "manifest.json"
 
 
 class TextFiles(Protocol):
-    """Small files that are replaced atomically. Raises `CheckpointError` if storage fails."""
+    """Small text files that are replaced atomically. Raises `CheckpointError` if the storage fails."""
 
     def latest(self, name: str) -> str | None:
-        """The text that was given to `replace` last; None if there is none."""
+        """Returns the text that `replace` last stored under this name; None if there is none."""
 
     def replace(self, name: str, text: str) -> None:
-        """Replaces the text of a file. A process that is killed meanwhile leaves the old text or the new one."""
+        """Replaces the text of a file. If the process is killed meanwhile, the file has either the old or the
+        new text.
+        """
 
 
 @attrs.frozen
@@ -41,16 +43,16 @@ class CheckpointFolder:
 
     @property
     def files(self) -> TextFiles:
-        """Access to files in the checkpoint's storage."""
+        """The small text files in the checkpoint's storage."""
         raise NotImplementedError
 
     @property
     def has_batches(self) -> bool:
-        """True if the log of the engine has a batch that a run has begun."""
+        """True if the runner's log has a batch that a run has begun."""
         raise NotImplementedError
 
     def at(self, *names: str) -> str:
-        """A path below this package's own folder in the checkpoint, or that folder."""
+        """Returns a path below this package's own folder in the checkpoint. Without `names`, returns that folder."""
         return "/".join([self.path.rstrip("/"), OURS, *names])
 
     @property
@@ -59,14 +61,14 @@ class CheckpointFolder:
         return self.at("dead-letters")
 
     def damaged(self, what: str) -> CheckpointError:
-        """The error for content of the checkpoint that is not what was written."""
+        """Returns the error for damaged content of the checkpoint."""
         return CheckpointError(
             f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
             "checkpoint (an older one continues with continue_as=), or start anew with another checkpoint"
         )
 
     def lock(self, what: str) -> Lock:
-        """Locks the checkpoint for `what`, a description of the holder. Raises `CheckpointError` if it is locked.
+        """Locks the checkpoint. `what` describes the holder. Raises `CheckpointError` if another holder has locked it.
 
         An object store has no locks. If two queries run on one checkpoint there, Spark fails the one that is second to
         commit a batch.
@@ -80,10 +82,10 @@ class CheckpointFolder:
             ) from None
 
     def manifest(self) -> dict[str, Any] | None:
-        """The manifest of the checkpoint's run; None for a new checkpoint.
+        """Returns the manifest of the checkpoint's run; None for a new checkpoint.
 
-        Raises `CheckpointError` if batches were planned but the manifest is missing or damaged: a new manifest would
-        replay the last batch under another name.
+        Raises `CheckpointError` if the manifest is damaged, or if it is missing although batches were planned. With a
+        new manifest, the last batch would be replayed under another name.
         """
         name = self.at(MANIFEST)
         text = self.files.latest(name)
@@ -97,7 +99,7 @@ class CheckpointFolder:
         )
 
     def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
-        """Returns the manifest for this plan: the existing one, if the plan fits it, or a new one.
+        """Returns the manifest for this plan: the existing one if the plan fits it, or a new one.
 
         Raises `CheckpointError`, which names each stage that differs, its differences, and the remedies.
         """
@@ -116,7 +118,9 @@ class CheckpointFolder:
         self.files.replace(self.at(name), json.dumps(sealed(facts), indent=1, sort_keys=True))
 
     def kept(self, name: str) -> Any:
-        """The facts stored by `keep`; None if there is no file. Raises `CheckpointError` for damaged content."""
+        """Returns the facts that `keep` stored; None if there is no file. Raises `CheckpointError` for
+        damaged content.
+        """
         text = self.files.latest(self.at(name))
         try:
             return None if text is None else unsealed(json.loads(text))
@@ -125,21 +129,21 @@ class CheckpointFolder:
 
 
 def saved_manifest(path: str) -> dict[str, Any] | None:
-    """The manifest of a checkpoint that is not open yet; None if it cannot be read from here.
+    """Returns the manifest of a checkpoint that is not open yet; None if it cannot be read from this process.
 
-    Raises `CheckpointError` for a damaged one.
+    Raises `CheckpointError` if it is damaged.
     """
     if is_remote(path):
         return None
     try:
-        text = Path(path, OURS, MANIFEST).read_text()
+        text = Path(path, OURS, MANIFEST).read_text(encoding="utf-8")
     except (OSError, ValueError):
-        return None  # a new one, or one that is checked when it is opened
+        return None  # either there is no manifest yet, or it is checked when the checkpoint is opened
     return parse(text, f"the checkpoint {path}")
 
 
 def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: bool) -> None:
-    """Raises `CheckpointError` if a plan cannot continue from the checkpoint with this manifest."""
+    """Raises `CheckpointError` if a plan cannot continue from the checkpoint that has this manifest."""
     if saved["restoring"]:
         raise CheckpointError(
             f"the checkpoint {path} was not restored completely; remove it, and restore the savepoint again"

@@ -1,4 +1,4 @@
-"""Logs jumps of a machine's clock: far ahead, or behind processing time, with the effect on the pipeline."""
+"""Logs jumps of the machine's clock, far ahead or behind processing time, with their effect on the pipeline."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _UNUSED: Final = "nothing in this pipeline waits for processing time, but max_fu
 
 @attrs.define
 class ClockJumps:
-    """Compares the processing times of batches with each other, and with the time that passed between them.
+    """A check of batches' processing times against each other, and against the time that really passed between them.
 
-    `clock` gives the time of this machine (us), and `steady` seconds of a clock that is never set. `last` is the
-    processing time (us) of the newest batch, also of an earlier run on the checkpoint, if it is known.
+    `clock` returns the time of this machine (us). `steady` returns seconds of a clock that is never adjusted. `last` is
+    the processing time (us) of the newest batch, if known; it may be from an earlier run on the checkpoint.
     """
 
     plan: Plan
@@ -41,9 +41,9 @@ class ClockJumps:
     _told: bool = False
 
     def take(self, record: BatchRecord) -> None:
-        """Logs a warning if the clock at this batch is far from the expected time."""
+        """Compares the processing time of a batch with the expected time, and logs a warning if they differ much."""
         if steps_of(self.plan) is not None:
-            return  # processing time is that of a test stream
+            return  # a test stream sets processing time itself
         now, before, steady = record.processing_time, self.last, self.steady()
         passed = None if self._since is None else round((steady - self._since) * 1_000_000)
         self.last, self._since = now, steady
@@ -54,7 +54,7 @@ class ClockJumps:
             self._log_standing(now, ahead)
 
     def _compare(self, batch: int, by: int, passed: int | None) -> None:
-        """Logs a step of processing time that is longer than `passed`, which is unknown between two runs."""
+        """Logs an advance of processing time that is much longer than `passed`, which is unknown between two runs."""
         if by < (_LONG_AGO if passed is None else passed + _FAR):
             return
         real = "since the run before" if passed is None else f"while {_shown(passed)} passed"
@@ -72,7 +72,7 @@ class ClockJumps:
 
     def _log_standing(self, now: int, ahead: int) -> None:
         _LOG.warning(
-            "processing time stands at %s, which is %s ahead of this machine's clock: that clock was ahead when an "
+            "processing time stays at %s, which is %s ahead of this machine's clock: that clock was ahead when an "
             "earlier batch began, and processing time never goes back. Until the clock has caught up, nothing that "
             "waits for processing time becomes due. An earlier savepoint begins with its own processing time.",
             *(format_time(now), _shown(ahead)),
@@ -84,5 +84,5 @@ class ClockJumps:
 
 
 def _shown(length: int) -> str:
-    """A duration in whole seconds."""
+    """Formats a duration in whole seconds."""
     return format_duration(length // 1_000_000 * 1_000_000)

@@ -1,11 +1,11 @@
-"""Detects older copies of a checkpoint by the sinks that have later batches, and continues a run from one.
+"""Detects older copies of a checkpoint by sinks that already have later batches, and continues a run from such a copy.
 
-A sink skips a batch that it has, by the id of the run and the number of the batch. A run on an older copy of the
-checkpoint has the same id, and gives these numbers to other rows, which the sink would lose:
+A sink skips a batch that it already has, by the id of the run and the number of the batch. A run on an older copy of
+the checkpoint has the same id, and gives the same numbers to other rows, which the sink would skip:
 
-    batch                0    1    2    3    4
-    the sink             x    x    x    x    x      latest_batch: 4
-    the older copy       x    x                     begun: 1, so batches 2 to 4 would be skipped, with new rows
+  batch                0    1    2    3    4
+  the sink             x    x    x    x    x      latest_batch: 4
+  the older copy       x    x                     begun: 1, so batches 2 to 4 would be skipped, with new rows
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _LOG = logging.getLogger("beamlike")
 COPIED: Final = (
     "it has a copy of this checkpoint, and only one may continue: stop that run, or give this one up"
 )
-"""The remedy if another run has the same id, and writes to the same place."""
+"""The remedy if another run with the same id writes to the same target."""
 
 
 @attrs.frozen
 class Reached:
-    """The last batch that a checkpoint has begun, and the last one that is done; -1 if there is none."""
+    """The numbers of the last batch that a checkpoint has begun, and of the last one that is done; -1 for none."""
 
     begun: int
     done: int
@@ -45,7 +45,7 @@ class Reached:
 def require_run(
     manifest: Mapping[str, Any] | None, checkpoint: CheckpointFolder, continue_as: str | None
 ) -> None:
-    """Raises `CheckpointError` for `continue_as` on a checkpoint without a run."""
+    """Raises `CheckpointError` if `continue_as` is given for a checkpoint without a run."""
     if manifest is None and continue_as is not None:
         raise CheckpointError(
             f"continue_as={continue_as!r}: the checkpoint {checkpoint.path} has no run to continue; leave that out"
@@ -54,9 +54,9 @@ def require_run(
 
 @attrs.frozen
 class CopyGuard:
-    """Compares the sinks of a run with its checkpoint, before the run reads anything.
+    """A comparison of a run's sinks with its checkpoint, before the run reads anything.
 
-    `records` is the file of the run's records, which with `records_apart` is not in the checkpoint.
+    `records` is the file of the run's records. `records_apart`: it is not in the checkpoint.
     """
 
     sinks: RunSinks
@@ -67,11 +67,11 @@ class CopyGuard:
     def admit(
         self, manifest: dict[str, Any], reached: Reached, continue_as: str | None, held: ExitStack
     ) -> dict[str, Any]:
-        """Returns the manifest with which the run may continue: with `continue_as`, as a run of that id.
+        """Returns the manifest with which the run may continue. With `continue_as`, that is a run with this id.
 
-        Until `held` is closed, no other run of the id writes to the sinks. Raises `SinkInUse` if one does,
-        `CheckpointError` if a sink has later batches, or already has batches of a run of the new id, and `SinkError` if
-        a sink cannot be inspected.
+        Until `held` is closed, no other run with the id can write to the sinks. Raises `SinkInUse` if one does,
+        `CheckpointError` if a sink has later batches, or already has batches of a run with the new id, and `SinkError`
+        if a sink cannot be inspected.
         """
         run = manifest["run"] if continue_as is None else continue_as
         held.enter_context(hold_sinks(self.sinks.plan, run, COPIED))
@@ -95,7 +95,7 @@ class CopyGuard:
             if latest > reached.begun:
                 knows = f"knows of batch {reached.begun}" if reached.begun >= 0 else "has begun no batch"
                 raise self._is_copy(f"{what} has batch {latest} of the run {run!r}", knows)
-            # A replayed batch may have written rows in an earlier attempt only.
+            # A batch that may be replayed may have written rows only in an earlier attempt.
             may_be_empty = latest > reached.done or latest == manifest.get("again")
             if not may_be_empty and rows_given(self.records, latest) == 0:
                 raise self._is_copy(
@@ -117,7 +117,7 @@ class CopyGuard:
                 "another id"
             )
         self._cut(manifest["run"], reached.done)
-        if "after" in manifest:  # a savepoint was restored here
+        if "after" in manifest:  # a savepoint was restored in this checkpoint
             self._cut(manifest["after"]["run"], manifest["after"]["batch"])
         if self.records_apart:
             cut_after(self.records, reached.done)
@@ -126,7 +126,7 @@ class CopyGuard:
         return renamed
 
     def _cut(self, run: str, batch: int) -> None:
-        """Removes later batches of a run that is over from the sinks, and logs which rows stay."""
+        """Removes later batches of an earlier run from the sinks, and logs which rows cannot be removed."""
         with hold_sinks(self.sinks.plan, run, COPIED):
             for name, sink in self.sinks.sinks.items():
                 if not records_batches(sink):
@@ -141,7 +141,7 @@ class CopyGuard:
                     _LOG.warning(text, _named(name, sink), _batches(batch, latest), run, stays)
 
     def _log_later(self, after: Mapping[str, Any]) -> None:
-        """Logs that rows which the saved run wrote after its savepoint are written once more."""
+        """Logs that this run writes rows again that the saved run wrote after its savepoint."""
         run, batch = after["run"], after["batch"]
         for name, sink, latest in self._known(run):
             if latest > batch:
@@ -153,7 +153,7 @@ class CopyGuard:
                 )
 
     def _known(self, run: str) -> Iterator[tuple[str, RecordsBatches, int]]:
-        """The sinks that have batches of this run, each with its last batch."""
+        """Yields the sinks that have batches of this run, each with its last batch."""
         for name, sink in self.sinks.sinks.items():
             if records_batches(sink):
                 with _asking(name, sink):
@@ -168,13 +168,13 @@ def _named(name: str, sink: object) -> str:
 
 
 def _batches(done: int, latest: int) -> str:
-    """The batches after one that is done, as text."""
+    """Names the batches after `done` up to `latest`, as text."""
     return f"batch {latest}" if latest == done + 1 else f"batches {done + 1} to {latest}"
 
 
 @contextmanager
 def _asking(name: str, sink: object) -> Iterator[None]:
-    """Raises `SinkError` if the sink cannot be inspected."""
+    """Converts errors of inspecting a sink to `SinkError`."""
     try:
         yield
     except (PlanError, SinkError):

@@ -1,6 +1,6 @@
-"""Counts the dead letters of a run, logs the first ones of each step, and fails the run if there are too many.
+"""Counts the dead letters of a run, logs the first one of each step, and fails the run if there are too many.
 
-Without a limit there are too many if a step could use none of its rows.
+If no limit is set, there are too many if a step could use none of its rows.
 """
 
 from __future__ import annotations
@@ -18,15 +18,19 @@ from beamlike.rows.uses import StepUsage
 _LOG = logging.getLogger("beamlike")
 
 ENOUGH = 1_000
-"""The least number of rows for judging a share before the end of the run: one bad row may be the first of few."""
+"""The number of rows from which a share is checked before the end of the run. In fewer rows, a single bad one counts
+too much.
+"""
 
 FEW = 2
-"""A step that received this many rows must have used one by the end of the run: a single row may just be bad."""
+"""The number of rows from which a step must have used at least one by the end of the run. A single row may
+just be bad.
+"""
 
 
 @attrs.frozen
 class Counts:
-    """The rows that the sources gave, the dead letters that each step made, and the steps that could use a row."""
+    """The number of rows that sources read, the dead letters of each step, and the steps that could use a row."""
 
     rows: int = 0
     letters: Mapping[str, int] = attrs.field(factory=dict)
@@ -34,21 +38,21 @@ class Counts:
 
     @classmethod
     def of(cls, record: BatchRecord) -> Counts:
-        """The counts of a batch."""
+        """Returns the counts of a batch."""
         rows = sum(source.elements + source.dead_letters for source in record.sources.values())
         return cls(rows, dict(record.set_aside), record.uses)
 
     def plus(self, later: Counts) -> Counts:
-        """The sum of both counts."""
+        """Returns the sums of both counts."""
         letters = Counter(self.letters) + Counter(later.letters)
         return Counts(self.rows + later.rows, dict(letters), self.uses.then(later.uses))
 
 
 @attrs.frozen
 class Counted:
-    """The counts over the batches of consecutive runs: those `before` the last batch, and those of it.
+    """The counts over consecutive runs, divided into those `before` the last batch and those of the last batch.
 
-    `batch` is the number of the last one, which may be run again.
+    `batch` is the number of the last batch. It may be replayed, and its counts are then replaced.
     """
 
     batch: int | None = None
@@ -61,21 +65,21 @@ class Counted:
         return self.before.plus(self.last)
 
     def then(self, record: BatchRecord) -> Counted:
-        """The counts including one more batch. A replayed batch is counted once."""
+        """Returns the counts including one more batch. A replayed batch is counted once."""
         before = self.before if record.batch == self.batch else self.total
         return Counted(record.batch, before, Counts.of(record))
 
 
 def _nobody(counted: Counted) -> None:
-    """Stores nothing: no run can continue this one."""
+    """Stores nothing. It is used for a run that no later run can continue."""
 
 
 @attrs.define
 class DeadLetterLimit:
-    """Counts dead letters over the batches of a run. `limit`: their greatest number, or their share of the rows read.
+    """A limit for the dead letters of a run: their greatest number, or as a float their share of the rows read.
 
-    Without a limit, each step must have used one of its first `ENOUGH` rows, and at the end, one of its rows. `counted`
-    are the counts of earlier runs, which are not judged again; `keep` receives the counts that a later run needs.
+    Without a limit, each step must have used one of its first `ENOUGH` rows and, at the end, one of its rows. `counted`
+    has the counts of earlier runs. They never fail a run again. `keep` receives the counts that a later run needs.
     `exceeded` is the error that was raised.
     """
 
@@ -84,6 +88,7 @@ class DeadLetterLimit:
     keep: Callable[[Counted], object] = attrs.field(default=_nobody, kw_only=True, repr=False)
     exceeded: TooManyDeadLetters | None = attrs.field(default=None, init=False)
     _errors: Mapping[str, str] = attrs.field(factory=dict, init=False)
+    _not_retracted: set[str] = attrs.field(factory=set, init=False)
 
     @property
     def total(self) -> Counts:
@@ -91,9 +96,11 @@ class DeadLetterLimit:
         return self.counted.total
 
     def take(self, record: BatchRecord) -> None:
-        """Adds a batch. A replayed batch is counted once. Raises `TooManyDeadLetters`."""
+        """Adds the record of a batch; a replayed batch counts once. Raises `TooManyDeadLetters` if the limit is
+        exceeded.
+        """
         self.counted = self.counted.then(record)
-        # Each run logs its first ones. Those of a step before a watermark count, and are logged, as the source's.
+        # Each run logs the first dead letters of each step. Steps before a watermark count as their source.
         for step in sorted(record.errors.keys() & record.set_aside.keys() - self._errors.keys()):
             _LOG.warning(
                 "step %r could not use %s in batch %d, the last one for this reason: %s; they are its dead letters",
@@ -102,7 +109,9 @@ class DeadLetterLimit:
                 record.batch,
                 record.errors[step],
             )
-        # Only dead letters of this batch can exceed the limit, so a run can continue with a new limit.
+        self._report_retractions(record)
+        # Checked only in a batch with dead letters. So a run whose earlier runs were over the limit can
+        # continue with a new one.
         self._errors = {**self._errors, **record.errors}
         try:
             self._require(record.errors, ENOUGH, ENOUGH)
@@ -110,12 +119,30 @@ class DeadLetterLimit:
             if self.counted.last != Counts():  # a batch without rows changes nothing
                 self.keep(self.counted)
 
+    def _report_retractions(self, record: BatchRecord) -> None:
+        """Logs steps that failed for more retractions than rows, so that some rows were not retracted."""
+        # If a function gives the same for a row and for its retraction, the row is a dead letter before.
+        failed, letters = self.total.uses.retractions, self.total.letters
+        for step in sorted(record.uses.retractions.keys() - self._not_retracted):
+            lost = failed.get(step, 0) - letters.get(step, 0)
+            if lost > 0:
+                self._not_retracted.add(step)
+                _LOG.warning(
+                    "step %r failed for %s in batch %d or before, but not for the rows that they retract, which "
+                    "stay in the results: functions must return the same for a row and for its retraction",
+                    step,
+                    "1 retraction" if lost == 1 else f"{lost:,} retractions",
+                    record.batch,
+                )
+
     def end(self) -> None:
-        """Judges the counts at the end of the run. Raises `TooManyDeadLetters`."""
+        """Checks the limit at the end of the run. Raises `TooManyDeadLetters` if it is exceeded."""
         self._require(self._errors, 0, FEW)
 
     def _require(self, errors: Mapping[str, str], rows: int, of_a_step: int) -> None:
-        """Raises `TooManyDeadLetters` for these counts, if the run or a step has that many rows."""
+        """Raises `TooManyDeadLetters` if the limit is exceeded. A limit as a share is checked from `rows` rows of the
+        run on, and unused steps from `of_a_step` rows of a step on.
+        """
         if not errors:
             return
         try:
@@ -139,7 +166,7 @@ class DeadLetterLimit:
             )
 
     def _require_uses(self, errors: Mapping[str, str], *, enough: int) -> None:
-        """Raises `TooManyDeadLetters` for a step that used none of that many rows, if there is no limit."""
+        """Raises `TooManyDeadLetters` for a step that used none of at least `enough` rows, if no limit is set."""
         none = {step: unused for step, unused in self.total.uses.none.items() if step in errors}
         if self.limit is not None or not none:
             return
@@ -153,5 +180,5 @@ class DeadLetterLimit:
 
 
 def rows_text(count: int) -> str:
-    """`1 row`, `2,000 rows`."""
+    """Formats a count: `1 row`, `2,000 rows`."""
     return "1 row" if count == 1 else f"{count:,} rows"

@@ -1,4 +1,4 @@
-"""Digests of rows in memory and of test streams, which must be the same when their run is continued."""
+"""Digests of rows in memory and of test streams, which must not change when their run is continued."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stages.state.store import encode
 
 
 def digest_of_rows(rows: ReadFromMemory) -> str:
-    """A digest of all rows; equal rows have equal digests."""
+    """Returns a digest of all rows. Equal rows have equal digests."""
     return hashlib.sha256(_content(rows.all_rows())).hexdigest()
 
 
 def digest_of_streams(plan: Plan) -> str:
-    """A digest of the steps of the plan's test streams; equal steps have equal digests."""
+    """Returns a digest of the steps of the plan's test streams. Equal steps have equal digests."""
     digest = hashlib.sha256()
     for name, source in plan.sources.items():
         assert isinstance(source.source, ReadInSteps)
@@ -28,16 +28,16 @@ def digest_of_streams(plan: Plan) -> str:
 
 
 def _content(frame: pl.DataFrame) -> bytes:
-    """The rows of a frame that belongs to a declaration.
+    """Returns the content of a frame as bytes. The frame may be shared with other runs of the same pipeline.
 
-    Polars locks a frame while it writes it, and then waits for Python's lock; another run of the pipeline may hold that
-    while it waits for the frame. A clone has a lock of its own, and shares the data.
+    Polars locks a frame while it writes it, and then waits for Python's global lock. Another run may hold that while it
+    waits for the frame: a deadlock. A clone has a lock of its own, and shares the data.
     """
     return encode(frame.clone())
 
 
 def other_rows(source: str, checkpoint: str) -> CheckpointError:
-    """The error for rows in memory that differ from those of the checkpoint."""
+    """Returns the error for rows in memory that differ from those of the checkpoint."""
     return CheckpointError(
         f"source {source!r} has other rows than the run of the checkpoint {checkpoint}; start anew with another "
         "checkpoint"
@@ -45,7 +45,7 @@ def other_rows(source: str, checkpoint: str) -> CheckpointError:
 
 
 def other_streams(checkpoint: str) -> CheckpointError:
-    """The error for test streams that differ from those of the checkpoint."""
+    """Returns the error for test streams that differ from those of the checkpoint."""
     return CheckpointError(
         f"the test streams are not those of the checkpoint {checkpoint}; start anew with another checkpoint"
     )

@@ -19,14 +19,14 @@ from windowing.time import DAY, format_time
 
 _LOG = logging.getLogger("beamlike")
 
-_JANUARY: Final = range(-31 * DAY, 31 * DAY)  # a watermark may be behind the event times
+_JANUARY: Final = range(-31 * DAY, 31 * DAY)  # wide, because a watermark may be earlier than the event times
 _COARSER: Final = {"ms": "'s'", "us": "'ms' or 's'", "ns": "'us', 'ms' or 's'"}
-"""For each declared unit, the units that whole numbers may really have. Seconds have none."""
+"""For each declared unit, the coarser units that whole numbers may really have. No unit is coarser than seconds."""
 
 
 @attrs.define
 class EarlyTimes:
-    """Checks the watermark of each source after the first batch with elements of it."""
+    """A check of each source's watermark, after the first batch in which the source has elements."""
 
     plan: Plan
     _looked: set[str] = attrs.field(factory=set)
@@ -57,17 +57,17 @@ NO_ORDER: Final = "docs/watermarks.md#files-in-no-order says which watermark sui
 
 @attrs.define
 class FileOrder:
-    """Checks the order of files, and logs the first problem of each source."""
+    """A check that files are read in the order of their events. Only the first problem of each source is logged."""
 
     reported: set[str] = attrs.field(factory=set)
     before: dict[str, frozenset[str]] = attrs.field(factory=dict)
-    """The files of the batch before, by source."""
+    """The files of the previous batch, by source."""
 
     def check(self, name: str, source: object, newest: Newest, watermark: int) -> None:
-        """Checks the files of a batch against the watermark that their source had before it.
+        """Checks the files of a batch against the watermark that their source had before the batch.
 
-        If all rows of a file are late, the file was read after others that should have followed it. If only some are,
-        the events themselves may be late.
+        If all rows of a file are late, other files were probably read too early. If only some rows are late, the events
+        themselves may be late.
         """
         before = self.before.get(name, frozenset())
         if newest:
@@ -81,13 +81,13 @@ class FileOrder:
         others, last_time, reached = _others(len(late) - 1), format_time(last), format_time(watermark)
         if file in before:
             _LOG.warning(
-                "source %r: %s of %s %s late: the newest is from %s, and earlier rows of that file have brought the "
-                "watermark to %s, so the file is in no order of time; %s",
+                "source %r: %s of %s %s late: the newest is from %s, and earlier rows of that file have advanced the "
+                "watermark to %s, so its rows are not in order of time; %s",
                 *(name, rows_text(rows), file, others, last_time, reached, NO_ORDER),
             )
             return
         _LOG.warning(
-            "source %r: all %s of %s %s late: the newest is from %s, and files that were read before have brought the "
+            "source %r: all %s of %s %s late: the newest is from %s, and files that were read before have advanced the "
             "watermark to %s; %s",
             *(name, rows_text(rows), file, others, last_time, reached, advice),
         )

@@ -1,4 +1,4 @@
-"""The observers of a run, which receive each batch when it is done: in the same order on both runners."""
+"""The observers of a run. They receive the record of each finished batch, in the same order on both runners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OnBatch: TypeAlias = Callable[[BatchRecord], object]
 
 @attrs.frozen
 class LossReport:
-    """Logs the losses of a run: elements that stages drop, and dead letters. Too many dead letters fail the run."""
+    """A report of lost rows: dropped elements and dead letters are logged. Too many dead letters fail the run."""
 
     drops: DroppedCounts
     limit: DeadLetterLimit
@@ -34,19 +34,22 @@ class LossReport:
         return cls(DroppedCounts(plan), limit)
 
     def take(self, record: BatchRecord) -> None:
-        """Adds a batch. Raises `TooManyDeadLetters`."""
+        """Adds the record of a batch. Raises `TooManyDeadLetters` if the run's limit is exceeded."""
         self.drops.take(record)
         self.limit.take(record)
 
     def end(self) -> None:
-        """Reports what is left at the end of the run. Raises `TooManyDeadLetters`."""
+        """Logs losses that are not reported yet, at the end of the run. Raises `TooManyDeadLetters` if the run's limit
+        is exceeded.
+        """
         self.drops.end()
         self.limit.end()
 
 
 @attrs.frozen(kw_only=True)
 class Observers:
-    """Passes a batch on in this order: its record, the terminal, the user's `on_batch`, the log, and losses last.
+    """The observers of each batch, in this order: records, the terminal, the user's `on_batch`, log warnings, lost
+    rows.
 
     So the record is stored before `on_batch` is called, and the batch that fails a run has been reported.
     """
@@ -70,9 +73,9 @@ class Observers:
         clock: Callable[[], int],
         last_time: int | None = None,
     ) -> Observers:
-        """Creates the observers of a run of this plan. `clock` gives the time of this machine (us).
+        """Creates the observers of a run of this plan. `clock` returns the time of this machine (us).
 
-        `last_time`: the processing time (us) of the last batch of an earlier run on the checkpoint, if it is known.
+        `last_time` is the processing time (us) of the last batch of an earlier run on the checkpoint, if known.
         """
         return cls(
             records=records,
@@ -84,7 +87,9 @@ class Observers:
         )
 
     def take(self, record: BatchRecord) -> None:
-        """Reports a batch. Raises `TooManyDeadLetters`, and what `on_batch` raises."""
+        """Reports a batch to all observers. Raises `TooManyDeadLetters` if the run's limit is exceeded, and errors of
+        `on_batch`.
+        """
         self.records.write(record)
         self.progress.update(record)
         if self.on_batch is not None:
@@ -95,5 +100,5 @@ class Observers:
         self.losses.take(record)
 
     def end(self) -> None:
-        """Ends the reports of the run. Raises `TooManyDeadLetters`."""
+        """Ends the reports of the run. Raises `TooManyDeadLetters` if the run's limit is exceeded."""
         self.losses.end()

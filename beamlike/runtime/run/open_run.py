@@ -1,4 +1,4 @@
-"""A run on a checkpoint with its sinks started and its observers ready, on any runner."""
+"""A run on a checkpoint, on either runner, after its sinks have started and before its first batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any, Self
 import attrs
 
 from beamlike.plan.model import Plan
+from beamlike.plan.stepped import steps_of
 from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
-from beamlike.runtime.run.observers import Observers, OnBatch
+from beamlike.runtime.run.observers import Observers
+from beamlike.runtime.run.options import AVAILABLE_NOW, RunOptions
 from beamlike.runtime.run.progress import Progress
 from beamlike.runtime.run.run_records import RecordHooks, RunRecords
 from beamlike.runtime.run.run_sinks import RunSinks
@@ -19,9 +21,9 @@ from beamlike.runtime.run.run_sinks import RunSinks
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenRun:
-    """The open parts of a run: its sinks, its records, and the observers of its batches.
+    """The parts of an open run: its sinks, its records, and the observers of its batches.
 
-    `may_replay`: True if an earlier run on this checkpoint may have begun the first batch.
+    `may_replay`: an earlier run on this checkpoint may already have begun the first batch.
     """
 
     checkpoint: CheckpointFolder
@@ -42,7 +44,7 @@ class OpenRun:
         sinks: RunSinks,
         limit: DeadLetterLimit,
         clock: Callable[[], int],
-        on_batch: OnBatch | None,
+        options: RunOptions,
         held: ExitStack,
         progress: Progress,
         path: str | None,
@@ -52,7 +54,7 @@ class OpenRun:
     ) -> Self:
         """Starts the sinks, unless an earlier run did. Adds to `held` what must be closed at the end of the run.
 
-        `path`, `clock`, `tasks` and `hooks` are those of `RunRecords.open`, `last_time` that of `Observers.of`.
+        `path`, `clock`, `tasks` and `hooks` are arguments of `RunRecords.open`, `last_time` is one of `Observers.of`.
         `progress` is shown from now on.
         """
         may_replay = manifest["begun"]
@@ -61,15 +63,17 @@ class OpenRun:
             manifest["begun"] = True
             checkpoint.save(manifest)
         records = RunRecords.open(path, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
-        records.followed_by(on_batch)
+        records.followed_by(options.on_batch)
         held.callback(records.close, "failed")
         held.callback(progress.close)
+        endless = options.trigger != AVAILABLE_NOW and steps_of(plan) is None
+        records.exported_by(options.telemetry, plan, manifest["run"], spark=tasks, endless=endless)
         observers = Observers.of(
             plan,
             limit,
             records=records,
             progress=progress,
-            on_batch=on_batch,
+            on_batch=options.on_batch,
             clock=clock,
             last_time=last_time,
         )
@@ -84,6 +88,6 @@ class OpenRun:
         )
 
     def note(self, fact: str, *, holds: bool = True) -> None:
-        """Stores in the manifest that a fact holds from now on, or no longer, also for later runs."""
+        """Sets a flag in the stored manifest, which later runs read."""
         self.manifest[fact] = holds
         self.checkpoint.save(self.manifest)

@@ -13,18 +13,19 @@ from beamlike.errors import nearest
 from beamlike.logical.names import require_name
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.run.telemetry import Telemetry
 from windowing.time import Duration, microseconds
 
 AVAILABLE_NOW: Final = "available_now"
-"""The trigger of a run that processes the available input, and ends."""
+"""The trigger of a run that processes the available input and then ends."""
 
 
 Trigger = Duration
-"""The trigger of batches: `AVAILABLE_NOW`, or the least time from one batch to the next."""
+"""When batches begin: `AVAILABLE_NOW`, or the shortest time between the starts of two batches."""
 
 
 class RunOptions(Protocol):
-    """The options that both runners have for a run."""
+    """The options of a run that both runners have."""
 
     @property
     def checkpoint(self) -> str | None: ...
@@ -42,6 +43,9 @@ class RunOptions(Protocol):
     def on_batch(self) -> Callable[[BatchRecord], None] | None: ...
 
     @property
+    def telemetry(self) -> tuple[Telemetry, ...]: ...
+
+    @property
     def quiet(self) -> bool: ...
 
     @property
@@ -49,7 +53,7 @@ class RunOptions(Protocol):
 
 
 def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Raises `ValueError` unless the value is a trigger of a run."""
+    """Raises `ValueError` unless the value can be the trigger of a run."""
     if value == AVAILABLE_NOW:
         return
     try:
@@ -64,7 +68,7 @@ def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: Any) -> No
 
 
 def seconds(interval: Trigger) -> float:
-    """The length of an interval in seconds."""
+    """Converts an interval to seconds."""
     return microseconds(interval) / 1_000_000
 
 
@@ -76,29 +80,29 @@ def is_positive(owner: object, attribute: attrs.Attribute[Any], value: object) -
 
 
 def is_run_id(owner: object, attribute: attrs.Attribute[str | None], value: object) -> None:
-    """Raises `PlanError` unless the value is one line of text, as all names are."""
+    """Raises `PlanError` unless the value is one line of text, as for all names."""
     if value is not None:
         require_name(value, "run")
 
 
 class Phase(IntEnum):
-    """The phase of a run, which only moves forward."""
+    """The phase of a run. A run only moves to later phases."""
 
     GOING = 0
     """Batches follow each other."""
 
     STOPPING = 1
-    """The current batch is finished, and no other begins; the next run continues from there."""
+    """The current batch is finished, and no other begins. The next run continues after it."""
 
     DRAINED = 2
     """All input was read, all windows are closed, and the run is over."""
 
     GIVEN_UP = 3
-    """The current batch is not finished, and the next run repeats it."""
+    """The current batch is abandoned, and the next run repeats it."""
 
     @property
     def ending(self) -> Ending:
-        """The ending of a run that stops in this phase without an error."""
+        """The recorded ending of a run that stops in this phase without an error."""
         return "ended" if self in (Phase.GOING, Phase.DRAINED) else "stopped"
 
 

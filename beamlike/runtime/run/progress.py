@@ -1,4 +1,4 @@
-"""Progress of a running pipeline on a terminal: batches, elements, their rate, and event time."""
+"""Shows the progress of a running pipeline on a terminal: batches, elements, their rate, and event time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windowing.time import MAX_TIME, format_time
 
 @attrs.define
 class Progress:
-    """The progress of a run on standard error: a line that is updated, and for a live run a line for each batch.
+    """The progress of a run on standard error: a line that is updated. A live run also prints a line for each batch.
 
     `live`: the run continues until it is stopped. Nothing is shown if `quiet`, or if standard error is no terminal.
     """
@@ -44,11 +44,13 @@ class Progress:
 
     @classmethod
     def of(cls, plan: Plan, trigger: Trigger, *, quiet: bool) -> Self:
-        """Creates the progress of a run of a plan with this trigger. Test streams always have an end."""
+        """Creates the progress of a run with this trigger. A run of test streams is never live, because it
+        has an end.
+        """
         return cls(plan.name, live=trigger != AVAILABLE_NOW and steps_of(plan) is None, quiet=quiet)
 
     def up(self, checkpoint: str) -> None:
-        """Prints that a live run has started, and the path of its checkpoint."""
+        """Prints that a live run has started, with the path of its checkpoint."""
         if self.live and not self._bar.disable:
             self.message(
                 f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
@@ -74,20 +76,20 @@ class Progress:
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Removes the line. Later calls change nothing."""
+        """Removes the line. Later calls have no effect."""
         if self._bar.live.is_started:
             self._bar.stop()
 
 
 def _reached(record: BatchRecord) -> str:
-    """The event time, in whole seconds, up to which everything is complete."""
+    """Returns the event time, in whole seconds, up to which everything is complete."""
     stages = [stage.output for stage in record.stages.values()]
     behind = min([*stages, *(source.watermark for source in record.sources.values())])
     return format_time(behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind)
 
 
 def _short(count: float) -> str:
-    """A count in short form: 950, 12k, 1.5M."""
+    """Formats a count in short form: 950, 12k, 1.5M."""
     if count < 1_000:
         return f"{count:.0f}"
     return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}M"

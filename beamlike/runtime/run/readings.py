@@ -1,4 +1,6 @@
-"""Readings of refreshed sources, stored as files beside a checkpoint, so that a replayed batch reads the same rows."""
+"""Stores the readings of refreshed sources as files next to a checkpoint, so that a replayed batch reads the
+same rows.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ from beamlike.system.path_names import file_name, is_remote
 
 
 def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
-    """The plan with each refreshed source as files in a folder below this one.
+    """Returns the plan with each refreshed source replaced by files in a subfolder of `folder`.
 
-    Raises `CheckpointError` if the folder is not on this machine, or a reading is damaged.
+    Raises `CheckpointError` if the folder is not on this machine, or if a stored reading is damaged.
     """
     sources = dict(plan.sources)
     for name, source in plan.sources.items():

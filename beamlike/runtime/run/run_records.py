@@ -1,11 +1,11 @@
-"""The files in which a run reports itself: its records, its status file, and how it ended."""
+"""The files in which a run reports about itself: its records, its status file, and how it ended."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TypeAlias
@@ -21,10 +21,11 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import damaged_keys, keys_of
 from beamlike.records.status_files import RunStatusFile, task_folder_of, with_tasks
 from beamlike.records.writer import RecordWriter
+from beamlike.runtime.run.telemetry import FollowedRun, RunTelemetry, Telemetry
 from beamlike.system.activity import ActivityTracker, Follower
 
 Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
-"""A context manager around each write of records, which raises the error for a failure of the storage."""
+"""Creates a context manager around each write of records. It converts storage errors."""
 
 _LOG = logging.getLogger("beamlike")
 _OURS = re.compile(r".+-\d+(\.new)?")
@@ -32,11 +33,11 @@ _OURS = re.compile(r".+-\d+(\.new)?")
 
 @attrs.frozen(eq=False)
 class RecordHooks:
-    """A runner's part in the records of its run.
+    """Callbacks with which a runner takes part in the records of its run.
 
-    `storing`: the errors of their storage, by default `RunError`. `later` receives tasks that must be done before the
-    batch counts as done; by default it runs them at once. `changed` returns, by
-    source, the files that changed since the last call, as in `SourceRecord`.
+    `storing` converts errors of the records' storage; by default they become `RunError`. `later` receives tasks that
+    must be done before the batch counts as done; by default it runs them at once. `changed` returns the files that
+    changed since the last call, by source, as in `SourceRecord`.
     """
 
     storing: Storing | None = None
@@ -48,8 +49,9 @@ class RecordHooks:
 class RunRecords:
     """The records of a run, if it writes any, and its activity tracker.
 
-    `tasks`: the folder with the status files of its tasks, and `keys` the folder for the keys that its stages receive,
-    each None if there is no such folder. `changed`: by source, the files that changed after the last batch.
+    `tasks` is the folder with the status files of the run's tasks. `keys` is the folder for the keys that its stages
+    have received. Either is None if there is no such folder. `changed` has, by source, the files that changed after the
+    last batch.
     """
 
     tracker: ActivityTracker
@@ -59,6 +61,7 @@ class RunRecords:
     tasks: str | None = None
     keys: str | None = None
     changed: Mapping[str, Mapping[str, str]] = attrs.field(factory=dict, init=False)
+    _telemetry: RunTelemetry = attrs.field(factory=RunTelemetry, init=False)
 
     @classmethod
     def open(
@@ -71,11 +74,11 @@ class RunRecords:
         tasks: bool = False,
         hooks: RecordHooks | None = None,
     ) -> RunRecords:
-        """Opens the records at `path`, if there is one, for a run that begins, or unless it is `fresh` continues.
+        """Opens the records at `path`, if given. The run continues existing records, unless it is `fresh`.
 
-        `clock` gives the processing time (us). `tasks`: the run has tasks in other processes. Raises `RecordsInUse`
-        and `FileExistsError` if the records cannot be these, and `RunError`, or what the hooks raise, if they cannot
-        be written.
+        `clock` returns the processing time (us). `tasks`: the run has tasks in other processes. Raises `RecordsInUse`
+        or `FileExistsError` if the path cannot have the records of this run. If they cannot be written, raises
+        `RunError` or the error of the hooks.
         """
         simulated = steps_of(plan) is not None
         if path is None:
@@ -98,7 +101,7 @@ class RunRecords:
             of_tasks = partial(with_tasks, records=writer.path, levels=levels)
             folder = task_folder_of(writer.path)
             os.makedirs(folder, exist_ok=True)
-            _empty(folder)  # left by a run that was killed
+            _empty(folder)  # files of a run that was killed
             tracker = ActivityTracker(clock, status.write, simulated, of_tasks)
             return cls(tracker, writer, status, hooks, tasks=folder, keys=keys)
 
@@ -108,17 +111,33 @@ class RunRecords:
         return None if self._writer is None else self._writer.last
 
     def followed_by(self, on_batch: object) -> None:
-        """Gives the activity tracker to an `on_batch` that follows it."""
+        """Passes the activity tracker to the user's `on_batch`, if that has a method `follow`."""
         if isinstance(on_batch, Follower):
             on_batch.follow(self.tracker)
+
+    def exported_by(
+        self, telemetry: Iterable[Telemetry], plan: Plan, run: str, *, spark: bool, endless: bool
+    ) -> None:
+        """Starts to export the run with the id `run`. Each `write` exports a batch, and `close` the end of the run."""
+        self.tracker.run = run
+        followed = FollowedRun(
+            plan=plan,
+            run=run,
+            engine="spark" if spark else "local",
+            endless=endless,
+            started=self.tracker.clock(),
+            tracker=self.tracker,
+        )
+        self._telemetry = RunTelemetry.begin(telemetry, followed)
 
     def write(self, record: BatchRecord) -> None:
         """Appends the record of a batch."""
         if self._writer is not None:
             with self._storing():
                 self._writer.write(record)
-            # The counts of a batch that is done must survive a power cut.
+            # The counts of a finished batch must survive a power failure.
             self._hooks.later(self._sync)
+        self._telemetry.take(record)
 
     def _storing(self) -> AbstractContextManager[object]:
         return (self._hooks.storing or nullcontext)()
@@ -129,19 +148,21 @@ class RunRecords:
                 self._writer.sync()
 
     def close(self, ending: Ending) -> None:
-        """Writes how the run ended, and removes its status files. Later calls change nothing.
+        """Records how the run ended, and removes its status files. Later calls have no effect.
 
-        Raises what the hooks raise, but nothing if the run has failed, since that error is reported.
+        Raises the errors of the hooks. If the run has already failed, raises none, so that the first error is reported.
         """
+        unfinished = self.tracker.begun
         self.tracker.close()
         try:
             with suppress(Exception) if ending == "failed" else self._storing():
-                # Later calls write nothing, and must not lose what the first one found.
+                # Later calls write nothing. They must keep the changes that the first call found.
                 self.changed = {**self.changed, **self._hooks.changed()}
                 if self._writer is not None:
                     self._writer.close(ending, self.changed)
         finally:
             self._remove_status()
+            self._telemetry.end(ending, unfinished)
 
     def _remove_status(self) -> None:
         """Removes the status files."""
@@ -159,12 +180,12 @@ def _recorded(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno is None:
-            raise  # one of ours, which says that another name is needed
+            raise  # an error of this package, which asks for another name
         raise RunError(f"cannot write the records {path!r}: {error}") from error
 
 
 def _folder_of_keys(writer: RecordWriter) -> str | None:
-    """The folder for seen keys, empty for new records; None for records from before keys were recorded."""
+    """Returns the folder for seen keys, emptied for new records; None if the records are older than this feature."""
     folder = keys_of(writer.path)
     if writer.last is None:
         os.makedirs(folder, exist_ok=True)
@@ -179,7 +200,7 @@ def _folder_of_keys(writer: RecordWriter) -> str | None:
 
 
 def _empty(folder: str) -> None:
-    """Removes the files that tasks and stages have written there, and no file with another kind of name."""
+    """Removes the files that tasks and stages have written to a folder. Files with other names stay."""
     for name in os.listdir(folder):
         if _OURS.fullmatch(name):
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The sinks of a run from start to end: output is written, and then published or withdrawn."""
+"""The sinks of a run from its start to its end, when output is published or withdrawn."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from beamlike.system.signals import held_back
 
 @attrs.define
 class RunSinks:
-    """The sinks of a run of this name: those of its `plan`, and `dead_letters` for dead letters without a consumer.
+    """The sinks of a run: those of its `plan`, and `dead_letters` for dead letters that no collection receives.
 
-    Output for sinks in `replaced` is stored beside the output of an earlier run of the name until this run ends.
+    Sinks in `replaced` still have the output of an earlier run with the same name. It is replaced when this run ends.
     """
 
     plan: Plan
@@ -39,9 +39,9 @@ class RunSinks:
 
     @classmethod
     def replacing(cls, plan: Plan, run: str, dead_letters: Files, *, also_dead_letters: bool = False) -> Self:
-        """Creates sinks that replace earlier output at the end of the run, if they can.
+        """Creates sinks that replace earlier output at the end of the run, if they support it.
 
-        `also_dead_letters`: earlier runs may have written dead letters to the same folder.
+        `also_dead_letters`: earlier runs may have written dead letters to the same folder, so it is replaced as well.
         """
         sinks = {
             name: attrs.evolve(sink, sink=sink.sink.beside(run)) if isinstance(sink.sink, Replacing) else sink
@@ -60,10 +60,10 @@ class RunSinks:
         return {**{name: sink.sink for name, sink in self.plan.sinks.items()}, UNCLAIMED: self.dead_letters}
 
     def start(self, *, restored: bool = False) -> None:
-        """Starts the sinks, and writes no rows to each, so that its columns exist even if no row arrives.
+        """Starts the sinks, and writes an empty frame to each, so that its columns exist even if no row arrives.
 
-        A run that was `restored` from a savepoint continues the files of the saved run; other runs warn about files of
-        other runs. Raises `SinkError` if a sink cannot start, and what the sink itself raises.
+        Sinks of files warn about files of other runs. A run that was `restored` from a savepoint does not warn, because
+        it continues the files of the saved run. Raises `SinkError` if a sink cannot start, and the sink's own errors.
         """
         if os.path.isdir(self.dead_letters.folder):
             start_sink(UNCLAIMED, self.dead_letters, self.run)
@@ -77,7 +77,7 @@ class RunSinks:
                 write_part(sink.sink, empty, Part(self.run, 0, sink=name))
 
     def publish(self) -> None:
-        """Replaces the output of an earlier run by that of this run. Raises `SinkError` if that fails."""
+        """Replaces the output of an earlier run by the output of this run. Raises `SinkError` if that fails."""
         for name, sink in self._ending().items():
             try:
                 sink.publish(self.run)
@@ -85,9 +85,9 @@ class RunSinks:
                 raise SinkError(name, f"{describe(sink)} cannot be replaced: {what_failed(error)}") from error
 
     def conclude(self, records: RunRecords, ending: Ending, *, whole: bool = True) -> None:
-        """Ends the run: publishes its output if all batches are `whole`, and records how it ended.
+        """Ends the run: records how it ended and, if all batches are `whole`, publishes its output first.
 
-        Signals are delayed until all of this is done.
+        Signals are delayed until this is done.
         """
         with held_back():
             if whole:
@@ -95,15 +95,17 @@ class RunSinks:
             records.close(ending)
 
     def withdraw(self) -> None:
-        """Removes unpublished output of a run that failed. Its dead letters are kept, since they may say why."""
+        """Removes the unpublished output of a run that failed. Dead letters are kept, because they may explain the
+        failure.
+        """
         for name, sink in self._ending().items():
-            with suppress(OSError):  # the first failure is reported
+            with suppress(OSError):  # the first failure is reported, not this one
                 if name == UNCLAIMED and sink.has_beside(self.run):
                     sink.publish(self.run)
                 sink.forget(self.run)
 
     def _ending(self) -> Mapping[str, Replacing]:
-        """The sinks that must still be published or withdrawn; empty from the second call on."""
+        """Returns the sinks that must still be published or withdrawn. Later calls return nothing."""
         ending = {} if self._is_over else self.replaced
         self._is_over = True
         return ending

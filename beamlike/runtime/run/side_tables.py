@@ -1,4 +1,4 @@
-"""Reads the tables for lookups without state: once for a run; a continued run reads the stored ones."""
+"""Reads lookup tables, once per run. A continued run loads them from its checkpoint instead."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_bytes, unsealed_bytes
 from stages.errors import ResultError
 from stages.frames import size_of
-from stages.sides.contents import Seen, digest, require_small
+from stages.sides.contents import SideContent, digest, require_small
 from windowing.columns import EVENT_TIME
 
 _TABLES: Final = "tables"
-"""The folder with the tables in a checkpoint, and in a savepoint."""
+"""The folder with the lookup tables in a checkpoint or savepoint."""
 _ARROW: Final = b"ARROW1"
 
 
@@ -33,24 +33,24 @@ class Folder(Protocol):
     """The folder of a checkpoint or savepoint."""
 
     def at(self, *names: str) -> str:
-        """A path in it."""
+        """Returns a path in the folder, made of these components."""
 
 
 class TableFiles(Protocol):
-    """Access to the files of tables. Raises `CheckpointError` if storage fails."""
+    """Access to the files of lookup tables. Raises `CheckpointError` if the storage fails."""
 
     def read_bytes(self, name: str) -> bytes | None:
-        """The content of a file; None if there is none."""
+        """Returns the content of a file; None if it does not exist."""
 
     def write_bytes(self, name: str, content: bytes) -> None:
         """Writes a file atomically."""
 
 
 def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.DataFrame]:
-    """Reads the tables of a plan from their sources at this processing time (us); returns them by name.
+    """Reads the lookup tables of a plan from their sources, at this processing time (us). Returns them by name.
 
-    Each source is read once. Raises `StepError` for a table that is too large, and what its sources raise. Without
-    `globs`, a glob without a match gives no rows.
+    Each source is read once. Raises `StepError` for a table that is too large, and the errors of the sources. With
+    `globs=False`, a glob that matches no file gives no rows.
     """
     sources: dict[str, SourcePlan] = {}
     for one in (source for table in plan.tables.values() for source in table.sources):
@@ -68,7 +68,7 @@ def read_tables(plan: Plan, now: int, *, globs: bool = True) -> dict[str, pl.Dat
 def kept_tables(
     plan: Plan, now: int, checkpoint: CheckpointFolder, files: TableFiles, before: Mapping[str, Any] | None
 ) -> dict[str, pl.DataFrame]:
-    """Reads the tables of a plan. Tables that an earlier run stored in the checkpoint are loaded from there.
+    """Returns the lookup tables of a plan. Those that an earlier run stored in the checkpoint are loaded from there.
 
     `before` is the manifest of that run. Raises `CheckpointError` if a stored table is missing.
     """
@@ -86,10 +86,20 @@ def kept_tables(
 
 
 def copy_tables(tables: Iterable[str], source: Folder, target: Folder, files: TableFiles) -> None:
-    """Copies the stored tables of these names to a savepoint, or from one."""
+    """Copies the stored lookup tables of these names between a checkpoint and a savepoint."""
     for name in tables:
         if (content := files.read_bytes(_file(source.at(_TABLES), name))) is not None:
             files.write_bytes(_file(target.at(_TABLES), name), content)
+
+
+def file_of_table(checkpoint: Folder, table: str) -> str:
+    """Returns the path of a stored lookup table."""
+    return _file(checkpoint.at(_TABLES), table)
+
+
+def table_in(content: bytes) -> pl.DataFrame:
+    """Returns the rows in the content of a stored lookup table."""
+    return pl.read_ipc(io.BytesIO(unsealed_bytes(content, older=_ARROW)))
 
 
 def _file(folder: str, table: str) -> str:
@@ -97,25 +107,27 @@ def _file(folder: str, table: str) -> str:
 
 
 def as_bytes(rows: pl.DataFrame) -> bytes:
-    """The rows of a table as the bytes of a file."""
+    """Returns the rows of a lookup table as the bytes of a file."""
     buffer = io.BytesIO()
     rows.write_ipc(buffer, compression="lz4")
     return buffer.getvalue()
 
 
 def with_tables_read(plan: Plan, now: int) -> Plan:
-    """The plan with its tables, for a run in this process without a checkpoint."""
+    """Returns the plan with its lookup tables read, for a run in this process without a checkpoint."""
     return with_tables(plan, at_hand(read_tables(plan, now)))
 
 
-def at_hand(tables: Mapping[str, pl.DataFrame]) -> dict[str, Seen]:
-    """Tables in the memory of this process, by name."""
+def at_hand(tables: Mapping[str, pl.DataFrame]) -> dict[str, SideContent]:
+    """Returns the contents of lookup tables, by name, whose rows are in the memory of this process."""
     return {name: seen_of(rows, lambda rows=rows: rows) for name, rows in tables.items()}  # type: ignore[misc]
 
 
-def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> Seen:
-    """Describes a table with these rows, which `load` loads."""
-    return Seen(digest(rows), size_of(rows), load)
+def seen_of(rows: pl.DataFrame, load: Callable[[], pl.DataFrame]) -> SideContent:
+    """Returns the content of a lookup table: the digest and size of its `rows`, and `load`, which returns the rows when
+    a lookup needs them.
+    """
+    return SideContent(digest(rows), size_of(rows), load)
 
 
 def _chunks(source: SourcePlan, *, globs: bool) -> Iterable[Chunk]:
@@ -142,6 +154,6 @@ def _timed(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _as_it_was(content: bytes, file: str, checkpoint: CheckpointFolder) -> pl.DataFrame:
     try:
-        return pl.read_ipc(io.BytesIO(unsealed_bytes(content, older=_ARROW)))
+        return table_in(content)
     except (OSError, ValueError, pl.exceptions.PolarsError) as error:
         raise checkpoint.damaged(f"{file}: {error}") from None

@@ -1,4 +1,4 @@
-"""Checks, locks and starts the sinks of a run; errors name the sink and batch."""
+"""Checks, locks and starts the sinks of a run. Errors name the sink."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from beamlike.errors import PlanError, SinkError, SinkInUse
+from beamlike.errors import PlanError, SinkError, SinkInUse, naming_step
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
 from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
@@ -18,7 +18,8 @@ from beamlike.system.locks import InUse
 
 
 def with_sinks_of_run(plan: Plan) -> Plan:
-    """The plan of one run, with copies of sinks that store what they learn, so that declarations do not change.
+    """Returns the plan for one run. Sinks that store what they learn are replaced by copies, so that declarations do
+    not change.
 
     Raises `PlanError` if `for_run` of a sink does not return a sink.
     """
@@ -41,12 +42,13 @@ def _of_run(name: str, sink: Sink) -> Sink:
 def check_sinks(sinks: Mapping[str, Sink]) -> None:
     """Checks sinks each time a run begins or continues.
 
-    Raises `PlanError` if a target does not fit, and `SinkError` if it cannot be inspected.
+    Raises `PlanError` if a sink's target does not fit, and `SinkError` if it cannot be inspected.
     """
     for name, sink in sinks.items():
         if isinstance(sink, HasCheck):
             try:
-                sink.check()
+                with naming_step(name):
+                    sink.check()
             except PlanError:
                 raise
             except Exception as error:
@@ -59,10 +61,10 @@ _NAME_IT: Final = (
 
 
 def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
-    """Locks the targets of a plan's sinks against other runs of this name, until the result is closed.
+    """Locks the targets of a plan's sinks against other runs of this name, until the returned stack is closed.
 
-    Raises `SinkInUse`, which names the holder and ends with the `remedy`; `SinkError` and the sink's own errors if a
-    target cannot be opened.
+    Raises `SinkInUse`, whose message names the holder and ends with `remedy`. Raises `SinkError` or the sink's own
+    error if a target cannot be opened.
     """
     with ExitStack() as held:
         for name, sink in plan.sinks.items():
@@ -73,8 +75,9 @@ def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
 
 def _hold(name: str, sink: Lockable, run: str, held: ExitStack, remedy: str) -> None:
     try:
-        if (lock := sink.hold(run)) is not None:
-            held.enter_context(lock)
+        with naming_step(name):
+            if (lock := sink.hold(run)) is not None:
+                held.enter_context(lock)
     except InUse as error:
         raise SinkInUse(name, f"{describe(sink)} is being written by {error}; {remedy}") from None
     except PlanError:
@@ -88,7 +91,8 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
     if not isinstance(sink, HasStart):
         return
     try:
-        sink.start(run)
+        with naming_step(name):
+            sink.start(run)
     except (PlanError, SinkError):
         raise
     except Exception as error:

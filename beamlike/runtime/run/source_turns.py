@@ -1,4 +1,4 @@
-"""The records of the sources of a run, batch by batch."""
+"""Builds the records of a run's sources, batch by batch."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from beamlike.records.model import SourceRecord
 from beamlike.runtime.batch.build_records import source_record
 from beamlike.runtime.batch.ingested import SourceTurn
 from beamlike.runtime.run.hints import FileOrder
+from stages.progress.arrivals import to_record
 from stages.progress.inputs import Arrived, Inputs
 from windowing.time import MIN_TIME
 
 
 def columns_left_out(source: object) -> Mapping[str, str]:
-    """Returns the columns that this process has found in files of the source since the last call and left out."""
+    """Returns new columns in the source's files that this process has left out since the last call."""
     return report(repr(source.path)) if isinstance(source, Files) and source.infers else {}
 
 
 @attrs.define
 class SourceTurns:
-    """The inputs of a run's sources, by name, and a check of the order of their files."""
+    """The watermark state of a run's sources, by name, and a check of the order of their files."""
 
     plan: Plan
     inputs: dict[str, Inputs] = attrs.field(factory=dict)
     _order: FileOrder = attrs.field(factory=FileOrder, init=False)
 
     def receive(self, name: str, arrived: Arrived, started: int = MIN_TIME) -> SourceRecord:
-        """The record of a source after a batch, without counts. The run `started` at this time (us)."""
+        """Returns the record of a source after a batch, without counts. `started` is the start of the run (us):
+        earlier silence of the source does not make it idle.
+        """
         strategy = self.plan.sources[name].watermark
         known = self.inputs.get(name, Inputs())
         self.inputs[name] = known.receive(arrived, {name: strategy}, started)
@@ -40,7 +43,7 @@ class SourceTurns:
     def with_counts(
         self, name: str, record: SourceRecord, turn: SourceTurn, before: SourceRecord | None
     ) -> SourceRecord:
-        """The record with the counts of the batch; `before` is the record of the batch before, if there is one."""
+        """Returns the record with the counts of the batch. `before` is the record of the previous batch, if any."""
         watermark = MIN_TIME if before is None else before.watermark
         self._order.check(name, self.plan.sources[name].source, turn.newest, watermark)
         return attrs.evolve(
@@ -50,4 +53,5 @@ class SourceTurns:
             read=turn.read,
             changed=turn.changed,
             left_out=turn.left_out,
+            arrivals=to_record(turn.arrivals),
         )

@@ -1,1 +1,1 @@
-"""Savepoints, and state on its way to other shards. May import `run` and all below it."""
+"""Savepoints, and moving state to other shards. May import `run` and all below it."""

@@ -1,6 +1,6 @@
-"""Moves state from the shards of a savepoint to those of a new run: rows are split by key, and merged again.
+"""Moves state from the shards of a savepoint to the shards of a new run: rows are split by key, and merged again.
 
-State travels as envelopes.
+The state is sent in envelopes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ Name = TypeVar("Name", str, int)
 class Piece(StrEnum):
     """The kind of a payload with a part of an old shard's state."""
 
-    ROWS = "rows"  # followed by the name of their table
+    ROWS = "rows"  # followed by the name of the state table
     FACTS = "facts"
 
 
 @attrs.frozen
 class _Known:
-    """The facts of an old shard besides its rows."""
+    """The facts of an old shard other than its rows."""
 
     inputs: Inputs
     watermarks: Watermarks
@@ -48,10 +48,11 @@ class _Known:
 def take_apart(
     stage: StagePlan, shard: int, values: Mapping[str, bytes], before: Topology, now: Topology
 ) -> Iterator[Envelope]:
-    """Envelopes with an old shard's state for the new shards: rows by key, and for each shard the old one's facts.
+    """Yields envelopes with an old shard's state: rows go to new shards by key, and the shard's facts go to every new
+    shard.
 
-    `values` are those that the old shard stored for the stage. `before` has the shards of the savepoint, `now` the new
-    ones.
+    `values` has what the old shard stored for the stage. `before` has the shards of the savepoint, `now` the new
+    shards.
     """
     store = DictStore({(stage.name, key): value for key, value in values.items()})
     saved = save(stage.stage, store)
@@ -73,8 +74,10 @@ def take_apart(
 
 
 def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topology) -> Inputs:
-    """The inputs with sources unchanged, and as each new report of a stage upstream the least of the old ones."""
-    sources = {name: state for name, state in inputs.sources.items() if name in stage.inputs}
+    """Converts the inputs for new shards. Sources stay unchanged. The report of each upstream shard is the least of the
+    old ones.
+    """
+    sources = {name: state for name, state in inputs.sources.items() if name in stage.hears}
     reports = {
         origin: inputs.report(name, before.origins(name))
         for name in stage.inputs
@@ -87,7 +90,7 @@ def _as_reported(stage: StagePlan, inputs: Inputs, before: Topology, now: Topolo
 
 
 def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore) -> None:
-    """Writes a new shard's state from the pieces of the old ones into its store, which is empty for the stage."""
+    """Writes the state of a new shard from the pieces of old shards into `store`, which must be empty for the stage."""
     sent = sorted(pieces, key=lambda piece: (piece.origin, piece.sequence))
     known = [from_json(_Known, piece.payload) for piece in sent if piece.kind == Piece.FACTS]
     rows = {
@@ -98,7 +101,8 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
         rows,
         Watermarks(min(one.watermarks.input for one in known), min(one.watermarks.output for one in known)),
         Times(_least(one.times.times for one in known)),
-        # All elements of a key arrived at one shard, and later ones get higher numbers.
+        # Arrival numbers: all elements of a key arrived at one old shard, and later elements must get higher
+        # numbers.
         max(one.arrived for one in known),
     )
     restore(stage.stage, store, saved)
@@ -107,12 +111,14 @@ def put_together(stage: StagePlan, pieces: Iterable[Envelope], store: StateStore
 
 
 def _rows(sent: Iterable[Envelope], table: str) -> list[pl.DataFrame]:
-    """The rows that were sent of a table."""
+    """Returns the rows of a state table among the pieces."""
     return [piece.frame() for piece in sent if piece.kind == f"{Piece.ROWS}{table}"]
 
 
 def _together(inputs: list[Inputs]) -> Inputs:
-    """Merges the inputs of several shards. All receive the same reports, so where they differ the least is safe."""
+    """Merges the inputs of several shards. All shards receive the same reports, so if they differ, the least
+    is safe.
+    """
     sources: dict[str, SourceState] = {}
     for known in inputs:
         for name, state in known.sources.items():
@@ -130,7 +136,7 @@ def _together(inputs: list[Inputs]) -> Inputs:
 
 
 def _least(times: Iterable[Mapping[Name, int]]) -> dict[Name, int]:
-    """The least known time of each name."""
+    """Returns the least time of each name."""
     least: dict[Name, int] = {}
     for known in times:
         for name, time in known.items():

@@ -1,4 +1,4 @@
-"""The content of a savepoint, the same from either runner, and checks of savepoints and of runs that are saved."""
+"""Savepoints, which are the same from either runner, and the checks before a run is saved or restored."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ _BESIDE: Final = {
 
 
 class SavedFiles(Protocol):
-    """The files of a savepoint. Raises `CheckpointError` if storage fails."""
+    """The files of a savepoint. Raises `CheckpointError` if the storage fails."""
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if there is none."""
+        """Returns the text of a file; None if it does not exist."""
 
     def tree(self, folder: str) -> list[str]:
-        """The files below a folder, by their relative paths, without those that Hadoop adds."""
+        """Returns the files below a folder, by relative path, without those that Hadoop adds."""
 
     def size_and_digest(self, name: str) -> tuple[int, str] | None:
-        """The size of a file in bytes and the SHA-256 of its content; None if there is no file."""
+        """Returns the size of a file in bytes and the SHA-256 of its content; None if it does not exist."""
 
 
 @attrs.frozen
 class Savepoint:
-    """A saved run: its manifest, its last batch, the lines of Spark's offset log by source, and its dead letter counts.
+    """A saved run: its manifest, its last batch, Spark's offset log by source, and its counts of dead letters.
 
-    `positions` are those of sources that were read in process. `cut` has, by source of files, the files that were read
-    in part: the number of pieces read, and their greatest number of rows. `files` lists all other files of the
-    savepoint, each with its size in bytes and the SHA-256 of its content; None in older savepoints.
+    `positions` has the positions of sources that were read in process. `cut` has, by source, the files that were read
+    in part: the number of pieces read, and the greatest number of rows in a piece. `files` has the size in bytes and
+    the SHA-256 of every other file of the savepoint; None in older savepoints.
     """
 
     path: str
@@ -60,60 +60,60 @@ class Savepoint:
 
     @property
     def after(self) -> dict[str, Any]:
-        """The saved run and its last batch, after which a restored run continues."""
+        """The id of the saved run and its last batch, after which a restored run continues."""
         return {"run": self.manifest["run"], "batch": self.batch}
 
     def at(self, *names: str) -> str:
-        """A path in the savepoint."""
+        """Returns a path in the savepoint."""
         return "/".join([self.path.rstrip("/"), *names])
 
     def files_of(self, name: str) -> str:
-        """The file that lists the files that were read of a source."""
+        """Returns the path of the file that lists which files of a source were read."""
         return self.at("files", f"{file_name(name, blanks=True)}.json")
 
     def source(self, name: str, stream: int) -> str:
-        """The folder with Spark's log of one stream of a source."""
+        """Returns the folder with Spark's log of one stream of a source."""
         return self.at("sources", file_name(name, blanks=True), str(stream))
 
     def to_json(self) -> str:
-        """The facts of the savepoint. They are written last: a folder without them is no savepoint."""
+        """Returns the facts of the savepoint as JSON. They are written last: a folder without them is no savepoint."""
         facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
         return json.dumps(sealed(facts), indent=1, sort_keys=True)
 
     def listing(self, files: SavedFiles) -> Savepoint:
-        """The savepoint with a list of the files that are in its folder now."""
+        """Returns the savepoint with a list of the files that are now in its folder."""
         listed = {name: files.size_and_digest(self.at(name)) for name in files.tree(self.path)}
         return attrs.evolve(self, files={name: found for name, found in listed.items() if found is not None})
 
     def require_whole(self, files: SavedFiles) -> None:
-        """Raises `CheckpointError` if a listed file is missing, or is not what was written."""
+        """Raises `CheckpointError` if a listed file is missing or was changed."""
         for name, listed in sorted((self.files or {}).items()):
             found = files.size_and_digest(self.at(name))
             if found is None:
                 raise self.damaged(f"{name} is missing")
-            # Sizes first, since they tell a truncated file from a changed one.
+            # The size is compared first, to report a truncated file as such.
             if found[0] != listed[0]:
                 raise self.damaged(f"{name} has {found[0]:,} bytes, and {listed[0]:,} were written")
             if found != listed:
                 raise self.damaged(f"{name} is not what was written")
 
     def state_files(self, files: SavedFiles) -> list[str]:
-        """The files with the state."""
+        """Returns the paths of the files that contain state."""
         there = files.tree(self.path) if self.files is None else sorted(self.files)
         return [self.at(name) for name in there if name.startswith(_STATE) and name.endswith(".parquet")]
 
     def damaged(self, what: str) -> CheckpointError:
-        """The error for content of the savepoint that is not what was written."""
+        """Returns the error for damaged content of the savepoint."""
         return damaged(self.path, what)
 
     def require_fitting(self, fit: Fit) -> None:
-        """Raises `CheckpointError` if the plan cannot continue from its state."""
+        """Raises `CheckpointError` if the plan cannot continue from the saved state."""
         refused = [found for found in fit.differences if found.remedy != Remedy.RESTORE]
         if refused:
             raise CheckpointError(refusal(refused, f"the savepoint {self.path}", {}))
 
     def left_out(self, described: Mapping[str, Any]) -> Iterator[str]:
-        """The parts of the saved run that the new plan no longer has, as text."""
+        """Yields a text for each part of the saved run that the new plan no longer has."""
         for kind in ("source", "stage"):
             for name in self.manifest[f"{kind}s"]:
                 if name not in described[f"{kind}s"]:
@@ -121,7 +121,7 @@ class Savepoint:
 
 
 def load(path: str, files: SavedFiles) -> Savepoint:
-    """Loads the savepoint in a folder. Raises `CheckpointError` if there is none, or it is damaged."""
+    """Loads the savepoint in a folder. Raises `CheckpointError` if there is none, or if it is damaged."""
     text = files.read(f"{path.rstrip('/')}/{FACTS}")
     if text is None:
         raise no_savepoint(path)
@@ -134,14 +134,14 @@ def load(path: str, files: SavedFiles) -> Savepoint:
 
 
 def damaged(path: str, what: str) -> CheckpointError:
-    """The error for content of the savepoint at this path that is not what was written."""
+    """Returns the error for damaged content of the savepoint at this path."""
     return CheckpointError(f"the savepoint {path} is damaged: {what}; restore another one, or a copy of it")
 
 
 def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoint: str) -> None:
-    """Raises `CheckpointError` for a run from whose state no other run can continue.
+    """Raises `CheckpointError` if no other run could continue from the state of this run.
 
-    `done` is its last batch that is done, and `begun` the last one that was begun; -1 if there is none.
+    `done` is its last batch that is done, and `begun` the last one that was begun; -1 for none.
     """
     where = f"the run of the checkpoint {checkpoint}"
     for name, facts in manifest["sources"].items():
@@ -164,21 +164,21 @@ def require_to_save(manifest: Mapping[str, Any], done: int, begun: int, checkpoi
         raise CheckpointError(f"{where} has not finished a batch; there is nothing to save")
     if begun > done and not manifest["whole"]:
         raise CheckpointError(
-            f"{where} ended within batch {begun}, of which sinks may have a part; run it once more with the plan that "
+            f"{where} ended within batch {begun}, and sinks may have a part of it; run it once more with the plan that "
             "it has, to its end or until it is stopped by SIGTERM or Ctrl-C, and then take the savepoint"
         )
 
 
 def no_run(checkpoint: str) -> CheckpointError:
-    """The error for a folder that is no checkpoint."""
+    """Returns the error for a folder that is no checkpoint."""
     return CheckpointError(f"there is no run to save in {checkpoint}: it has no beamlike/manifest.json")
 
 
 def no_savepoint(folder: str) -> CheckpointError:
-    """The error for a folder that is no savepoint."""
+    """Returns the error for a folder that is no savepoint."""
     return CheckpointError(f"there is no savepoint in {folder}: it has no {FACTS}, which is written last")
 
 
 def not_empty(folder: str, what: str) -> CheckpointError:
-    """The error for a folder that must be new."""
+    """Returns the error for a folder that must be new."""
     return CheckpointError(f"{folder} is not empty; {what} into a new folder")

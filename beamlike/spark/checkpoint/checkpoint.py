@@ -1,10 +1,11 @@
-"""The files of a run beside Spark's checkpoint: manifest, control files and dead letters; on any file system."""
+"""The checkpoint of a run on Spark, on any file system: its manifest, its control files and its dead letters."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import attrs
 from pyspark.sql import SparkSession
@@ -13,68 +14,87 @@ from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan
+from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.checkpoint import CheckpointFolder, require_fitting, saved_manifest
 from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.runtime.run.digests import other_streams
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep, command_text
-from beamlike.spark.checkpoint.hadoop import HadoopFiles, stored
+from beamlike.spark.checkpoint.files import StoredFiles
+from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.checkpoint.syncing import SparkFiles
+from beamlike.spark.versions import renaming_file_manager
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 from stages.facts import from_facts, to_facts
 
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_LOCAL_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 _FILES = (
     *("metadata", "offsets/0", "commits/0", "sources/0/0", "state/0/0/1.zip", "state/0/0/1.changelog"),
     *("beamlike/manifest.json", "beamlike/records.jsonl", "beamlike/rows/rows/0.parquet"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
-"""Examples of the files of a checkpoint, of each kind that a source could read by mistake."""
+"""Examples of the files of a checkpoint, one of each kind that a source could read by mistake."""
 _TALLY = "tally.json"
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
 END = "end.json"
 _TICK = "tick-"
-_TICKS_KEPT = 2  # batches after which a command is not read again
-_FIRST_TIME = 1_000_000_000  # of the steps of test streams, in seconds: long past
+_TICKS_KEPT = 2  # batches after which no run needs a command any more
+# The time of the first test-stream step in seconds; any time in the past would do.
+_FIRST_TIME = 1_000_000_000
 
 
 @attrs.frozen
 class Checkpoint(CheckpointFolder):
-    """The checkpoint of a query: a folder on a file system that Hadoop knows."""
+    """The checkpoint of a query: a folder on any storage that Spark supports.
+
+    Without a session, only its files can be read.
+    """
 
     session: SparkSession
     path: str
 
     @property
     def is_local(self) -> bool:
-        """True if it is on this machine's file system."""
+        """True if the checkpoint is on this machine's file system."""
         return not is_remote(self.path)
 
     @property
-    def files(self) -> HadoopFiles:
-        return HadoopFiles(self.session)
+    def files(self) -> StoredFiles:
+        return files_of(self.session)
 
     @property
     def has_batches(self) -> bool:
-        """True if Spark's log of offsets has any."""
+        """True if Spark's offset log has a batch."""
         return bool(self.files.names(self.of_spark("offsets")))
 
     def of_spark(self, *names: str) -> str:
-        """A path below the checkpoint."""
+        """Returns a path in the checkpoint."""
         return "/".join([self.path.rstrip("/"), *names])
 
+    def keep_code(self, archive: Path) -> str:
+        """Stores the code that workers import, instead of that of earlier runs. Returns its path."""
+        files, folder = self.files, self.at("code")
+        for name in files.names(folder):
+            if name != archive.name:
+                files.remove(f"{folder}/{name}")
+        if archive.name not in files.names(folder):
+            files.make(folder)
+            files.write_bytes(f"{folder}/{archive.name}", archive.read_bytes())
+        return f"{folder}/{archive.name}"
+
     def prepare(self) -> None:
-        """Makes the session's settings for a query on the checkpoint, unless the user has made them.
+        """Sets options of the session for a query on this checkpoint, unless the user has set them.
 
         On a local file system, Spark's default starts a process, readlink, for each path: some fifty in a small batch.
-        The other one renames files as atomically there.
+        The manager that is set here renames files just as atomically on a local file system.
         """
         if self.is_local and self.session.conf.get(_MANAGER, None) is None:
-            self.session.conf.set(_MANAGER, _LOCAL_MANAGER)
+            self.session.conf.set(_MANAGER, renaming_file_manager(self.session.version))
 
     def syncing(self) -> Callable[[], object]:
-        """The function to call before and after each batch, which syncs what Spark has written on this machine."""
+        """Returns a function to call before and after each batch. It syncs the files that Spark has written on this
+        machine.
+        """
         if not self.is_local:
             return lambda: None
         spark = SparkFiles(self.path)
@@ -86,7 +106,7 @@ class Checkpoint(CheckpointFolder):
         return sync
 
     def tally(self) -> Counted:
-        """The counts of dead letters over the runs so far; empty for a new checkpoint."""
+        """Returns the counts of rows and dead letters over all runs so far. They are empty for a new checkpoint."""
         facts = self.kept(_TALLY)
         try:
             return Counted() if facts is None else from_facts(Counted, facts)
@@ -94,21 +114,23 @@ class Checkpoint(CheckpointFolder):
             raise self.damaged(f"{self.at(_TALLY)} is not what was written") from None
 
     def keep_tally(self, counted: Counted) -> None:
-        """Stores these counts, valid also if the last batch is replayed."""
+        """Stores the counts of rows and dead letters over all runs. A replay of the last batch replaces that batch's
+        counts.
+        """
         self.keep(_TALLY, to_facts(counted))
 
     def control(self) -> str:
-        """The folder of control files, which is made if needed."""
+        """Returns the folder of control files. Creates it if needed."""
         directory = uri(self.at("control"))
         self.files.make(directory)
         return directory
 
     def end(self, sources: tuple[str, ...]) -> None:
-        """Commands the end of these sources: the next batch closes all that only they held open."""
+        """Commands the end of these sources. The next batch then closes all windows that only they kept open."""
         self.files.write(f"{self.control()}/{END}", command_text(EndSources(tuple(sorted(sources)))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
-        """Commands the end of these sources after the first batch, unless that was commanded before."""
+        """Commands the end of these sources after the first batch, unless an earlier run did so."""
         before = self._ended()
         new = sorted({*sources} - {*before})
         if new:
@@ -117,10 +139,11 @@ class Checkpoint(CheckpointFolder):
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
     def tick(self, done: int) -> None:
-        """Commands that the run begins with a batch even without input; `done` is the last committed batch.
+        """Commands that the run begins with a batch, even without input. `done` is the last committed batch.
 
-        The command ends no source. Spark ignores files that are much older than one it has seen, so its time is that of
-        the other commands. Commands of earlier runs, whose batches will not be replayed, are removed.
+        The command ends no source. It has the time of the other commands, because Spark ignores files that are much
+        older than a file it has already seen. Commands of earlier runs, whose batches will not be replayed, are
+        removed.
         """
         for name in self.files.names(self.control()):
             if (
@@ -132,7 +155,7 @@ class Checkpoint(CheckpointFolder):
         self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
 
     def has_ended(self, source: str) -> bool:
-        """True if the end of the source was commanded."""
+        """True if the end of the source was commanded in an earlier batch."""
         return source in self._ended()
 
     def _ended(self) -> list[str]:
@@ -145,10 +168,11 @@ class Checkpoint(CheckpointFolder):
             raise self.damaged(f"{name} is not what was written") from None
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
-        """Commands the steps of these test streams, a batch each, and then their end.
+        """Commands the steps of these test streams, one per batch, and then their end.
 
-        Spark reads control files in the order of their times, so these are a second apart; if a file system does not
-        store such times, in the order of their names. Raises `CheckpointError` if the checkpoint is of other streams.
+        Spark reads control files in the order of their modification times, so these are a second apart. If the file
+        system does not store such times, Spark uses the order of their names. Raises `CheckpointError` if the
+        checkpoint belongs to other streams.
         """
         # A hidden name, which Spark does not read.
         done = f"{self.control()}/_steps"
@@ -166,9 +190,10 @@ class Checkpoint(CheckpointFolder):
 
 
 def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -> None:
-    """Raises `PlanError` for a path that a source reads, and errors of `Checkpoint.open`, without a session.
+    """Raises `PlanError` if a source reads the checkpoint, and the errors of `Checkpoint.open`, before a session
+    starts.
 
-    The manifest can only be checked so early if it is on this machine.
+    The manifest can be checked so early only if it is on this machine.
     """
     sources = {name: source.source for name, source in plan.sources.items()}
     require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")

@@ -1,4 +1,6 @@
-"""Control commands of the driver to the tasks of a batch: a file for each in the checkpoint, recorded by Spark."""
+"""Control commands from the driver to the tasks of a batch. Each is a file in the checkpoint, which Spark
+logs as input.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from stages.facts import from_facts, to_facts
 
 @attrs.frozen
 class EndSources:
-    """The command that ends these sources."""
+    """A command that ends these sources."""
 
     end: tuple[str, ...]
 
 
 @attrs.frozen
 class PlayStep:
-    """The command that every test stream plays the step of this number."""
+    """A command for every test stream to play the step with this number."""
 
     step: int
 
@@ -28,12 +30,12 @@ ControlCommand = EndSources | PlayStep
 
 
 def command_text(order: ControlCommand) -> str:
-    """The text of a command in its file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with its checksum."""
+    """Returns the content of a command's file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with a checksum."""
     return json.dumps(sealed(to_facts(order)))
 
 
 def read_command(text: bytes | str) -> ControlCommand:
-    """Reads the command in a file. Raises `NotAsWritten`."""
+    """Parses a command, the content of its file. Raises `NotAsWritten` if the content is damaged."""
     facts = unsealed_json(text, "a file in beamlike/control")
     order: ControlCommand = from_facts(ControlCommand, facts)  # type: ignore[arg-type]
     return order

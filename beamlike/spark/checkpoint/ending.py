@@ -1,4 +1,4 @@
-"""Undoes the end of sources that a drain has commanded, if its batch failed."""
+"""Undoes the commanded end of sources if the batch that drains the run has failed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _COMPACT = ".compact"
 
 
 def take_back_end(checkpoint: Checkpoint) -> bool:
-    """Removes the command, and its batch from Spark's logs; True if that was possible.
+    """Removes the command and its batch from Spark's logs. Returns True if that was possible.
 
-    No sink may have received anything of that batch. The next run plans a new batch of its number: state that some
-    tasks have left is written again, as in any replay. The log of a source may be ahead of the offsets, so the next
-    batch reads what this batch had of other sources.
+    No sink may have received output of that batch. The next run plans a new batch with its number. State that some
+    tasks have already written is replaced, as in any replay. The log of a source may be ahead of the offsets; the next
+    batch then reads the failed batch's input of other sources.
     """
     begun, done = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
     if begun > done:

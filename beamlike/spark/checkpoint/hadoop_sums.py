@@ -1,4 +1,4 @@
-"""Hadoop's checksums of files on this machine: a hidden file beside each, with a CRC-32 for every 512 bytes or so."""
+"""Hadoop's checksums of local files: for each file, a hidden file with a CRC-32 for every 512 bytes or so."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ _EACH: Final = 512
 
 
 def sums_of(path: Path) -> Path:
-    """The file with the checksums of a file."""
+    """Returns the path of the file with the checksums of a file."""
     return path.with_name(f".{path.name}.crc")
 
 
 def sums(content: bytes, each: int = _EACH) -> bytes:
-    """The content of the file with the checksums of a file with this content."""
+    """Returns the content of the checksum file for a file with this content."""
     chunks = (content[start : start + each] for start in range(0, len(content), each))
     return _HEAD.pack(_MAGIC, each) + b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks)
 
 
 def fits(path: Path, content: bytes) -> bool:
-    """False if the content of a file does not have its checksums. A file without them fits, as it does for Hadoop."""
+    """True if the content of a file has its checksums. A file without a checksum file is accepted, as by Hadoop."""
     try:
         there = sums_of(path).read_bytes()
     except FileNotFoundError:
         return True
-    if not there:  # as a power cut leaves it
+    if not there:  # a power failure can leave an empty checksum file
         return True
     if len(there) < _HEAD.size:
         return False
@@ -40,7 +40,7 @@ def fits(path: Path, content: bytes) -> bool:
 
 
 def not_fitting(folder: str) -> Iterator[str]:
-    """The files below a folder that are missing, or do not have the checksums beside them."""
+    """Yields descriptions of files below a folder that are missing, or that do not match their checksums."""
     for here, folders, names in os.walk(folder):
         folders.sort()
         for name in sorted(names):

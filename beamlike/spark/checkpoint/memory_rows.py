@@ -1,4 +1,6 @@
-"""Rows in memory on Spark, written once as files beside the checkpoint, so that a replay reads the same rows."""
+"""Stores the rows of in-memory sources as files next to the checkpoint, once, so that Spark reads the same rows in a
+replay.
+"""
 
 from __future__ import annotations
 
@@ -19,24 +21,29 @@ from beamlike.rows.dtypes import type_name
 from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.digests import digest_of_rows, other_rows
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.system.datasets import Dataset
 from beamlike.system.durable import make_folder, sync_tree
 from beamlike.system.file_digests import size_and_digest
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 
-# Spark takes files in order of their times; these are long past and a second apart.
+# Spark reads files in the order of their times. These times are in the past, and a second apart.
 _FIRST_TIME = 1_000_000_000
 
 
 @attrs.frozen(slots=False)
 class RowsAsFiles(Parquet):
-    """Files that no user has made: they need no advice about their order."""
+    """Files that this package wrote, so users need no advice about their order."""
 
     order_advice: ClassVar[str] = ""
 
+    def datasets(self) -> list[Dataset]:
+        return []
+
 
 def with_rows_as_files(plan: Plan, checkpoint: Checkpoint) -> Plan:
-    """The plan with each source in memory as the files with its rows; every chunk of it is a batch.
+    """Returns the plan with each source in memory replaced by files with its rows. Every chunk of the source is a
+    batch.
 
     Raises `CheckpointError` if the checkpoint has other rows, or is not on this machine.
     """
@@ -57,12 +64,12 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
     for name, dtype in rows.schema().items():
         if _has_empty_struct(dtype):
             raise WrongType(
-                f"column {name!r} is {type_name(dtype)}: Parquet, in which a checkpoint keeps rows, has no struct "
-                "without fields; leave the column out",
+                f"column {name!r} is {type_name(dtype)}: a checkpoint stores rows as Parquet, which has no "
+                "struct without fields; leave the column out",
                 step=source.name,
             )
     folder = Path(checkpoint.at("rows", source.name))
-    # A hidden name, which no reader reads as data.
+    # A hidden name, which no reader takes for data.
     done = checkpoint.files.read(str(folder / "_rows"))
     digest = digest_of_rows(rows)
     if done is None:
@@ -78,9 +85,9 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
 
 
 def _require_same(done: str, digest: str, folder: Path, source: str, checkpoint: Checkpoint) -> None:
-    """Raises `CheckpointError` if rows are not those of the run so far, or their files are damaged.
+    """Raises `CheckpointError` if the source's rows differ from those of earlier runs, or the stored files are damaged.
 
-    `done` has a digest of the rows, and in newer checkpoints the digests of the files.
+    `done` is the content of the file `_rows`: a digest of the rows and, in newer checkpoints, digests of the files.
     """
     try:
         said: Any = unsealed(json.loads(done)) if done.startswith("{") else {"rows": done, "files": {}}

@@ -14,14 +14,14 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines
 
 PUT_BACK: Final = "put back"
-"""The key in a manifest for the files that `beamlike restore` made, with which the first run continues."""
+"""The key in a manifest for the position files that `beamlike restore` wrote. The first run continues from them."""
 
 _VERSION: Final = re.compile(r"(\d+)(_[^.]*)?\.(?:changelog|zip|delta|snapshot)")
 _SHARDS: Final = "spark.sql.shuffle.partitions"
 
 
 def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Prepares a checkpoint at its current path for Spark. Raises `CheckpointError` if it is not whole."""
+    """Prepares a checkpoint at its current path for Spark. Raises `CheckpointError` if it is incomplete."""
     _require_sound(checkpoint, manifest)
     _require_newest(checkpoint, manifest)
     for name in manifest.get(PUT_BACK, ()):
@@ -32,7 +32,7 @@ def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
 
 
 def _move_state(checkpoint: Checkpoint, state: str) -> None:
-    """Updates the paths of state schemas: Spark stores whole paths, which are wrong once a checkpoint has moved."""
+    """Updates the paths of state schemas. Spark stores absolute paths, which are wrong after a checkpoint was moved."""
     schemas = uri(checkpoint.of_spark(state, "_stateSchema")) + "/"
     for name in checkpoint.files.names(checkpoint.of_spark(state, "_metadata", "v2")):
         file = checkpoint.of_spark(state, "_metadata", "v2", name)
@@ -43,9 +43,10 @@ def _move_state(checkpoint: Checkpoint, state: str) -> None:
 
 
 def _require_sound(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Raises `CheckpointError` if Spark's logs are incomplete, or are of other shards.
+    """Raises `CheckpointError` if Spark's logs are incomplete, or belong to another number of shards.
 
-    Spark itself would repeat batches that are in the state already, or leave out the state of a shard.
+    Spark itself would not notice: it would repeat batches that are already in the state, or ignore the state of a
+    shard.
     """
     _mend(checkpoint)
     begun, done = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
@@ -68,7 +69,7 @@ def _require_sound(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
 
 
 def _facts(checkpoint: Checkpoint, batch: int) -> dict[str, Any]:
-    """The facts of a batch in Spark's log of offsets."""
+    """Returns the facts of a batch in Spark's offset log."""
     try:
         found: dict[str, Any] = json.loads(offset_lines(checkpoint, batch)[1])
     except (ValueError, IndexError):
@@ -77,9 +78,9 @@ def _facts(checkpoint: Checkpoint, batch: int) -> dict[str, Any]:
 
 
 def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
-    """Raises `CheckpointError` if a batch has left traces, but is missing in Spark's logs.
+    """Raises `CheckpointError` if records or state have a batch that Spark's logs lack.
 
-    Spark would give its number to other input, which sinks skip as already written.
+    Spark would give its number to other input, and sinks would skip that as already written.
     """
     begun = last_batch(checkpoint, "offsets")
     recorded = last_recorded(checkpoint.at(RECORDS_FILE)) if checkpoint.is_local else -1
@@ -91,16 +92,17 @@ def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None
 
 
 def _last_of_state(checkpoint: Checkpoint, level: int) -> int:
-    """The last batch whose state of a level is stored; a version has the number of the next batch."""
+    """Returns the last batch whose state on this level is stored. A state version has the number of the next batch."""
     names = checkpoint.files.names(checkpoint.of_spark("state", str(level), "0"))
     found = filter(None, map(_VERSION.fullmatch, names))
     return max((int(version[1]) - 1 for version in found), default=-1)
 
 
 def _mend(checkpoint: Checkpoint) -> None:
-    """Removes empty files at the end of Spark's logs, which a power cut leaves, as Spark does not sync them.
+    """Removes empty files at the end of Spark's logs. A power failure can leave them, because Spark does not sync its
+    logs.
 
-    No data depends on them: tasks write only when the offsets of their batch are synced (`SparkFiles`), and a batch
+    No data depends on them: tasks write only after the offsets of their batch are synced (`SparkFiles`), and a batch
     without a commit is replayed.
     """
     begun, done = last_batch(checkpoint, "offsets"), last_batch(checkpoint, "commits")
@@ -123,7 +125,9 @@ def _last_of_sources(checkpoint: Checkpoint) -> Iterable[str]:
 
 
 def _require_whole(checkpoint: Checkpoint, *names: str) -> None:
-    """Requires that these files of Spark exist, and are lines of JSON, except for the version of a log."""
+    """Raises `CheckpointError` unless these files of Spark exist and consist of lines of JSON, after the version in a
+    log.
+    """
     for name in names:
         text = checkpoint.files.read(checkpoint.of_spark(name))
         if text is None:

@@ -1,9 +1,10 @@
-"""Reads Spark's logs: the offsets of its last batch, and the files in the log of a source up to there."""
+"""Reads Spark's logs: the offsets of its last batch, and the files that a source had read by then."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 from urllib.parse import unquote
 
 from beamlike.io.files.paths import path_text
@@ -14,22 +15,24 @@ _COMPACT = ".compact"
 
 
 def last_batch(checkpoint: Checkpoint, log: str) -> int:
-    """The last batch in a log, `offsets` or `commits`; -1 if there is none."""
+    """Returns the last batch in a log, `offsets` or `commits`; -1 for none."""
     names = checkpoint.files.names(checkpoint.of_spark(log))
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
 def offset_lines(checkpoint: Checkpoint, batch: int) -> list[str]:
-    """The offsets of a batch: a version, facts of the batch, then a line per stream; empty if there are none."""
+    """Returns the lines of a batch's offsets: a version, facts of the batch, then a line per stream. Returns none if
+    the batch has no offsets.
+    """
     text = checkpoint.files.read(checkpoint.of_spark("offsets", str(batch)))
     return [] if text is None else text.splitlines()
 
 
 def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
-    """The files that a source of Spark had read by an offset, from its log in a folder below the checkpoint.
+    """Yields the files that a file source of Spark had read at an offset, from its log in a folder of the checkpoint.
 
-    About every tenth entry is a compact one with all entries before it. Raises `CheckpointError` for incomplete
-    entries.
+    About every tenth entry is a compact one, which contains all earlier entries. Raises `CheckpointError` if entries
+    are missing.
     """
     try:
         last = last_entry(offset)
@@ -50,16 +53,43 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
             yield from _paths(checkpoint, folder, name)
 
 
+def logged_files(checkpoint: Checkpoint, folder: str) -> list[tuple[int, str]]:
+    """Returns the files in the log of a file source of Spark, each with the number of its entry, in order."""
+    names = checkpoint.files.names(checkpoint.of_spark(folder))
+    entries = {
+        name: int(name.removesuffix(_COMPACT)) for name in names if name.removesuffix(_COMPACT).isdigit()
+    }
+    compact = max((number for name, number in entries.items() if name.endswith(_COMPACT)), default=-1)
+    files = list[tuple[int, str]]()
+    for name in sorted(entries, key=lambda name: entries[name]):
+        if entries[name] > compact or name == f"{compact}{_COMPACT}":
+            files += [
+                (line.get("batchId", entries[name]), _path(line)) for line in _lines(checkpoint, folder, name)
+            ]
+    return sorted(files)
+
+
 def last_entry(offset: str) -> int:
-    """The last entry in the log of a file source at this offset; -1 if there is none, and for other sources."""
+    """Returns the last entry of a file source's log at this offset; -1 for none, and for other kinds of sources."""
     facts = None if offset == NO_OFFSET else json.loads(offset)
     return int(facts.get("logOffset", -1)) if isinstance(facts, dict) else -1
 
 
 def _paths(checkpoint: Checkpoint, folder: str, name: str) -> list[str]:
+    return [_path(line) for line in _lines(checkpoint, folder, name)]
+
+
+def _path(line: dict[str, Any]) -> str:
+    return path_text(unquote(line["path"]))
+
+
+def _lines(checkpoint: Checkpoint, folder: str, name: str) -> list[dict[str, Any]]:
     text = checkpoint.files.read(checkpoint.of_spark(folder, name)) or ""
     try:
-        # After a line with the version.
-        return [path_text(unquote(json.loads(line)["path"])) for line in text.splitlines()[1:]]
+        # The first line is a version.
+        lines = [json.loads(line) for line in text.splitlines()[1:]]
+        if all(isinstance(line["path"], str) for line in lines):
+            return lines
     except (ValueError, KeyError, TypeError):
-        raise checkpoint.damaged(f"Spark's {folder}/{name} is not whole") from None
+        pass
+    raise checkpoint.damaged(f"Spark's {folder}/{name} is not whole")

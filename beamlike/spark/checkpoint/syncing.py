@@ -1,4 +1,6 @@
-"""Syncs what Spark writes in a checkpoint on this machine without syncing: its logs, and the state after each batch."""
+"""Syncs files that Spark writes in a local checkpoint without syncing them: its logs, and the state after
+each batch.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +14,23 @@ import attrs
 
 from beamlike.system import durable
 
-_AT_ONCE: Final = 8  # a disk syncs several files together in little more time than one
+_AT_ONCE: Final = 8  # a disk syncs several files at once in little more time than one
 
 
 @attrs.define
 class SparkFiles:
-    """Syncs what Spark has written since the last call; the first call syncs all files.
+    """The files of a local checkpoint that Spark writes. Each call of `sync` syncs the files that are new since the
+    last call.
 
-    Output of tasks must not survive the offsets of their batch, or the batch would be repeated with other input; the
-    commit of a batch must not survive the state after it.
+    Two orders matter after a power failure. Output of tasks must not survive without the offsets of their batch, or the
+    batch would be repeated with other input. The commit of a batch must not survive without the state after it.
     """
 
     checkpoint: str
     _known: dict[str, set[str]] = attrs.field(factory=dict, init=False)
 
     def sync(self) -> None:
-        """Syncs all files that have changed."""
+        """Syncs the files and folders that are new since the last call; the first call syncs all."""
         there = dict(self._folders())
         self._sync_new(there)
         self._known = there

@@ -1,1 +1,1 @@
-"""A plan as one streaming query. May import what `spark` may."""
+"""The streaming query of a plan. May import what `spark` may."""

@@ -1,10 +1,10 @@
-"""Builds a plan as one streaming query: sources as envelopes, then one operator per level."""
+"""Builds the streaming query of a plan: sources send envelopes, and one operator per level processes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial, reduce
-from typing import Any
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -22,6 +22,8 @@ from beamlike.spark.query.parts import PartWriter, write_in_tasks
 from beamlike.spark.query.planner import Planner
 from beamlike.spark.query.task_activity import TaskTrackers
 
+_CLIENTS: Final = ("py4j.protocol.Py4JJavaError", "pyspark.errors.exceptions.connect.")
+
 
 def envelopes(
     session: SparkSession,
@@ -35,21 +37,21 @@ def envelopes(
     trackers: TaskTrackers,
     drains: bool,
 ) -> DataFrame:
-    """All sources as envelopes, through one operator per level; the result is for the driver.
+    """Returns the stream of envelopes for the driver, after the operators of all levels.
 
     `drains`: the run may end before its input does.
     """
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, trackers)]
-    if steps_of(plan) is None:  # test streams are played by control alone
+    if steps_of(plan) is None:  # the control stream plays test streams by itself
         streams = (
             source_envelopes(session, sources, topology, listings, trackers=trackers, writer=writer) + streams
         )
-    stream = reduce(DataFrame.unionAll, streams)
+    stream = reduce(lambda one, other: one.unionAll(other), streams)
     for number, names in enumerate(plan.levels, start=1):
         level = Level.of(plan, names, topology, started, drains=drains, keys=trackers.keys)
         last = number == len(plan.levels)
-        # Reports carry the time on to later levels.
+        # Later levels receive the time with the reports of the first.
         ticks = number == 1 and needs_processing_time(plan)
         tracked = partial(trackers.task, number)
         stream = apply_level(stream, level, writer if last else None, ticks=ticks, tracked=tracked)
@@ -57,28 +59,15 @@ def envelopes(
 
 
 def reads_rows(plan: Plan) -> bool:
-    """True if rows of the user pass through Spark's own operators, which a run in process does not have."""
+    """True if the user's rows pass through Spark's own readers or writers, which a run in process does not have."""
     sources = any(isinstance(source.source, ReadBySpark) for source in plan.sources.values())
     return sources or any(isinstance(sink.sink, WrittenBySpark) for sink in plan.sinks.values())
 
 
-def labels(session: SparkSession, shards: int) -> tuple[int, ...]:
-    """For each of `shards` partitions, the least integer that Spark's hash puts there."""
-    jvm: Any = session._jvm
-    # The static method of that name is found or not, as the JVM happens to list the two.
-    murmur = jvm.org.apache.spark.unsafe.hash.Murmur3_x86_32(42)
-    found: dict[int, int] = {}
-    candidate = 0
-    while len(found) < shards:
-        found.setdefault(murmur.hashInt(candidate) % shards, candidate)
-        candidate += 1
-    return tuple(found[partition] for partition in range(shards))
-
-
 def python_reason(message: str) -> str | None:
-    """The innermost Python traceback in the message of a query that failed; None if the failure was not Python's."""
+    """Returns the innermost Python traceback in the message of a failed query; None if Python did not fail."""
     before_plan = message.partition("=== Streaming Query ===")[0].partition(" SQLSTATE:")[0]
     _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
-    # Where Spark itself failed while our function of a batch waited for it, the traceback is py4j's.
-    at_fault = found and "py4j.protocol.Py4JJavaError" not in traceback
+    # If Spark failed while our function waited for its answer, the traceback is only that of its client.
+    at_fault = found and not any(client in traceback for client in _CLIENTS)
     return f"the run failed in a Python function:\n{traceback.strip()}" if at_fault else None

@@ -1,4 +1,6 @@
-"""Applies control commands, which arrive like input: the end of sources, steps of test streams. No Spark here."""
+"""Applies control commands, which arrive like input: they end sources and play steps of test streams. No
+pyspark here.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ from beamlike.spark.checkpoint.commands import ControlCommand, PlayStep
 def apply_command(
     command: ControlCommand, sources: Iterable[SourcePlan], topology: Topology, now: int
 ) -> Iterator[Envelope]:
-    """The envelopes that the sources send on a command. `now`: the time (us) of sources without their own."""
+    """Yields the envelopes that sources send after a command. `now` is the time (us) of sources without their
+    own clock.
+    """
     for source in sources:
         if isinstance(command, PlayStep):
             yield from _play(source, topology, command.step)
@@ -37,9 +41,10 @@ def _play(source: SourcePlan, topology: Topology, number: int) -> Iterator[Envel
 def messages(
     source: SourcePlan, topology: Topology, ingested: Ingested, now: int, *, ended: bool = False
 ) -> Iterator[Envelope]:
-    """The summary for every shard of every stage that reads the source, and its counts for the driver."""
+    """Yields the summary for all shards of all stages that read or observe the source, and counts for the driver."""
     summary = SummaryMessage(ingested.summary, ended, now)
-    for consumer in sorted({route.consumer for route in source.routes if route.consumer in topology.stages}):
+    readers = {route.consumer for route in source.routes} & {*topology.stages}
+    for consumer in sorted(readers.union(source.observers)):
         yield from topology.broadcast(consumer, source.name, summary)
     message = SourceMessage.of(ingested, now, ended=ended, left_out=columns_left_out(source.source))
     yield message_envelope(topology.label_of(source.name), RECORDS, source.name, message)

@@ -1,4 +1,6 @@
-"""Logs of the driver with the input of batches: small files beside the checkpoint, which Spark reads as its input."""
+"""Logs in which the driver defines the input of batches: small files next to the checkpoint, which Spark
+reads as input.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,19 @@ from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name
 
 BEFORE: Final = "_before.json"
-"""The file with the facts of entries that were removed; a hidden name, which Spark does not read."""
+"""The file in which a log keeps the data of removed entries. Its name is hidden, so Spark does not read it."""
 
-_FIRST_TIME: Final = 1_000_000_000  # of notes, in seconds: long past
+_FIRST_TIME: Final = 1_000_000_000  # the time of the first entry in seconds; any time in the past would do
 
 
 def note_name(number: int) -> str:
-    """The file name of an entry."""
+    """Returns the file name of an entry."""
     return f"{number:012d}.json"
 
 
 @attrs.define(slots=False)
 class DriverLog:
-    """The log of a source: a folder of its `kind`, with an entry per file, named by a number."""
+    """The log of a source: a folder for the log's `kind`, with one numbered file per entry."""
 
     checkpoint: Checkpoint
     name: str
@@ -42,20 +44,23 @@ class DriverLog:
 
     @property
     def before(self) -> str:
-        """The path in a checkpoint of the file with the facts of removed entries."""
+        """The path, within the checkpoint, of the file with the data of removed entries."""
         return f"{self.kind}/{file_name(self.name)}/{BEFORE}"
 
     def put(self, number: int, text: str) -> None:
         """Writes an entry.
 
-        Spark reads files in the order of their modification times, so these are a second apart; if a storage does not
-        store such times, in the order of their names.
+        Spark reads files in the order of their modification times, so these are a second apart. If the storage does not
+        store such times, Spark uses the order of their names.
         """
         self.checkpoint.files.write(f"{self.folder}/{note_name(number)}", text, _FIRST_TIME + number)
 
     def read_by(self, batch: int) -> dict[str, str]:
-        """The entries that Spark had read by the end of a batch, with their paths at that time."""
-        mine = self.folder.split("/")[-3:]  # of whatever checkpoint
+        """Returns the names of the entries that Spark had read by the end of a batch, each with its path at
+        that time.
+        """
+        # The end of the path, which does not depend on the place of the checkpoint.
+        mine = self.folder.split("/")[-3:]
         return {
             os.path.basename(path): path
             for number, offset in enumerate(offset_lines(self.checkpoint, batch)[2:])
@@ -64,7 +69,7 @@ class DriverLog:
         }
 
     def require_here(self, read: Mapping[str, str]) -> None:
-        """Checks the entries that the next batch has planned: Spark would take a moved file for a new one."""
+        """Checks the entries of a batch that has begun but is not done. Spark would take a moved file for a new one."""
         begun = self.read_by(last_batch(self.checkpoint, "offsets"))
         there = {*self.checkpoint.files.names(self.folder)}
         for name in begun.keys() - read.keys():
@@ -72,17 +77,20 @@ class DriverLog:
                 raise self.checkpoint.damaged(f"the note {self.folder}/{name} is gone")
             if begun[name] != path_text(f"{self.folder}/{name}"):
                 raise CheckpointError(
-                    f"the checkpoint {self.checkpoint.path} was moved within a batch, of which the input is in "
+                    f"the checkpoint {self.checkpoint.path} was moved within a batch whose input is in "
                     f"{begun[name]}: move it back and run it once more, to the end of that batch"
                 )
 
     def stream(self, *, one_by_one: bool) -> DataFrame:
-        """The lines of the log as a stream: all entries make a batch, or each entry one."""
+        """Returns the lines of the log as a stream. A batch has all available entries or, with `one_by_one`, a single
+        entry.
+        """
         reader = self.checkpoint.session.readStream.format("text")
         if one_by_one:
             reader = reader.option("maxFilesPerTrigger", 1)
-        # Otherwise Spark passes over files that are a week older than the newest that it has seen.
+        # By default, Spark ignores files that are a week older than the newest file it has seen.
         reader = reader.option("maxFileAge", "36500d")
-        # A glob for just this folder: by its path, Spark would refuse what it has read where a checkpoint was before.
+        # A glob that matches only this folder. With a plain path, Spark would refuse a log whose checkpoint
+        # was moved.
         folder, _, name = self.folder.rpartition("/")
         return reader.load(f"{folder}/{{{name}}}")

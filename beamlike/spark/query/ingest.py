@@ -1,4 +1,4 @@
-"""Ingests sources in the tasks of `mapInArrow`: files or planned batches in, envelopes out."""
+"""Ingests sources in tasks of `mapInArrow`. Their input is files or planned batches, their output is envelopes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ import attrs
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import PlanError, naming_source
 from beamlike.expressions.describe import describe
@@ -31,29 +29,36 @@ from beamlike.io.sources import (
     ReadInSteps,
 )
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.envelope import Topology, to_arrow
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.spark.checkpoint.commands import read_command
+from beamlike.spark.query.applied import applied
 from beamlike.spark.query.control import apply_command, messages
 from beamlike.spark.query.listing import FilePart, KnownFiles, Listing, read_entry
+from beamlike.spark.query.opened import opened
 from beamlike.spark.query.parts import NO_PARTS, PartWriter, SourceParts, TaskParts
 from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
 from beamlike.spark.query.task_activity import NO_TRACKERS, TaskTrackers
-from beamlike.spark.session.workers import settled
+from beamlike.spark.session.kinds import functions_of, parallelism
+from beamlike.spark.versions import arrow_schema
 from stages.progress.splits import SourceSummary, known, read_to_end
 from stages.strategies.validators import SourceFile
 
-# Room for a hundred thousand envelopes of a chunk, and a million chunks of a part.
+# The numbers leave room for 100,000 envelopes of a chunk, and for a million chunks of a part.
 CHUNK_NUMBERS = 100_000
 PART_NUMBERS = 1_000_000 * CHUNK_NUMBERS
 NOW = "__now"
+_NOW = f"unix_micros(current_timestamp()) AS {NOW}"
+"""The processing time of the batch in microseconds. It is the same in a replay."""
+_VALUE = "CAST(value AS BINARY) AS value"
+"""The lines of a text file as bytes, because a line of a damaged file may be no text."""
 
 Ingest = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def require_readable(plan: Plan) -> None:
-    """Raises `PlanError` for a source that can only be read in process."""
+    """Raises `PlanError` for a source that only a run in process can read."""
     for name, source in plan.sources.items():
         if not isinstance(
             source.source,
@@ -75,10 +80,10 @@ def source_envelopes(
     trackers: TaskTrackers = NO_TRACKERS,
     writer: PartWriter = NO_PARTS,
 ) -> list[DataFrame]:
-    """Streams of envelopes, in the order of the sources; consecutive file sources share one stream.
+    """Returns streams of envelopes, in the order of the sources. Consecutive file sources share a stream.
 
-    `listings` has the sources whose input the driver logs. Rows that go straight to sinks of the writer are written by
-    the tasks.
+    `listings` has the sources whose input the driver logs. Rows that no stage needs are written by the tasks
+    themselves, if `writer` has their sink.
     """
     streams = list(_streams(sources, listings))
     made = []
@@ -94,7 +99,7 @@ def source_envelopes(
 def _streams(
     sources: Iterable[SourcePlan], listings: Mapping[str, Listing | Planner]
 ) -> Iterator[Mapping[str, SourcePlan]]:
-    """The sources of each stream: consecutive file sources, or a single source of another kind."""
+    """Yields the sources of each stream: several consecutive file sources, or a single source of another kind."""
     for in_files, plans in groupby(sources, lambda plan: plan.name in listings):
         if in_files:
             yield {plan.name: plan for plan in plans}
@@ -109,47 +114,41 @@ def _file_envelopes(
     trackers: TaskTrackers,
     parts: SourceParts,
 ) -> DataFrame:
-    """The stream of file sources. Spark reads lists of files, and tasks read the files: rows never pass the JVM.
+    """Returns the stream of file sources. Spark reads lists of files, and tasks read the files, so rows never pass the
+    JVM.
 
-    Each part of a file is a row, spread over the cores: a file is one part, or as many as its size needs.
+    A row of the stream is a part of a file: the whole file or, if it is large, one of several. Rows are distributed
+    over the cores.
     """
-    files = reduce(DataFrame.unionAll, [_listed(listings[name]) for name in plans])
-    # Spread from one partition, so that each task gets equally many parts, also of a single file.
-    spread = files.coalesce(1).repartition(files.sparkSession.sparkContext.defaultParallelism)
-    return spread.mapInArrow(settled(trackers.tracked(_ingest_files(plans, topology, parts))), DDL)
+    files = reduce(lambda one, other: one.unionAll(other), [_listed(listings[name]) for name in plans])
+    # Distributed from a single partition, so that tasks get equal numbers of parts, even of a single file.
+    spread = files.coalesce(1).repartition(parallelism(files.sparkSession))
+    return applied(spread, trackers.tracked(_ingest_files(plans, topology, parts)))
 
 
 def _listed(listing: Listing | Planner) -> DataFrame:
-    """Columns: source, entry (a part of a file or a planned batch, as JSON), now (us)."""
-    return listing.read().select(F.lit(listing.name).alias("source"), _value(), _now())
+    """Returns the columns source, entry (a part of a file or a planned batch, as JSON) and processing time (us)."""
+    lines = listing.read()
+    name = functions_of(lines.sparkSession).lit(listing.name)
+    return lines.selectExpr(_VALUE, _NOW).withColumn("source", name).select("source", "value", NOW)
 
 
 def _row_envelopes(
     session: SparkSession, plan: SourcePlan, topology: Topology, trackers: TaskTrackers, parts: SourceParts
 ) -> DataFrame:
     with naming_source(plan.name):
-        rows: DataFrame = cast(ReadBySpark, plan.source).read_by_spark(session)
+        rows = opened(cast(ReadBySpark, plan.source).read_by_spark, session)
     if not rows.isStreaming:
         raise PlanError(
             "the reader gives a batch DataFrame; a stream is needed: spark.readStream", step=plan.name
         )
     ingest_rows = _ingest_rows(plan, topology, parts)
-    return rows.select("*", _now()).mapInArrow(settled(trackers.tracked(ingest_rows)), DDL)
-
-
-def _value() -> Column:
-    """The line of a text file as bytes, since a line of a damaged file may be no text."""
-    return F.col("value").cast("binary").alias("value")
-
-
-def _now() -> Column:
-    """The processing time of the batch, in microseconds, the same in a replay."""
-    return F.unix_micros(F.current_timestamp()).alias(NOW)
+    return applied(rows.selectExpr("*", _NOW), trackers.tracked(ingest_rows))
 
 
 @attrs.define
 class _Task:
-    """The state of an ingest task; `now` is the processing time (us) of its batch."""
+    """The state of an ingestion task. `now` is the processing time (us) of its batch."""
 
     plan: SourcePlan
     topology: Topology
@@ -174,7 +173,7 @@ class _Task:
         self.total = self.total.merged_without_rows(Ingested({}, summary), self.plan)
 
     def close(self) -> pa.RecordBatch:
-        """The messages of the task about all that it has sent."""
+        """Returns the messages about all rows that the task has sent."""
         return to_arrow(list(messages(self.plan, self.topology, self.total, self.now)))
 
 
@@ -196,7 +195,7 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
 
 
 def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
-    """Ingests an entry of a list."""
+    """Ingests the input that a log entry describes."""
     if isinstance(listed, KnownFiles):
         task.add(known(listed.known))
     elif isinstance(listed, LoggedPlan):
@@ -209,7 +208,7 @@ def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
 
 def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
     """Ingests a part of a file."""
-    # Payloads are sorted by origin and sequence: files as they are numbered, parts in the order of the file.
+    # Payloads are sorted by origin and sequence: by the numbers of files, then by the place in the file.
     file, part = listed.file, listed.part
     origin = f"{task.plan.name}:{listed.number:012d}"
     source = cast(ReadInFiles, task.plan.source)
@@ -219,12 +218,12 @@ def _ingest_part(task: _Task, listed: FilePart) -> Iterator[pa.RecordBatch]:
         if batch is not None:
             yield batch
     if isinstance(task.plan.watermark.per_split, SourceFile):
-        # A batch has all parts of a file.
+        # All parts of a file are in the same batch.
         task.add(read_to_end(file))
 
 
 def _ingest_planned(task: _Task, noted: LoggedPlan) -> Iterator[pa.RecordBatch]:
-    """Ingests a batch that its source has planned, without its parts."""
+    """Ingests a planned batch that is not divided into parts."""
     if noted.input is None and noted.watermark is None:
         return
     read = read_planned(cast(Planned, task.plan.source), noted.taken, CHUNK_ROWS)
@@ -266,7 +265,7 @@ def _ingest_rows(plan: SourcePlan, topology: Topology, parts: SourceParts) -> In
 
 
 def _rows_of(plan: SourcePlan, frame: pl.DataFrame) -> Chunk:
-    """Converts rows of Spark to rows of the source. A declared schema may be wider than Spark's."""
+    """Converts Spark's rows to rows of the source. A declared type may be wider than Spark's."""
     if isinstance(plan.source, HasDecode):
         return plan.source.decode(frame.drop(NOW))
     return frame.lazy().select(pl.col(name).cast(dtype) for name, dtype in plan.raw.items())
@@ -279,7 +278,7 @@ def control_envelopes(
     topology: Topology,
     trackers: TaskTrackers,
 ) -> DataFrame:
-    """The stream of control commands: lines of JSON, one file per batch, which Spark records and replays."""
+    """Returns the stream of control commands: lines of JSON, one file per batch, which Spark logs and replays."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
@@ -287,10 +286,10 @@ def control_envelopes(
                 yield to_arrow(list(apply_command(read_command(line), sources, topology, now)))
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
-    return lines.select(_value(), _now()).mapInArrow(settled(trackers.tracked(run)), DDL)
+    return applied(lines.selectExpr(_VALUE, _NOW), trackers.tracked(run))
 
 
 def schema_of(reader: Callable[[SparkSession], DataFrame], session: SparkSession) -> pl.Schema:
-    """The schema of a Spark reader's rows, as a schema of polars."""
-    empty = to_arrow_schema(reader(session).schema, timezone="UTC").empty_table()
+    """Returns the schema of a Spark reader's rows as a polars schema."""
+    empty = arrow_schema(opened(reader, session).schema).empty_table()
     return pl.DataFrame(pl.from_arrow(empty)).schema

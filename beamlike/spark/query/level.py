@@ -1,4 +1,4 @@
-"""A level of a plan on one shard: envelopes in, envelopes out, state in a store. No Spark here."""
+"""The stages of a level on one shard: envelopes in and out, and state in a store. No pyspark here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from windowing.time import MIN_TIME
 
 @attrs.frozen(eq=False)
 class ShardInbox:
-    """The input of one shard of a stage in a batch: rows by input, each with its sender, and messages from upstream."""
+    """The input of a stage on one shard in a batch: rows by input, each with its sender, and messages from upstream."""
 
     frames: Mapping[str, list[tuple[str, pl.DataFrame]]]
     arrived: Arrived
@@ -39,7 +39,7 @@ class ShardInbox:
     ) -> ShardInbox:
         """Reads envelopes in a fixed order, so that a replayed batch gives the same bytes.
 
-        `now`: the processing time (us), if Spark has passed one. Raises `RunError` for a message of another kind.
+        `now` is the processing time (us), if Spark provides one. Raises `RunError` for an unexpected kind of message.
         """
         frames: dict[str, list[tuple[str, pl.DataFrame]]] = {}
         summaries: dict[str, SourceSummary] = {}
@@ -55,7 +55,7 @@ class ShardInbox:
             if isinstance(message, ReportMessage):
                 reports[origin] = message.report
                 continue
-            # The tasks of a source are merged: a strategy sees a batch as a whole.
+            # Summaries of a source's tasks are merged, because a strategy observes a batch as a whole.
             summaries[origin] = merge(strategies[origin], summaries.get(origin, {}), message.summary)
             times[origin] = max(times.get(origin, MIN_TIME), message.now)
             if message.ended:
@@ -64,7 +64,7 @@ class ShardInbox:
 
 
 def _message_for_stage(envelope: Envelope) -> ReportMessage | SummaryMessage:
-    """The message in an envelope for a stage. Raises `RunError` for one that a stage cannot read."""
+    """Returns the message in an envelope for a stage. Raises `RunError` for a kind that stages do not read."""
     if envelope.kind in (Kind.REPORT, Kind.SUMMARY):
         message = envelope.message()
         if isinstance(message, ReportMessage | SummaryMessage):
@@ -78,7 +78,7 @@ def _message_for_stage(envelope: Envelope) -> ReportMessage | SummaryMessage:
 
 @attrs.frozen
 class Level:
-    """The stages of one level on all shards, and the routes of their panes."""
+    """The stages of one level on all shards, with the routes of their output."""
 
     stages: tuple[StagePlan, ...]
     strategies: Mapping[str, WatermarkStrategy]
@@ -98,27 +98,29 @@ class Level:
         drains: bool = False,
         keys: str | None = None,
     ) -> Self:
-        """Creates the level of the stages with these names.
+        """Creates the level with the stages of these names.
 
-        `started`: the start of the run (us), before which silence of a source does not count. `drains`: the run may end
-        before its input does. `keys`: the folder for the keys that the stages receive, if they are recorded.
+        `started` is the start of the run (us): earlier silence of a source does not count towards idleness. `drains`:
+        the run may end before its input does. `keys` is the folder for the keys that stages receive, if they are
+        recorded.
         """
         strategies = {name: source.watermark for name, source in plan.sources.items()}
         stages = tuple(plan.stages[name] for name in names)
         return cls(stages, strategies, topology, started=started, drains=drains, keys=keys)
 
     def stages_on(self, label: int) -> list[StagePlan]:
-        """The stages that have a part on the shard with this label."""
+        """Returns the stages that have a shard with this label."""
         shard = self.topology.labels.index(label)
         return [stage for stage in self.stages if shard in self.topology.shards(stage.name)]
 
     def run(
         self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None
     ) -> Iterator[Envelope]:
-        """Runs a batch on the shard with this label: passes on envelopes for other levels, and steps the stages.
+        """Runs a batch on the shard with this label: runs steps of its stages, and passes on envelopes for other
+        levels.
 
-        Without `now`, the stages that received something take their step; with it, all stages on this shard do, at
-        that processing time.
+        Without `now`, only stages that received something run a step. With it, all stages on this shard do, at this
+        processing time.
         """
         shard = self.topology.labels.index(label)
         mine: dict[str, list[Envelope]] = {stage.name: [] for stage in self.stages}
@@ -135,7 +137,7 @@ class Level:
     def _step(
         self, plan: StagePlan, shard: int, arrived: list[Envelope], store: StateStore, now: int | None
     ) -> Iterator[Envelope]:
-        sources = {name: self.strategies[name] for name in plan.inputs if name in self.strategies}
+        sources = {name: self.strategies[name] for name in plan.hears if name in self.strategies}
         origins = {name: self.topology.origins(name) for name in plan.inputs if name not in sources}
         task = StageTask(
             plan,
@@ -158,9 +160,11 @@ class Level:
         yield message_envelope(self.topology.labels[shard], RECORDS, plan.name, message)
 
     def _send(self, plan: StagePlan, origin: str, turn: StageTurn) -> Iterator[Envelope]:
-        """Sends rows to their consumers, and the report of the shard to every shard of every stage downstream."""
+        """Yields envelopes with the rows for consumers, and with the shard's report for every shard of every stage
+        downstream.
+        """
         for output, routed in turn.routed.items():
-            # Sorted after the panes, for a consumer of several outputs.
+            # Another name than the main output's, so that a consumer of several outputs reads panes first.
             way = origin if output == "main" else f"{origin}:{output}"
             for consumer, frame in routed.frames.items():
                 yield from self.topology.data(consumer, frame, way)
@@ -169,5 +173,7 @@ class Level:
             yield from self.topology.broadcast(consumer, origin, message)
 
     def _finished(self, now: int) -> int:
-        """The processing time (us) at which a stage is done. Simulated time does not move meanwhile."""
+        """Returns the processing time (us) at which a stage is done. The time of test streams does not move during a
+        batch.
+        """
         return now if self.started == MIN_TIME else max(now, time.time_ns() // 1000)

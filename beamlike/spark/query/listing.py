@@ -1,4 +1,4 @@
-"""Lists the files that a run reads, in order and by batch, on the driver, with the same code as in process.
+"""Lists the files that a run reads, by batch and in order, on the driver. It uses the same code as a run in process.
 
 Spark's own file source reads files of equal modification time in an arbitrary order.
 """
@@ -15,7 +15,6 @@ from typing import Any, ClassVar, Final, cast
 
 import attrs
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.refreshed import ReadingsAsFiles
@@ -30,19 +29,19 @@ from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
 
 FOLDED: Final = 100
-"""The least number of lists that are merged into one."""
+"""The smallest number of lists that are merged into one."""
 
 _FOLD: Final = re.compile(r"_\d+-\d+\.json")
 
 PART_BYTES: Final = 32 << 20
-"""The size of a part of a file, for one task, if its format can be split."""
+"""The size in bytes of a part of a file. A task reads one part, if the format can be divided."""
 
 
 @attrs.frozen
 class ReadFile:
-    """A file in the list of files that were read; `number` is its place in the order of all.
+    """A file that was read. `number` is its place in the order in which all files were found.
 
-    `modified` and `size` are those of the listing that found it.
+    `modified` and `size` are from the listing that found the file.
     """
 
     file: str
@@ -53,9 +52,9 @@ class ReadFile:
 
 @attrs.frozen
 class FilePart(ReadFile):
-    """A listed file, or one of its `parts` if several tasks read it.
+    """A file to read, or one of its `parts` if several tasks share it.
 
-    A run in process that read it in part has read `pieces` of at most `rows` rows.
+    If a run in process has read a part of the file before, that was `pieces` of at most `rows` rows each.
     """
 
     parts: int = 1
@@ -66,7 +65,9 @@ class FilePart(ReadFile):
 
 @attrs.frozen
 class KnownFiles:
-    """The entry in the first list of a source whose files are splits: all known files, also those that wait."""
+    """An entry in the first list of a source whose files are splits. It names all known files, also those not
+    yet due.
+    """
 
     known: tuple[str, ...]
 
@@ -75,7 +76,7 @@ Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
 def read_entry(line: bytes | str) -> Entry:
-    """Reads a line of a list. Raises `NotAsWritten`."""
+    """Parses a line of a list. Raises `NotAsWritten` if the line is damaged."""
     return _entry(unsealed_json(line, "a line in beamlike/files or beamlike/batches"))
 
 
@@ -84,61 +85,83 @@ def _entry(facts: Any) -> Entry:
     return entry
 
 
+def _read(part: FilePart) -> ReadFile:
+    """Returns the entry of a file that was read. A replay needs to know where the run began in the file."""
+    if part.pieces:
+        return attrs.evolve(part, parts=1, part=0)
+    return ReadFile(part.file, part.number, modified=part.modified, size=part.size)
+
+
 @attrs.define(slots=False)
 class Lists(DriverLog):
-    """The lists of the files that a run has found of a source, each named by the number of its first file."""
+    """The lists of files that a run has found for a source. A list is named by the number of its first file."""
 
     kind: ClassVar[str] = "files"
 
     @cached_property
     def known(self) -> dict[str, int]:
-        """The listed files, each with its number."""
+        """The numbers of all listed files, by path."""
         return {entry.file: entry.number for entry in self._listed}
 
     @cached_property
     def stamps(self) -> dict[str, Stamp]:
-        """The state of the files when they were listed."""
+        """The stamps of the files when they were listed."""
         stamps = {entry.file: Stamp.noted(entry.modified, entry.size) for entry in self._listed}
         return {file: stamp for file, stamp in stamps.items() if stamp is not None}
 
     @cached_property
     def _listed(self) -> list[FilePart]:
+        return [
+            entry for entries in self.entries().values() for entry in entries if isinstance(entry, FilePart)
+        ]
+
+    def entries(self) -> dict[str, list[Entry]]:
+        """Returns the entries of all lists, by the name of the list. Merged lists have names of their own."""
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
         texts = {} if before is None else {BEFORE: before}
         texts |= {name: self._text(name) for name in self._folds()}
-        if self.checkpoint.files.names(self.folder):
-            lists = self.checkpoint.session.read.text(self.folder, wholetext=True)
-            content = F.col("value").cast("binary").alias("content")  # of a damaged list it is no text
-            named = lists.select(F.input_file_name().alias("name"), content).toArrow().to_pylist()
-            texts |= {os.path.basename(row["name"]): row["content"].decode(errors="replace") for row in named}
-        entries = [entry for name, text in texts.items() for entry in self._entries(name, text)]
-        return [entry for entry in entries if isinstance(entry, FilePart)]
+        texts |= self._unmerged()
+        return {name: self._entries(name, text) for name, text in texts.items()}
+
+    def _unmerged(self) -> dict[str, str]:
+        """Returns the texts of the lists that are not merged."""
+        names = self.checkpoint.files.names(self.folder)
+        # A replay may read a checkpoint on this machine without a session.
+        if self.checkpoint.session is None or not names:
+            return {name: self._text(name) for name in names}
+        lists = self.checkpoint.session.read.text(self.folder, wholetext=True)
+        # As bytes, because a damaged list may be no text.
+        named = lists.selectExpr("input_file_name() AS name", "CAST(value AS BINARY) AS content")
+        rows = named.toArrow().to_pylist()
+        return {os.path.basename(row["name"]): row["content"].decode(errors="replace") for row in rows}
 
     def _text(self, name: str) -> str:
         return self.checkpoint.files.read(f"{self.folder}/{name}") or ""
 
     def _entries(self, name: str, text: str) -> list[Entry]:
-        """The entries of the list of this name."""
+        """Returns the entries of the list with this name."""
         try:
             found = [_entry(facts) for facts in unsealed_lines(text)]
         except (ValueError, TypeError, KeyError, AttributeError):
             found = []
-        if not found and (text or name != BEFORE):  # it is empty if nothing was read yet
+        # The file of removed entries is empty if nothing was read yet.
+        if not found and (text or name != BEFORE):
             raise self.checkpoint.damaged(
                 f"the list of files {self.folder}/{name} is not whole, or not what was written"
             )
         return found
 
     def taken(self, batch: int) -> list[str]:
-        """The files that were read by the end of a batch, in order."""
+        """Returns the files that were read by the end of a batch, in order."""
         left = {*self.checkpoint.files.names(self.folder)} - self.read_by(batch).keys()
         end = min((int(name.removesuffix(".json")) for name in left), default=len(self.known))
         return [file for file, number in sorted(self.known.items(), key=itemgetter(1)) if number < end]
 
     def tidy(self) -> None:
-        """Merges the lists of files that were read into a hidden one: Spark knows lists by path, and checkpoints move.
+        """Replaces all lists that were read by one hidden list. Spark identifies lists by their paths, so after a
+        checkpoint was moved, it would read them again.
 
-        Raises `CheckpointError` if a list is missing, or has moved although a batch must be replayed with it.
+        Raises `CheckpointError` if a list is missing, or was moved although a batch must be replayed with it.
         """
         files, batch = self.checkpoint.files, last_batch(self.checkpoint, "commits")
         read = self.read_by(batch)
@@ -151,21 +174,18 @@ class Lists(DriverLog):
                 files.remove(f"{self.folder}/{name}")
 
     def _folds(self) -> list[str]:
-        """The hidden lists that replaced others while a run was running."""
+        """Returns the names of hidden lists that replaced others during a run."""
         return [name for name in self.checkpoint.files.hidden(self.folder) if _FOLD.fullmatch(name)]
 
     def fold(self, names: Sequence[str], level: int = 1) -> None:
-        """Merges these lists, which Spark has read in batches that are done, into a hidden one.
+        """Replaces these lists by one hidden list. Spark must have read them in batches that are done.
 
-        As many merged lists of a level as were merged into one become a list of the next level. So a run has few lists
-        however long it lasts, and writes each line a few times.
+        When a level has `FOLDED` hidden lists, they are merged into one of the next level. So even a long run has few
+        lists, and writes each line only a few times.
         """
         entries = [entry for name in names for entry in self._entries(name, self._text(name))]
         files = {one.number: one for one in entries if isinstance(one, FilePart)}
-        read = [
-            ReadFile(files[n].file, n, modified=files[n].modified, size=files[n].size) for n in sorted(files)
-        ]
-        lines = [to_facts(one) for one in read]
+        lines = [to_facts(_read(files[number])) for number in sorted(files)]
         self.checkpoint.files.write(f"{self.folder}/_{level}-{min(files):012d}.json", sealed_lines(lines))
         for name in names:
             self.checkpoint.files.remove(f"{self.folder}/{name}")
@@ -173,7 +193,7 @@ class Lists(DriverLog):
             self.fold(alike, level + 1)
 
     def _require_lists(self, read: Iterable[str]) -> None:
-        """Raises `CheckpointError` if a list is missing: its files would be read once more, under another number."""
+        """Raises `CheckpointError` if a list is missing. Its files would be read again, with other numbers."""
         numbers = {*self.known.values()}
         due = {*range(max(numbers, default=-1)), *(int(name.removesuffix(".json")) for name in read)}
         if gone := due - numbers:
@@ -181,43 +201,44 @@ class Lists(DriverLog):
             raise self.checkpoint.damaged(f"the list of files {name}, or one before it, is gone")
 
     def keep(self, read: Sequence[str], cut: Mapping[str, tuple[int, int]] = MappingProxyType({})) -> None:
-        """Stores that these files were read, and of files in `cut` that many pieces of at most that many rows."""
-        lines = [to_facts(ReadFile(file, number, **self._noted(file))) for number, file in enumerate(read)]
+        """Stores that the files in `read` were read completely, and for each file in `cut`, how many pieces of at most
+        how many rows.
+        """
+        known = {one.file: _read(one) for one in self._listed}
+        lines = [
+            to_facts(attrs.evolve(known.get(file, ReadFile(file, number)), number=number))
+            for number, file in enumerate(read)
+        ]
         lines = lines or [to_facts(KnownFiles(()))]  # an empty list would look like a truncated one
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines(lines))
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
             self._put(number, [entry])
 
-    def _noted(self, file: str) -> dict[str, int]:
-        stamp = self.stamps.get(file)
-        return {} if stamp is None else attrs.asdict(stamp)
-
     def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
-        """Writes a list; its first file has this number."""
+        """Writes a list, which is named by the number of its first file."""
         self.put(first, sealed_lines(map(to_facts, entries)))
 
 
 @attrs.define(slots=False)
 class Listing(Lists):
-    """The lists of a source that a run writes.
+    """The lists of a source, which a run writes.
 
-    Spark reads the lists as files, and stores which of them it has read. With `max_files_per_trigger`, a list has that
-    many files and is a batch; otherwise a batch reads all lists that exist. `apart`: each file is a split of the
-    source. `whole`: the source is read in the first batch, and ends there; files that arrive later are not part of the
-    run.
+    Spark reads the lists as files, and stores which ones it has read. With `max_files_per_trigger`, a list has that
+    many files and is a batch. Otherwise a batch reads all lists that exist. `apart`: each file is a split of the
+    source. `whole`: the first batch reads the source to its end, and files that arrive later do not belong to the run.
     """
 
     source: ReadInFiles
     apart: bool
     whole: bool = False
     _lists: int = attrs.field(default=0, init=False)
-    """The upper bound of the number of lists that are not merged."""
+    """An upper bound for the number of lists that are not merged."""
     _changes: Changes | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Listing:
-        """Creates the listing of a source of a plan; relative paths are those of this process."""
+        """Creates the lists for a source of a plan. Relative paths are relative to this process's working directory."""
         source = cast(ReadInFiles, plan.source)
         apart = isinstance(plan.watermark.per_split, SourceFile)
         if plan.whole:
@@ -228,7 +249,7 @@ class Listing(Lists):
         return listing
 
     def look(self) -> bool:
-        """Lists new files; True if there are any."""
+        """Lists new files. Returns True if there are any."""
         if self.whole and (self.known or self.checkpoint.has_ended(self.name)):
             return False
         if self._lists >= 2 * FOLDED:
@@ -240,13 +261,14 @@ class Listing(Lists):
         new = [file for file in found if file.path not in self.known]
         size = self.source.max_files_per_trigger or max(1, len(new))
         for first in range(0, len(new), size):
-            # If files are splits, the first list names all of them: those that still wait hold the watermark.
+            # If files are splits, the first list names all of them, because files that are not yet read must
+            # hold the watermark.
             known = [KnownFiles(tuple(file.path for file in new))] if self.apart and not first else []
             self._write(new[first : first + size], known)
         return bool(new)
 
     def changed(self) -> dict[str, str]:
-        """Returns the files that changed since the last call, as `Changes.report` does."""
+        """Returns the files that were changed since the last call, as `Changes.report` does."""
         return {} if self._changes is None else self._changes.report()
 
     def _fold_read(self) -> None:
@@ -256,7 +278,7 @@ class Listing(Lists):
         if len(done := [name for name in names if name in read]) >= FOLDED:
             self.fold(done)
             names = [name for name in names if name not in read]
-        # If batches read few lists, the next check is after as many more.
+        # If there are still many unread lists, the next check is after as many more.
         self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
 
     def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles]) -> None:
@@ -269,7 +291,7 @@ class Listing(Lists):
         self.known.update({file.path: number for number, file in enumerate(files, start=first)})
 
     def _parts(self, number: int, file: FoundFile) -> list[FilePart]:
-        """The parts of a file: one, or as many as its size needs."""
+        """Returns the parts of a file. A large file has several if its format can be divided."""
         parts = max(1, -(-file.size // PART_BYTES)) if self.source.splits else 1
         stamp = attrs.asdict(Stamp.of(file))
         return [FilePart(file.path, number, parts, part, **stamp) for part in range(parts)]
@@ -280,13 +302,13 @@ class Listing(Lists):
 
 @attrs.frozen
 class Listings:
-    """The logs of the sources of a run that are files, or plan their batches, by name."""
+    """The logs of those sources of a run that are files or plan their batches, by name."""
 
     sources: Mapping[str, Listing | Planner]
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: Plan) -> Listings:
-        """Opens the logs of the sources of a plan, and lists the available input."""
+        """Opens the logs for the sources of a plan, and logs the available input."""
         listings = dict[str, Listing | Planner]()
         for name, source in plan.sources.items():
             if isinstance(source.source, ReadInFiles):
@@ -299,33 +321,33 @@ class Listings:
 
     @property
     def planners(self) -> list[Planner]:
-        """The logs of sources that plan their batches."""
+        """The logs of the sources that plan their batches."""
         return [listing for listing in self.sources.values() if isinstance(listing, Planner)]
 
     @property
     def waiting(self) -> list[Planner]:
-        """The logs of sources that plan the next batch when the one before is committed."""
+        """The logs of sources that plan a batch only when the previous one is committed."""
         return [planner for planner in self.planners if planner.waits]
 
     def look(self) -> bool:
-        """Logs new input; True if there is something to read."""
+        """Logs new input. Returns True if there is something to read."""
         found = {name: listing.look() for name, listing in self.sources.items()}
-        # A refreshed source always has another reading, for which a run need not wait.
+        # A refreshed source always has a further reading, and a run need not wait for it.
         return any(
             new for name, new in found.items() if not isinstance(self.sources[name].source, ReadingsAsFiles)
         )
 
     def look_on(self) -> bool:
-        """Logs input that did not fit into the batch before; True if there is something to read."""
+        """Logs input that did not fit into the previous batch. Returns True if there is something to read."""
         found = [planner.look_on() for planner in self.waiting]
         return any(found)
 
     def changed(self) -> dict[str, dict[str, str]]:
-        """Returns, by source, the files that changed since the last call."""
+        """Returns the files that were changed since the last call, by source."""
         files = {name: one for name, one in self.sources.items() if isinstance(one, Listing)}
         return {name: found for name, listing in files.items() if (found := listing.changed())}
 
     def close(self) -> None:
-        """Informs sources of the batches that are committed, and closes them."""
+        """Notifies sources of the batches that are committed, and closes them."""
         for planner in self.planners:
             planner.close()

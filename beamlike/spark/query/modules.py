@@ -1,4 +1,4 @@
-"""Finds the modules of the functions of a plan, so that their code can be shipped."""
+"""Finds the modules of a plan's functions, whose code must be shipped to workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beamlike.spark.query.unpicklable import unpicklable
 
 
 class _Witness(CloudPickler):
-    """Pickles as Spark does, and notes the module of every function and class."""
+    """A pickler like Spark's that records the module of every function and class."""
 
     def __init__(self) -> None:
         super().__init__(io.BytesIO())  # type: ignore[no-untyped-call]  # pyspark's copy has no types
@@ -27,7 +27,7 @@ class _Witness(CloudPickler):
 
 
 def modules_of(plan: Plan) -> set[str]:
-    """The modules of everything that a worker unpickles of this plan: the user's functions, CombineFns, sinks.
+    """Returns the modules that a worker needs to unpickle this plan: those of users' functions, CombineFns and sinks.
 
     Raises `WrongType` (a `TypeError`), which names step and variable, for an object that cannot be pickled.
     """
@@ -35,6 +35,6 @@ def modules_of(plan: Plan) -> set[str]:
     sinks = {name: sink.sink for name, sink in plan.sinks.items() if written_by_tasks(sink.sink)}
     try:
         witness.dump((plan.sources, plan.stages, sinks))  # type: ignore[no-untyped-call]
-    except Exception as error:  # objects of the user may raise anything
+    except Exception as error:  # pickling a user's objects may raise anything
         raise unpicklable(plan, error) from error
     return witness.modules

@@ -1,11 +1,10 @@
-"""Levels as Spark operators: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
+"""Spark operators for the levels: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
 
-A level in which processing time passes has one timer per shard, which is due in the next batch.
+If processing time must pass without input, the level has a timer per shard, which is due in the next batch.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
@@ -14,35 +13,36 @@ from typing import Any
 import attrs
 import pandas as pd
 from pyspark import TaskContext
-from pyspark.serializers import CPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from beamlike.runtime.batch.envelope import ARROW, DDL, Envelope
+from beamlike.runtime.batch.envelope import ARROW, Envelope
+from beamlike.spark.query.applied import ENVELOPES
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.task_activity import query_of
+from beamlike.spark.session.loading import packed
 from beamlike.spark.session.workers import settle
 from stages.state.chunks import is_chunk
 
 _FRAME_BYTES = 64_000_000
 
-# Spark parses a schema that is given as text with two more round trips per task.
+# Built as objects: for a schema given as text, each task would need two more round trips to the JVM.
 _KEY = StructType([StructField("key", StringType())])
 _VALUE = StructType([StructField("value", BinaryType())])
 
 
 @attrs.frozen
 class MapStateStore:
-    """A StateStore over the MapState of one shard. `met`: names that had a value at their last read."""
+    """A StateStore in the MapState of one shard. `met` has names that had a value when they were last read."""
 
     state: Any
     met: set[str] = attrs.field(factory=set)
 
     def get(self, stage: str, key: str) -> bytes | None:
-        # Spark logs a warning for each requested value that is missing. Chunks are never missing, since an index names
-        # them; names that an earlier batch has read are missing only if that batch failed.
+        # Spark logs a warning for each missing value that is read. A chunk is never missing, because an index
+        # names it. A name that an earlier batch has read is missing only if that batch failed.
         name = f"{stage}/{key}"
         if not is_chunk(key) and name not in self.met:
             if not self.state.containsKey((name,)):
@@ -61,17 +61,17 @@ class MapStateStore:
 
 @lru_cache(maxsize=64)
 def _met(query: str | None, level: str, label: int) -> set[str]:
-    """The names that this process has read in the state of a shard of a query."""
+    """Returns the names that this process has read in the state of a shard of a query."""
     return set()
 
 
 Tracked = Callable[[], AbstractContextManager[None]]
-"""A context manager around the run of a task, which tracks its activity."""
+"""Creates a context manager around a task, which tracks the task's activity."""
 
 
 @attrs.frozen
 class LevelOperator:
-    """Runs a level; Spark calls it once per shard and batch, in the batches in which the shard gets envelopes."""
+    """The operator of a level, which Spark calls once per shard and batch if the shard has received envelopes."""
 
     level: Level
     writer: PartWriter | None
@@ -86,9 +86,9 @@ class LevelOperator:
         frames: Iterable[pd.DataFrame],
         timer_values: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Runs a batch with these rows, and returns the rows that the shard sends."""
+        """Runs a batch on a shard with the envelopes in `frames`. Yields the envelopes that the shard sends."""
         if self.ticks:
-            # A timer that is due in this batch, too, would run the level a second time.
+            # If a timer is due in the same batch, it would run the level a second time.
             for timer in list(handle.listTimers()):
                 handle.deleteTimer(timer)
         arrived = (envelope for frame in frames for envelope in _envelopes(frame))
@@ -102,10 +102,10 @@ class LevelOperator:
         arrived: Iterable[Envelope],
         timer_values: Any,
     ) -> Iterator[pd.DataFrame]:
-        """Runs a batch, also without input, and returns the rows that the shard sends."""
+        """Runs a batch on a shard, with or without arrived envelopes. Yields the envelopes that the shard sends."""
         now = None
         if self.ticks and self.level.stages_on(label):
-            # The time of the batch, as in summaries: the same on each shard, and in a replay.
+            # This is the time of the batch, as in summaries. It is the same on each shard, and in a replay.
             milliseconds = timer_values.getCurrentProcessingTimeInMs()
             handle.registerTimer(milliseconds + 1)
             now = 1000 * milliseconds
@@ -119,13 +119,13 @@ class LevelOperator:
 
 
 def on_demand(operator: LevelOperator) -> StatefulProcessor:
-    """The operator as Spark calls it; it is loaded when the first rows arrive.
+    """Wraps the operator for Spark, so that it is loaded only when the first rows arrive.
 
-    Before the first batch, Spark asks a new Python process on the driver for the state of each level. With the operator
-    itself, each process would load all libraries for that. A class that is made in a function is pickled with its code,
-    so that not even this module is loaded.
+    Before the first batch, Spark starts a Python process on the driver to ask for the state of each level. With the
+    operator itself, each of these processes would load all libraries. A class that is defined in a function is pickled
+    with its code, so that not even this module is loaded.
     """
-    pickled = CPickleSerializer().dumps(operator)
+    load = packed(operator)
 
     class OnDemand(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
@@ -143,11 +143,11 @@ def on_demand(operator: LevelOperator) -> StatefulProcessor:
             return self.operator().run(self.handle, self.state, int(key[0]), (), timerValues)
 
         def operator(self) -> LevelOperator:
-            loaded: LevelOperator = pickle.loads(pickled)
+            loaded: LevelOperator = load()
             return loaded
 
         def close(self) -> None:
-            """Closes nothing: nothing is open."""
+            """Does nothing, as nothing is open."""
 
     return OnDemand()
 
@@ -159,7 +159,7 @@ def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
 
 
 def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
-    """Envelopes as frames of some megabytes: Arrow stores at most 2 GB of payloads in one."""
+    """Yields frames of several megabytes with envelopes. Arrow can store at most 2 GB of payloads in one frame."""
     held: list[Envelope] = []
     size = 0
     for envelope in envelopes:
@@ -168,7 +168,7 @@ def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
         if size > _FRAME_BYTES:
             yield _frame(held)
             held, size = [], 0
-    if held:  # Spark cannot read the types of a frame without rows
+    if held:  # Spark cannot find the types of a frame without rows
         yield _frame(held)
 
 
@@ -185,13 +185,13 @@ def apply_level(
     ticks: bool,
     tracked: Tracked = nullcontext,
 ) -> DataFrame:
-    """The stream of envelopes after one level; the last level has a writer. `tracked` tracks its tasks.
+    """Returns the stream of envelopes after one level. Only the last level has a `writer`. `tracked` tracks its tasks.
 
-    With `ticks`, processing time passes without input: Spark then runs batches all the time.
+    With `ticks`, processing time passes without input: Spark then runs batches continuously.
     """
     return envelopes.groupBy("shard").transformWithStateInPandas(
         on_demand(LevelOperator(level, writer, ticks, tracked)),
-        outputStructType=DDL,
+        outputStructType=ENVELOPES,
         outputMode="Append",
         timeMode="ProcessingTime" if ticks else "None",
     )

@@ -1,6 +1,7 @@
-"""Sinks that tasks write: rows are written where they are made, or at the end of the query.
+"""Writes sinks in Spark's tasks: a task of a source writes its rows itself, or the last operator of the query writes
+all rows that are sent to it.
 
-Spark may make several attempts at a task: `is_again` is True for later ones.
+Spark may repeat a task. `is_again` is False for its first attempt, and True for all others.
 """
 
 from __future__ import annotations
@@ -19,17 +20,19 @@ from pyspark.sql import DataFrame
 
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
 from beamlike.io.sinks import TwoPhase, written_by_tasks
-from beamlike.runtime.batch.envelope import DDL, RECORDS, Envelope, message_envelope, to_arrow
+from beamlike.runtime.batch.envelope import RECORDS, Envelope, message_envelope, to_arrow
 from beamlike.runtime.batch.messages import AgainMessage, SinkMessage
 from beamlike.runtime.batch.writing import writing
+from beamlike.spark.query.applied import applied
 from beamlike.spark.query.task_activity import TaskTrackers, batch_of
-from beamlike.spark.session.workers import settled
 from beamlike.system.activity import activity
 
 
 @attrs.frozen
 class PartWriter:
-    """Writes the parts of tasks at the end of the query, one part per task, for the sinks that tasks can write."""
+    """The writer of the last operator of the query. For each sink that tasks can write, a task writes one part of a
+    batch.
+    """
 
     sinks: Mapping[str, WrittenInFrames]
     run: str
@@ -41,12 +44,18 @@ class PartWriter:
         return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
 
     def at_sources(self, first: int, step: int) -> SourceParts:
-        """The parts for the tasks of a stream of sources, numbered from `first` in steps of `step`."""
+        """Returns the writer for the source tasks of one stream. Parts of several streams must have different numbers:
+        task n of this stream writes part `first + n * step`.
+        """
         direct = {name for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
         return SourceParts(self, frozenset(direct), first, step)
 
     def write(self, envelopes: Iterable[Envelope], task: int) -> Iterator[Envelope]:
-        """Writes rows for its sinks, and passes other envelopes on. The number of the task is the same in a replay."""
+        """Writes the rows of envelopes that are addressed to a sink, and yields all other envelopes and the reports for
+        the driver.
+
+        `task` is the number of the part. A replay of the batch gives the same rows the same number.
+        """
         if is_again(TaskContext.get()):
             yield message_envelope(0, RECORDS, RECORDS, AgainMessage())
         held: dict[str, list[Envelope]] = {name: [] for name in self.sinks}
@@ -63,9 +72,10 @@ class PartWriter:
                 yield message_envelope(parts[0].shard, RECORDS, name, message)
 
     def part(self, name: str, frames: list[pl.DataFrame], task: int) -> SinkMessage:
-        """Writes rows as the part of the task.
+        """Writes frames as one part of a sink, and returns the report for the driver.
 
-        Files are not published here: only the driver knows which attempt counts, and another may still write.
+        Files are not published here: only the driver knows which attempt counts, and another attempt may still be
+        writing.
         """
         sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
         frame = output_frame(pl.concat(frames))
@@ -80,10 +90,11 @@ class PartWriter:
 
 @attrs.frozen
 class SourceParts:
-    """Rows that go from a source straight to files, which their task writes, so that they are not shipped.
+    """The writer of source tasks, for rows that need no stage between source and sink. The task writes them itself, so
+    they are not sent to another one.
 
-    In a replay the tasks may have other rows, for example with more cores. So only sinks whose parts the driver
-    publishes are written like this.
+    In a replay, tasks may have other rows, for example with another number of cores. So this is only for sinks whose
+    parts the driver publishes.
     """
 
     writer: PartWriter
@@ -92,7 +103,7 @@ class SourceParts:
     step: int
 
     def begin(self) -> TaskParts:
-        """The parts of the current task, with a number that no other task of the batch has."""
+        """Returns the collector of rows for the current task. No other task of the batch has the same part number."""
         context = TaskContext.get()
         partition = context.partitionId() if context else 0
         return TaskParts(self, self.first + self.step * partition, is_again(context))
@@ -100,7 +111,9 @@ class SourceParts:
 
 @attrs.define
 class TaskParts:
-    """The rows that a task holds for its sinks, each frame with its sort key."""
+    """The rows that a source task has collected for sinks, until it writes them. `_held` has frames with their sort
+    keys, by sink.
+    """
 
     source: SourceParts
     task: int
@@ -110,7 +123,9 @@ class TaskParts:
     )
 
     def takes(self, target: str, frame: pl.DataFrame, origin: str, sequence: int) -> bool:
-        """Holds the rows and returns True if their target is one of its sinks."""
+        """Collects rows for the sink `target`, and returns True. Returns False for a target that this task does not
+        write.
+        """
         if target not in self.source.sinks:
             return False
         if len(frame):
@@ -118,7 +133,9 @@ class TaskParts:
         return True
 
     def close(self, label: int) -> Iterator[pa.RecordBatch]:
-        """Writes all rows; messages for the driver go by the partition with this label."""
+        """Writes the collected rows, and yields the reports for the driver, addressed to the partition with the label
+        `label`.
+        """
         for name, held in self._held.items():
             held.sort(key=lambda each: each[:2])
             message = self.source.writer.part(name, [frame for _, _, frame in held], self.task)
@@ -132,12 +149,12 @@ NO_PARTS: Final = PartWriter({}, "")
 
 
 def _anywhere(sink: WrittenInFrames) -> WrittenInFrames:
-    """The sink with an absolute path of the driver: executors have working directories of their own."""
+    """Returns the sink with an absolute path of the driver, because executors have other working directories."""
     return sink.from_anywhere() if isinstance(sink, TwoPhase) else sink
 
 
 def _batch() -> int:
-    """The number of the current task's batch."""
+    """Returns the number of the current task's batch."""
     number = batch_of(TaskContext.get())
     if number is None:
         raise RuntimeError("Spark has not passed the number of the batch to its task")
@@ -147,9 +164,10 @@ def _batch() -> int:
 def write_in_tasks(
     envelopes: DataFrame, writer: PartWriter, labels: tuple[int, ...], trackers: TaskTrackers
 ) -> DataFrame:
-    """An operator that only writes, for a query without levels, whose last level would write.
+    """Returns the stream of envelopes after an operator that writes the sinks, for a query without stages. In other
+    queries, the operator of the last level writes them.
 
-    Rows first go to the partition of their label, so that a replayed batch has the same parts on any number of
+    Rows are first sent to the partition of their label, so that a replayed batch has the same parts on any number of
     machines.
     """
 
@@ -161,7 +179,7 @@ def write_in_tasks(
         for label, sent in arrived.items():
             yield to_arrow(list(writer.write(sent, labels.index(label))))
 
-    return envelopes.repartition(len(labels), "shard").mapInArrow(settled(trackers.tracked(write, 1)), DDL)
+    return applied(envelopes.repartition(len(labels), "shard"), trackers.tracked(write, 1))
 
 
 _LOG = logging.getLogger("beamlike")
@@ -173,7 +191,9 @@ def is_again(context: TaskContext | None) -> bool:
 
 
 def warn_of_copies(sinks: Iterable[Sink], speculation: str | None) -> None:
-    """Logs which files may be those of an attempt that does not count, if Spark runs copies of slow tasks."""
+    """Warns that object stores may show files of an attempt that does not count, if Spark copies slow tasks
+    (speculation).
+    """
     places = {sink.shown_early() for sink in sinks if isinstance(sink, TwoPhase)}
     remote = sorted(place for place in places if place is not None)
     if speculation == "true" and remote:

@@ -1,11 +1,11 @@
-"""Sources that plan their batches: the driver logs each plan beside the checkpoint, and tasks read it from there."""
+"""Sources that plan their batches. The driver logs each plan next to the checkpoint, and tasks read it from there."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Final, Self, cast
 
 import attrs
 from pyspark.sql import DataFrame
@@ -23,12 +23,17 @@ from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed_lines, unsealed_lines
 from stages.facts import from_facts, to_facts
 
+KEPT_PLANS: Final = 100
+"""The number of done plans that a log keeps, as many as Spark keeps batches. A replay reads their input again."""
+
+_DONE: Final = "_done-"
+
 
 @attrs.frozen
 class LoggedPlan:
-    """A planned batch with its number; `position` is the position of the source after the batch.
+    """A planned batch with its number. `position` is the position of the source after the batch.
 
-    It is the first line of a log entry. If the batch has parts, their lines follow, and `input` is None.
+    It is the first line of a log entry. If the batch has parts, `input` is None, and their lines follow.
     """
 
     planned: int
@@ -38,18 +43,18 @@ class LoggedPlan:
 
     @property
     def taken(self) -> PlannedBatch:
-        """The batch as its source has planned it."""
+        """The batch as the source planned it."""
         return PlannedBatch(self.input, self.position, watermark=self.watermark)
 
     @property
     def file(self) -> str:
-        """The name of its log entry."""
+        """The name of the log entry."""
         return note_name(self.planned)
 
 
 @attrs.frozen
 class LoggedPart:
-    """A part of the batch of this number, and its place among them."""
+    """A part of the batch with the number `noted`. `place` is its index among the parts."""
 
     noted: int
     place: int
@@ -62,11 +67,11 @@ class PlanLog(DriverLog):
     kind: ClassVar[str] = "batches"
 
     def last(self, batch: int) -> LoggedPlan | None:
-        """The last plan that Spark had read by the end of a batch; None if there is none."""
+        """Returns the last plan that Spark had read by the end of a batch; None if there is none."""
         return self._last(self.read_by(batch))
 
     def _last(self, read: Mapping[str, str]) -> LoggedPlan | None:
-        """The last of the plans that were read. Raises `CheckpointError` if it is missing."""
+        """Returns the last of the plans that were read. Raises `CheckpointError` if it is missing."""
         self._require_notes_of_now()
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
         known = [] if before is None else [self._parsed(before, BEFORE)]
@@ -87,7 +92,7 @@ class PlanLog(DriverLog):
             )
 
     def noted(self, name: str) -> LoggedPlan:
-        """The plan in the log entry of this name, with all parts."""
+        """Returns the plan in the log entry with this name, including all parts."""
         return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "", name)
 
     def _parsed(self, text: str, name: str) -> LoggedPlan:
@@ -104,22 +109,40 @@ class PlanLog(DriverLog):
                 f"the note {self.folder}/{name} is not whole, or not what was written"
             ) from None
 
+    def entry(self, name: str) -> LoggedPlan | None:
+        """Returns the plan in the log entry with this name, which may be done; None if it is no longer stored."""
+        for place in (name, f"{_DONE}{name}"):
+            if (text := self.checkpoint.files.read(f"{self.folder}/{place}")) is not None:
+                return self._parsed(text, place)
+        return None
+
+    def set_aside(self, names: Iterable[str]) -> None:
+        """Hides log entries whose batches are done, so that Spark does not read them, and removes the oldest ones."""
+        files = self.checkpoint.files
+        for name in names:
+            if (text := files.read(f"{self.folder}/{name}")) is not None:
+                files.write(f"{self.folder}/{_DONE}{name}", text)
+            files.remove(f"{self.folder}/{name}")
+        done = [name for name in files.hidden(self.folder) if name.startswith(_DONE)]
+        for name in done[:-KEPT_PLANS]:
+            files.remove(f"{self.folder}/{name}")
+
     def keep(self, last: LoggedPlan) -> None:
-        """Stores that a plan is done, and all before it."""
+        """Stores that this plan and all earlier ones are done."""
         self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines([to_facts(last)]))
 
     def begin_from(self, position: Position) -> None:
-        """Begins the log of a new checkpoint with a position of the source."""
+        """Begins the log of a new checkpoint at a position of the source."""
         self.checkpoint.files.make(self.folder)
         self.keep(LoggedPlan(0, None, dict(position), None))
 
 
 @attrs.define(slots=False)
 class Planner(PlanLog):
-    """Lets a source plan batches; Spark reads one log entry per batch.
+    """The planner of a source: asks the source for batches, and logs their plans. Spark reads one log entry per batch.
 
-    If the source must be informed of commits, the next batch is planned when the one before is committed; other sources
-    plan as long as there is input. `whole`: the source is read in the first batch, and ends there.
+    If the source must be notified of commits, a batch is planned only when the previous one is committed. Other sources
+    plan ahead as long as there is input. `whole`: the first batch reads the source to its end.
     """
 
     source: Planned
@@ -132,7 +155,7 @@ class Planner(PlanLog):
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Self:
-        """Creates the planner of a source of a plan, at the position of the checkpoint."""
+        """Creates the planner for a source of a plan, at the position in the checkpoint."""
         planner = cls(checkpoint, plan.name, cast(Planned, plan.source), plan.whole)
         checkpoint.files.make(planner.folder)
         planner._go_on()
@@ -140,7 +163,7 @@ class Planner(PlanLog):
 
     @property
     def waits(self) -> bool:
-        """True if the next batch is planned when the one before is committed."""
+        """True if a batch is planned only when the previous one is committed."""
         return isinstance(self.source, AcceptsCommits) and not self.whole
 
     def _go_on(self) -> None:
@@ -152,13 +175,13 @@ class Planner(PlanLog):
             self._reader = PlannedReader(self.source, {} if last is None else last.position, rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
-            # A run that was killed right after the commit has not informed the sources.
+            # A run that was killed just after a commit may not have notified its sources of it.
             self._done([last], [name for name in there if name in read])
             self._number = last.planned + 1
         self._take_up([name for name in there if name not in read])
 
     def _take_up(self, names: list[str]) -> None:
-        """Continues with plans that no batch has finished. Raises `CheckpointError` if one before them is missing."""
+        """Continues with plans that no batch has finished. Raises `CheckpointError` if an earlier one is missing."""
         for name in names:
             if name != note_name(self._number):
                 raise self.checkpoint.damaged(f"the note {self.folder}/{note_name(self._number)} is gone")
@@ -170,18 +193,17 @@ class Planner(PlanLog):
         self._reader.go_on_from(noted.taken)
 
     def _done(self, batches: Sequence[LoggedPlan], names: Iterable[str]) -> None:
-        """Informs the source of committed batches, stores that, and removes the log entries of these names."""
+        """Notifies the source of committed batches, stores that, and sets the log entries with these names aside."""
         with activity("source", self.name), naming_source(self.name):
             for noted in batches:
                 self._reader.committed(noted.taken)
         for last in batches[-1:]:
-            # All facts that a source may have to be informed of again are stored.
+            # If the source may have to be notified again after a failure, its plan is stored completely.
             self.keep(last if self.waits else attrs.evolve(last, input=None))
-        for name in names:
-            self.checkpoint.files.remove(f"{self.folder}/{name}")
+        self.set_aside(names)
 
     def settle(self) -> bool:
-        """Informs the source of the batches committed by now; True if no batch is under way."""
+        """Notifies the source of the batches that are committed by now. Returns True if no batch is in progress."""
         with self._turn:
             return self._settle()
 
@@ -194,8 +216,9 @@ class Planner(PlanLog):
         return not self._due
 
     def look(self) -> bool:
-        """Plans batches of the available input; True if there is something to read."""
+        """Plans batches for the available input. Returns True if there is something to read."""
         with self._turn:
+            # Such a source must not plan a batch before it is notified that the previous one is committed.
             if not self._settle() and self.waits:
                 return False
             if self.whole and (self._number or self.checkpoint.has_ended(self.name)):
@@ -206,7 +229,7 @@ class Planner(PlanLog):
             return found
 
     def _plan(self) -> bool:
-        """Plans the next batch, if there is one; True if there is something to read."""
+        """Plans the next batch, if there is input. Returns True if there is something to read."""
         with activity("source", self.name), naming_source(self.name):
             taken = self._reader.new()
         self._more = taken is not None and taken.more
@@ -218,6 +241,7 @@ class Planner(PlanLog):
         if parts is not None:
             first = attrs.evolve(noted, input=None)
             lines = [first, *(LoggedPart(noted.planned, place, part) for place, part in enumerate(parts))]
+        # From here on Spark may read the entry, so this plan can no longer be changed.
         self.put(noted.planned, sealed_lines(map(to_facts, lines)))
         self._add(noted)
         return taken.more or taken.input is not None
@@ -227,15 +251,15 @@ class Planner(PlanLog):
         return LoggedPlan(self._number, taken.input, position, cast("int | None", taken.watermark))
 
     def look_on(self) -> bool:
-        """Plans more batches, if the batch before has left input."""
+        """Plans more batches if the previous batch has left input."""
         return self.settle() and self._more and self.look()
 
     def close(self) -> None:
-        """Informs the source of committed batches, and closes it."""
+        """Notifies the source of committed batches, and closes it."""
         if self.waits:
             self.settle()
         self._reader.close()
 
     def read(self) -> DataFrame:
-        """A stream of lines: the first line of each log entry, and its parts."""
+        """Returns the stream of the log: the first line of each entry, and the lines of its parts."""
         return self.stream(one_by_one=not self.whole)

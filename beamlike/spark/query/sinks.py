@@ -1,13 +1,14 @@
-"""Writes a batch in the one job that runs it: its tasks write files, and the driver writes the other sinks.
+"""Writes the output of a batch in a single Spark job: tasks write files, and the driver writes the other sinks.
 
 After the job, the driver publishes the files of the attempts that count. A replayed batch writes the same parts again,
-so no row is doubled, and files that it does not write again are removed.
+so that no row is doubled. Files that it does not write again are removed.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import attrs
@@ -25,24 +26,25 @@ from beamlike.runtime.batch.ingested import SourceTurn
 from beamlike.runtime.batch.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
 from beamlike.runtime.batch.writing import writing
 from beamlike.runtime.run.source_turns import SourceTurns
+from beamlike.spark.versions import collected
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
 
 Note = tuple[str, Message]
-"""A message of a task to the driver, with the name of its source, stage or sink."""
+"""A message from a task to the driver, with the name of its source, stage or sink."""
 
 
 @attrs.define(kw_only=True)
 class BatchWriter:
     """The `foreachBatch` function of a run.
 
-    `on_batch` receives the record of each batch, and `latest` is the record of the batch before the first one. `clock`
-    gives the processing time (us) at which a batch is done; None if time is simulated. `tracker` has the activity of
-    the driver. `leftovers` publishes the files of a batch, and removes those of attempts that do not count.
-    `may_replay`: an earlier run may have begun the first batch.
-    `changed` returns, by source, the files that changed since the last call, as in `SourceRecord`.
+    `on_batch` receives the record of each batch. `latest` is the record of the previous batch; at first it may be from
+    an earlier run. `clock` returns the processing time (us); it is None for test streams. `tracker` tracks the activity
+    of the driver. `leftovers` publishes the files of a batch, and removes files of attempts that do not count.
+    `may_replay`: an earlier run may have begun the first batch. `changed` returns the files that changed since the last
+    call, by source, as in `SourceRecord`.
     """
 
     plan: Plan
@@ -55,7 +57,7 @@ class BatchWriter:
     may_replay: bool
     changed: Callable[[], Mapping[str, Mapping[str, str]]]
     writing: bool = attrs.field(default=False, init=False)
-    """True from when sinks may have received something of the current batch."""
+    """True once sinks may have received rows of the current batch."""
     _sources: SourceTurns = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -74,9 +76,9 @@ class BatchWriter:
 
     def _take(self, envelopes: DataFrame, batch: int) -> None:
         self.writing = not self.leftovers.hides
-        arrived = [Envelope(*row) for row in envelopes.collect()]
+        arrived = [Envelope(*row) for row in collected(envelopes)]
         self.writing = True
-        # Spark returns rows in any order; sorted, a replay gives each sink the same rows in the same order.
+        # Spark returns rows in any order. Sorted, a replay gives each sink the same rows in the same order.
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
         rows = {}
         for name, sink in self.plan.sinks.items():
@@ -86,7 +88,8 @@ class BatchWriter:
                     self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
                 rows[name] = sum(map(len, frames))
             else:
-                take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay)
+                given = partial(_given, envelopes.sparkSession)
+                take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay, given=given)
         notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
         self._settle(batch, notes)
         self.may_replay = False
@@ -107,10 +110,11 @@ class BatchWriter:
         """Writes to a sink. A failure fails the batch and the query, and the next run repeats the batch."""
         rows = output_frame(frame)
         with writing(sink, part.sink, part.batch):
+            given = _given(envelopes.sparkSession, sink, rows)
             if isinstance(sink, WrittenBySpark):
-                sink.write_by_spark(on_spark(envelopes.sparkSession, rows), part)
+                sink.write_by_spark(given, part)
             else:
-                sink.write(rows, part)
+                sink.write(given, part)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
         of_sources = [message for _, message in notes if isinstance(message, SourceMessage)]
@@ -136,7 +140,7 @@ class BatchWriter:
         return with_letters(record, lost, made).following(self.latest)
 
     def _source(self, name: str, notes: list[Note], now: int, changed: Mapping[str, str]) -> SourceRecord:
-        """The record of a source: from a stage that reads it and stores its state, or else from this run."""
+        """Returns the record of a source. It is built by a stage that reads the source, or else by the driver."""
         mine = [message for origin, message in notes if origin == name and isinstance(message, SourceMessage)]
         before = self.latest.sources.get(name) if self.latest else None
         records = (message.sources for _, message in notes if isinstance(message, StageMessage))
@@ -151,7 +155,9 @@ class BatchWriter:
         return self._sources.with_counts(name, record, turn, before)
 
     def _seen(self, name: str, mine: list[SourceMessage], now: int) -> SourceRecord:
-        """The record of a source that only sinks read. Without rows it stays where it was, or becomes idle."""
+        """Returns the record of a source that only sinks read. Without rows, its watermark stays, or it
+        becomes idle.
+        """
         strategy = self.plan.sources[name].watermark
         summary: SourceSummary = {}
         for message in mine:
@@ -164,7 +170,7 @@ class BatchWriter:
 
 
 def _quiet(before: StageRecord | None) -> StageRecord:
-    return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "nothing has come yet")
+    return before.quiet() if before else StageRecord(MIN_TIME, MIN_TIME, "no input has arrived yet")
 
 
 _FOR_SPARK: Mapping[Any, Any] = {
@@ -175,9 +181,15 @@ _FOR_SPARK: Mapping[Any, Any] = {
     pl.Categorical: pl.String,
     pl.Enum: pl.String,
 }
-"""Types that Spark lacks, each with a type of Spark's for its values."""
+"""For types that Spark lacks, a type of Spark that can hold their values."""
+
+
+def _given(session: SparkSession, sink: Sink, rows: pl.DataFrame) -> Any:
+    return on_spark(session, rows) if isinstance(sink, WrittenBySpark) else rows
 
 
 def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
-    """The rows as a frame of Spark in one partition, which is written as one file: they come from the driver anyway."""
+    """Converts rows to a Spark frame with one partition, which is written as a single file. The rows are on the driver
+    anyway.
+    """
     return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)

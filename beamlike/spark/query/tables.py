@@ -1,33 +1,48 @@
-"""Sends the tables for lookups to every executor, once for a run."""
+"""Sends lookup tables to every executor, once per run."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import polars as pl
-from pyspark import Broadcast
 from pyspark.sql import SparkSession
 
+from beamlike.io.files.paths import open_file
 from beamlike.plan.model import Plan
 from beamlike.plan.tables import with_tables
-from beamlike.runtime.run.side_tables import as_bytes, kept_tables, seen_of
+from beamlike.runtime.run.side_tables import as_bytes, file_of_table, kept_tables, seen_of, table_in
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.task_activity import wall_clock
-from stages.sides.contents import Seen
+from beamlike.spark.session.kinds import is_connect
+from stages.sides.contents import SideContent
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
 
 
 @attrs.frozen
 class Sent:
-    """A table in a broadcast of Spark; a process reads it if it has no result of the table in memory yet."""
+    """A lookup table in a broadcast of Spark. A process reads it unless it has a result made of the table in memory."""
 
     rows: Broadcast[bytes]
 
     def __call__(self) -> pl.DataFrame:
         return pl.read_ipc(io.BytesIO(self.rows.value))
+
+
+@attrs.frozen
+class Kept:
+    """A lookup table in a file of the checkpoint, which workers read, for sessions that have no broadcasts."""
+
+    file: str
+
+    def __call__(self) -> pl.DataFrame:
+        with open_file(self.file) as file:
+            return table_in(file.read())
 
 
 def with_tables_sent(
@@ -37,14 +52,19 @@ def with_tables_sent(
     before: Mapping[str, Any] | None,
     held: ExitStack,
 ) -> Plan:
-    """The plan with its tables as the first run on the checkpoint read them; `before` is the manifest of that run."""
+    """Returns the plan with its lookup tables as the first run on the checkpoint read them. `before` is that run's
+    manifest.
+    """
     if not plan.tables:
         return plan
     tables = kept_tables(plan, wall_clock(), checkpoint, checkpoint.files, before)
+    if is_connect(session):
+        kept = {name: Kept(file_of_table(checkpoint, name)) for name in tables}
+        return with_tables(plan, {name: seen_of(rows, kept[name]) for name, rows in tables.items()})
     return with_tables(plan, {name: _sent(rows, session, held) for name, rows in tables.items()})
 
 
-def _sent(rows: pl.DataFrame, session: SparkSession, held: ExitStack) -> Seen:
+def _sent(rows: pl.DataFrame, session: SparkSession, held: ExitStack) -> SideContent:
     broadcast = session.sparkContext.broadcast(as_bytes(rows))
     held.callback(broadcast.unpersist)
     return seen_of(rows, Sent(broadcast))

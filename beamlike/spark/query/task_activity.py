@@ -1,8 +1,9 @@
-"""The activity of the tasks of a batch on Spark: each task writes a status file of its own, which readers merge."""
+"""The activity of a batch's tasks on Spark. Each task writes its own status file, and readers merge the files."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,12 +18,15 @@ from beamlike.records.status_files import TaskStatus, write_status
 from beamlike.spark.session.workers import Batches
 from beamlike.system.activity import ActivityTracker, CurrentBatch, tracked_by
 
+_TAG: Final = re.compile(r"beamlike-batch-(\d+)-of-([0-9a-f]+)")
+
 
 @attrs.frozen
 class TaskTrackers:
-    """Activity trackers for tasks, with status files in a folder of the driver's file system; None: no status files.
+    """The activity trackers of tasks, and `folder` for their status files, on the driver's file system. Without a
+    folder, nothing is written.
 
-    An executor that cannot reach the folder writes nothing. `keys`: the folder for the keys that stages receive.
+    An executor that cannot reach the folder writes nothing. `keys` is the folder for the keys that stages receive.
     """
 
     folder: str | None
@@ -30,13 +34,13 @@ class TaskTrackers:
 
     @contextmanager
     def task(self, level: int) -> Iterator[None]:
-        """Tracks the `with` block as a task of this level (0: the sources)."""
+        """Tracks the `with` block as a task of this level. Level 0 is the sources."""
         context = TaskContext.get()
         batch = batch_of(context)
         if self.folder is None or context is None or batch is None:
             yield
             return
-        # A later attempt at the task, perhaps on another machine, replaces the file of the one before.
+        # A later attempt at the task, perhaps on another machine, replaces the file of the earlier one.
         path = os.path.join(self.folder, f"{level}-{context.partitionId()}")
         tracker = ActivityTracker(wall_clock, partial(_report, path, level))
         with tracked_by(tracker):
@@ -44,7 +48,7 @@ class TaskTrackers:
             yield
 
     def tracked(self, run: Batches, level: int = 0) -> Batches:
-        """Wraps a function for `mapInArrow`, so that its tasks are tracked."""
+        """Wraps a function for `mapInArrow`, so that its calls are tracked as tasks of `level`."""
 
         @wraps(run)
         def tracked_run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -63,16 +67,26 @@ def _report(path: str, level: int, in_hand: CurrentBatch | None) -> None:
 
 
 def batch_of(context: TaskContext | None) -> int | None:
-    """The number of a task's batch; None if Spark does not say."""
+    """Returns the number of a task's batch; None if Spark does not provide it."""
     number = context.getLocalProperty("streaming.sql.batchId") if context else None
-    return None if number is None else int(number)
+    found = _tagged(context) if number is None else None
+    return int(found[1]) if found else None if number is None else int(number)
 
 
 def query_of(context: TaskContext | None) -> str | None:
-    """The id of a task's query, the same for each query on a checkpoint; None if Spark does not say."""
-    return context.getLocalProperty("sql.streaming.queryId") if context else None
+    """Returns the id of a task's query, which is the same for all queries on a checkpoint; None if Spark does not
+    provide it. With Spark Connect it is that of a run.
+    """
+    query = context.getLocalProperty("sql.streaming.queryId") if context else None
+    found = _tagged(context) if query is None else None
+    return found[2] if found else query
+
+
+def _tagged(context: TaskContext | None) -> re.Match[str] | None:
+    """Finds the batch in the tags of a job, where a server of Spark Connect has it."""
+    return _TAG.search((context.getLocalProperty("spark.job.tags") or "") if context else "")
 
 
 def wall_clock() -> int:
-    """The processing time (us) of this machine."""
+    """Returns the processing time (us) of this machine."""
     return time.time_ns() // 1000

@@ -1,4 +1,4 @@
-"""Finds the step and the variable of a plan that cannot be sent to workers."""
+"""Finds the step and the variable of a plan that cannot be pickled, and so cannot be sent to workers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DEEPEST: Final = 10
 
 
 def unpicklable(plan: Plan, error: Exception) -> WrongType:
-    """The error that names what cannot be sent, after pickling the plan has raised `error`."""
+    """Returns the error that names what cannot be pickled. `error` is what pickling the whole plan raised."""
     for name, part in _parts_of(plan):
         if why := _why_not(part):
             return WrongType(_told(list(_way(part)), why), step=name)
@@ -33,7 +33,7 @@ def _told(way: list[tuple[str, Any]], why: str) -> str:
 
 
 def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Everything that is sent, by the name of its step; steps come before the steps that contain them."""
+    """Yields everything that is sent, with the name of its step. Steps come before larger parts that contain them."""
     for source in plan.sources.values():
         yield from ((step.name, step) for step in (*source.steps_before_time, *source.steps_after_time))
     for producer in plan.producers.values():
@@ -49,13 +49,15 @@ def _parts_of(plan: Plan) -> Iterator[tuple[str, Any]]:
 def _why_not(part: Any) -> str | None:
     try:
         cloudpickle.dumps(part)
-    except Exception as error:  # objects of the user may raise anything
+    except Exception as error:  # pickling a user's objects may raise anything
         return str(error) or type(error).__name__
     return None
 
 
 def _way(part: Any) -> Iterator[tuple[str, Any]]:
-    """The path from a part to the object that cannot be pickled, with names of the user's variables or attributes."""
+    """Yields the path from a part to the object that cannot be pickled, with names of the user's variables or
+    attributes.
+    """
     for _ in range(_DEEPEST):
         inner = next(((name, value) for name, value in _inside(part) if _why_not(value)), None)
         if inner is None:
@@ -81,7 +83,7 @@ def _inside(part: Any) -> Iterator[tuple[str, Any]]:
     else:
         ours = type(part).__module__.partition(".")[0] in ("beamlike", "stages", "windowing")
         yield from (("" if ours else name, value) for name, value in _attributes(part).items())
-        if not ours:  # a class that is in no module is sent with all its content
+        if not ours:  # a class that is not in a module is pickled with all its attributes
             yield "", type(part)
 
 

@@ -1,4 +1,4 @@
-"""A level of a query that writes the state of a savepoint into its store. No Spark here."""
+"""A level of a query that writes the state of a savepoint into its store. No pyspark here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stages.state.store import StateStore
 
 @attrs.frozen
 class Loading(Level):
-    """A level that only writes its state, from the envelopes of `take_apart`, and passes the others on."""
+    """A level that only stores the savepoint's state for its stages. Envelopes for other stages are passed on."""
 
     def run(
         self, label: int, envelopes: Iterable[Envelope], store: StateStore, now: int | None = None

@@ -1,7 +1,7 @@
-"""Savepoints: a run between two batches in a folder, from which a run with other shards or another plan can begin.
+"""Savepoints of runs on Spark: a folder with the state of a run between two batches.
 
-A savepoint has the state, as Spark's state reader reads it, and the position of every source: the files that were read,
-or Spark's own log.
+A run with other shards or another plan can begin from it. It has the state, as Spark's state reader returns it, and the
+position of every source: the files that were read, or Spark's own log.
 """
 
 from __future__ import annotations
@@ -21,32 +21,40 @@ from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import needs_processing_time, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from beamlike.runtime.batch.envelope import DDL, Topology, to_arrow
+from beamlike.runtime.batch.envelope import Topology, to_arrow
 from beamlike.runtime.batch.kept_inputs import INPUTS
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
-from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
+from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.failures import understood
-from beamlike.spark.query.build import labels
+from beamlike.spark.query.applied import applied
+from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.operators import apply_level
 from beamlike.spark.query.planner import PlanLog
 from beamlike.spark.savepoint.loading import Loading
+from beamlike.spark.session.connect import archive_for
+from beamlike.spark.session.kinds import is_connect
 from beamlike.spark.session.session import open_session, ship, worker_environment
 from beamlike.system.path_names import file_name
 
 
 def save(
-    checkpoint: str, savepoint: str, *, session: SparkSession | None = None, master: str | None = None
+    checkpoint: str,
+    savepoint: str,
+    *,
+    session: SparkSession | None = None,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> Savepoint:
-    """Saves the run of a checkpoint, which must not be running, in a new folder. Users call `bl.savepoint.save`."""
-    opened = _open(session, master, None, "beamlike savepoint")
-    source, files = Checkpoint(opened, absolute(checkpoint)), HadoopFiles(opened)
+    """Saves the stopped run of a checkpoint in a new folder. Users call `bl.savepoint.save`."""
+    opened = open_session(session, master=master, shards=None, name="beamlike savepoint", config=config or {})
+    source, files = Checkpoint(opened, absolute(checkpoint)), files_of(opened)
     target = absolute(savepoint)
     if files.names(target):
         raise not_empty(target, "save")
@@ -68,17 +76,9 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     batch = last_batch(source, "commits")
     require_to_save(manifest, batch, last_batch(source, "offsets"), source.path)
     offsets = _offsets(source, manifest, batch)
-    # Its batches are never replayed: a restored run has other batch numbers.
+    # The batch is None, because a restored run has other batch numbers, and never replays this one.
     saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
-    for operator in range(manifest["levels"]):
-        rows = session.read.format("statestore").options(
-            operatorId=operator, batchId=batch, stateVarName="state", flattenCollectionTypes=True
-        )
-        state = rows.load(uri(source.path)).selectExpr(
-            "partition_id AS shard", "user_map_key.key AS key", "user_map_value.value AS value"
-        )
-        # A file per shard, as Spark reads a partition of the state in one task.
-        state.write.parquet(uri(saved.at("state", str(operator))))
+    _write_state(session, source, saved)
     number = 0
     for name, lines in offsets.items():
         if "files listed by" in manifest["sources"][name]:
@@ -86,7 +86,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             files.write(saved.files_of(name), json.dumps(read))
             number += 1
             continue
-        # Older manifests have parts.
+        # Older manifests have this fact.
         if {"batches planned by", "parts planned by"} & manifest["sources"][name].keys():
             last = PlanLog(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
@@ -102,9 +102,52 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     return saved
 
 
+def _write_state(session: SparkSession, source: Checkpoint, saved: Savepoint) -> None:
+    """Writes the state after the batch of the savepoint, as Spark's state reader returns it."""
+    for operator in range(saved.manifest["levels"]):
+        rows = session.read.format("statestore").options(
+            operatorId=operator, batchId=saved.batch, stateVarName="state", flattenCollectionTypes=True
+        )
+        state = rows.load(uri(source.path)).selectExpr(
+            "partition_id AS shard", "user_map_key.key AS key", "user_map_value.value AS value"
+        )
+        # One file per shard, because Spark reads a partition of the state in one task.
+        state.write.parquet(uri(saved.at("state", str(operator))))
+
+
+def state_after(
+    checkpoint: str,
+    batch: int,
+    folder: str,
+    *,
+    session: SparkSession | None = None,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+) -> Savepoint:
+    """Writes the state after an earlier batch into a new folder on this machine, as a savepoint has it.
+
+    Raises `CheckpointError` if Spark no longer has that state.
+    """
+    opened = open_session(session, master=master, shards=None, name="beamlike replay", config=config or {})
+    source = Checkpoint(opened, checkpoint)
+    manifest = source.manifest()
+    assert manifest is not None
+    saved = Savepoint(folder, manifest, batch, {}, source.tally())
+    lock = source.lock("a replay")
+    try:
+        with understood(source):
+            _write_state(opened, source, saved)
+    finally:
+        lock.release()
+    return saved
+
+
 def _offsets(source: Checkpoint, manifest: Mapping[str, Any], batch: int) -> dict[str, list[str]]:
-    """The offsets of each source after the batch. Most have one line; a Spark source may join several streams."""
-    # A version, facts of the batch, then a line per stream: in the order of the sources, control last.
+    """Returns the offsets of each source after the batch. Most sources have one line; a `SparkSource` may join several
+    streams.
+    """
+    # After a version and facts of the batch, there is a line per stream, in the order of the sources. Control
+    # is last.
     lines = _log(source, batch)[2:-1]
     names = sorted(manifest["sources"])
     several = [name for name in names if manifest["sources"][name]["kind"] == "SparkSource"]
@@ -120,7 +163,7 @@ def _offsets(source: Checkpoint, manifest: Mapping[str, Any], batch: int) -> dic
 
 
 def _log(checkpoint: Checkpoint, batch: int) -> list[str]:
-    """The lines of Spark's offset log for a batch."""
+    """Returns the lines of Spark's offset log for a batch."""
     lines = offset_lines(checkpoint, batch)
     if not lines:
         raise CheckpointError(f"Spark's log in {checkpoint.path} has no offsets of batch {batch}")
@@ -135,12 +178,13 @@ def restore(
     shards: int | None = None,
     session: SparkSession | None = None,
     master: str | None = None,
+    config: Mapping[str, str] | None = None,
 ) -> list[str]:
-    """Makes a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
+    """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     require_told_apart(plan)
-    opened = _open(session, master, shards, plan.name)
+    opened = open_session(session, master=master, shards=shards, name=plan.name, config=config or {})
     ship(opened, modules_of(plan))
-    saved = load(absolute(savepoint), HadoopFiles(opened))
+    saved = load(absolute(savepoint), files_of(opened))
     opened.conf.set("spark.sql.shuffle.partitions", str(shards or saved.manifest["shards"]))
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
@@ -157,7 +201,7 @@ def restore(
         copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
         target.files.sync(target.path)
-        # The first run starts its sinks, under a new name, so it replaces nothing of the saved run.
+        # The first run starts its sinks under a new id, so it replaces nothing of the saved run.
         target.save({**manifest, "whole": True, PUT_BACK: put_back})
     finally:
         lock.release()
@@ -165,12 +209,13 @@ def restore(
 
 
 def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
-    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the state."""
-    topology = Topology.of(plan, labels(session, int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
+    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the saved state."""
+    topology = Topology.of(plan, labels(int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
     before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
     parts = target.at("restore")
     target.files.make(parts)
-    with worker_environment(session):
+    code = target.keep_code(archive_for(session)) if is_connect(session) else None
+    with worker_environment(session, code):
         stream = _state(session, saved, target, plan, before=before, now=topology)
         for number, names in enumerate(plan.levels, start=1):
             ticks = number == 1 and needs_processing_time(plan)
@@ -179,7 +224,7 @@ def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Pla
             lambda rows, batch: rows.write.format("noop").mode("append").save()
         )
         query = query.option("checkpointLocation", uri(target.path)).trigger(availableNow=True)
-        # Where processing time passes, there would always be a next batch.
+        # If processing time must pass, there would always be a next batch.
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         query.start().awaitTermination()
 
@@ -193,7 +238,9 @@ def _state(
     before: Topology,
     now: Topology,
 ) -> DataFrame:
-    """The state as a stream of one batch: for each level of the savepoint the names of its files, a task per file."""
+    """Returns the state as a stream with a single batch. Its input is the names of the state files, and each task reads
+    one.
+    """
     files, folder, stages = target.files, target.at("restore"), plan.stages
     names = saved.state_files(files)
     files.write(f"{folder}/files.txt", "\n".join(names) + "\n")
@@ -204,13 +251,13 @@ def _state(
                 yield from _envelopes(name, stages, before, now)
 
     lines = session.readStream.format("text").load(uri(folder))
-    return lines.repartition(max(1, len(names))).mapInArrow(run, DDL)
+    return applied(lines.repartition(max(1, len(names))), run)
 
 
 def _envelopes(
     file: str, stages: Mapping[str, StagePlan], before: Topology, now: Topology
 ) -> Iterator[pa.RecordBatch]:
-    """The envelopes with the state of these stages in a file."""
+    """Yields envelopes with the state of these stages in a file."""
     state = pl.read_parquet(file)
     for (shard,), rows in state.partition_by("shard", as_dict=True).items():
         values = dict(rows.select("key", "value").iter_rows())
@@ -225,7 +272,7 @@ def _envelopes(
 
 
 def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
-    """Sets the offsets of batch 0 to those of the saved run: each remaining source continues from its own.
+    """Sets the offsets of batch 0 to those of the saved run, so that each remaining source continues there.
 
     Returns the files of the checkpoint with the positions of sources.
     """
@@ -251,13 +298,13 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
-    # Control is new.
+    # Control begins anew.
     files.write_for_spark(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
     return put_back
 
 
 def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str]:
-    """The lines for a source that was read in process."""
+    """Returns the offset lines for a source that was read in process."""
     if not isinstance(source.source, HasSparkOffsets):
         kind = type(source.source).__name__
         raise CheckpointError(
@@ -268,8 +315,10 @@ def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str
 
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:
-    """The files of a source that the saved run had read; for files that Spark listed, from its log."""
-    text = HadoopFiles(session).read(saved.files_of(name))
+    """Returns the files of a source that the saved run had read. For files that Spark listed, they are in
+    Spark's log.
+    """
+    text = files_of(session).read(saved.files_of(name))
     if text is not None:
         try:
             return cast(list[str], json.loads(text))
@@ -277,7 +326,3 @@ def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]
             raise saved.damaged(f"{saved.files_of(name)}: {error}") from None
     (offset,) = saved.offsets[name]
     return list(taken(Checkpoint(session, saved.path), f"sources/{file_name(name, blanks=True)}/0", offset))
-
-
-def _open(session: SparkSession | None, master: str | None, shards: int | None, name: str) -> SparkSession:
-    return open_session(session, master=master, shards=shards, name=name, config={})

@@ -1,4 +1,4 @@
-"""The session of Spark, its Java, and the code for its workers.
+"""Spark's session, its Java, and the code for its workers.
 
 May import what `spark` may.
 """

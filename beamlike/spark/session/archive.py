@@ -1,4 +1,6 @@
-"""The zip file of Python code that executors import: these packages, and the modules of the pipeline."""
+"""Builds the zip file of Python code that executors import: this project's packages, and the modules of the
+pipeline.
+"""
 
 from __future__ import annotations
 
@@ -19,22 +21,23 @@ from types import ModuleType
 from beamlike.spark.session.scratch import scratch
 
 Code = Path | zipfile.Path
-"""A source file, or a folder of them; Python also imports from zip files, such as those of `--py-files`."""
+"""A source file or a folder. Both may be in a zip file, as with `--py-files`."""
 
 OWN_PACKAGES = ("beamlike", "stages", "windowing")
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip entry: an archive depends on its contents only
+# The earliest date of a zip entry; the same for all, so that equal content gives equal bytes.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
 _COMPILED = frozenset(Path(f"module{suffix}").suffix for suffix in EXTENSION_SUFFIXES)
-_UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid, whatever the date of its source
+_UNCHECKED_HASH = b"\1\0\0\0"  # PEP 552: compiled code that is valid whatever the date of its source
 
 
 def build_archive(modules: Iterable[ModuleType | str]) -> Path:
-    """Builds a zip file with windowing, stages, beamlike and the code of `modules` (or their names).
+    """Builds a zip file with windowing, stages, beamlike and the code of `modules`, which may be names.
 
-    The code of a module is its top-level package, or its file, and the same for its imports, as far as they are the
-    user's own: not the standard library, an installed package, Spark's own Python, or `__main__`, whose functions are
-    pickled by value. A package with compiled modules is left out, too: Python imports none from a zip file, and the
-    rest of the package would hide the complete one. Equal contents give equal bytes, and within a process the same
-    path.
+    The code of a module is its top-level package or file, and the same for all modules that it imports. Only the user's
+    own code is included: not the standard library, installed packages, Spark's own Python, or `__main__`, whose
+    functions are pickled by value. A package with compiled modules is left out, too, because Python cannot import them
+    from a zip file, and the rest of the package would hide the complete one. Equal content gives equal bytes and,
+    within a process, the same path.
     """
     sources = dict(sorted(_sources(modules).items()))
     digest = hashlib.sha256(str(sys.implementation.cache_tag).encode())
@@ -49,7 +52,7 @@ def build_archive(modules: Iterable[ModuleType | str]) -> Path:
 
 
 def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Code]:
-    """Name in the archive to source file, found by following imports from `modules`."""
+    """Returns source files by their names in the archive. They are found by following imports from `modules`."""
     sources = {key: path for name in OWN_PACKAGES for key, path in _files(name, _places(name))}
     seen = {*OWN_PACKAGES}
     ahead = [name for module in modules for name in _first_names(module)]
@@ -64,14 +67,14 @@ def _sources(modules: Iterable[ModuleType | str]) -> dict[str, Code]:
 
 
 def _first_names(module: ModuleType | str) -> set[str]:
-    """The top-level names to start from: the module's own, or what `__main__` uses."""
+    """Returns the top-level names to start from: the module's own name, or the names that `__main__` imports."""
     name = module if isinstance(module, str) else module.__name__
     if name != "__main__":
         return {name.partition(".")[0]}
     main = sys.modules["__main__"]
     if file := getattr(main, "__file__", None):
         return _imported(Path(file))
-    # A notebook or a prompt: there is no file to read, but what it imported is there.
+    # A notebook or an interactive session has no file, so the modules that it uses are taken.
     used = [
         value if isinstance(value, ModuleType) else inspect.getmodule(value) for value in vars(main).values()
     ]
@@ -79,10 +82,12 @@ def _first_names(module: ModuleType | str) -> set[str]:
 
 
 def _places(name: str) -> list[Code]:
-    """The file of the top-level module `name`, or the folders of the package; none for a compiled module."""
+    """Returns the file of the top-level module `name`, or the folders of the package. Returns none for a compiled
+    module.
+    """
     try:
         spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a module without a spec, such as one made by hand
+    except (ImportError, ValueError):  # a module without a spec, for example one that was created by code
         return []
     if spec is None:
         return []
@@ -92,7 +97,7 @@ def _places(name: str) -> list[Code]:
 
 
 def _at(place: str) -> Code:
-    """The file or folder at a path, which may lead into a zip file."""
+    """Returns the file or folder at a path, which may lead into a zip file."""
     path = Path(place)
     if not path.exists() and (archive := next(filter(Path.is_file, path.parents), None)) is not None:
         inner = path.relative_to(archive).as_posix()
@@ -101,7 +106,7 @@ def _at(place: str) -> Code:
 
 
 def _files(name: str, places: Iterable[Code]) -> Iterator[tuple[str, Code]]:
-    """Name in the archive and source file, for the module or package `name` at `places`."""
+    """Yields names in the archive and source files, for the module or package `name` at `places`."""
     for place in places:
         if place.is_dir():
             yield from ((f"{name}/{below}", path) for below, path in _below(place))
@@ -110,7 +115,7 @@ def _files(name: str, places: Iterable[Code]) -> Iterator[tuple[str, Code]]:
 
 
 def _below(folder: Code) -> Iterator[tuple[str, Code]]:
-    """The source files below a folder, by their relative names."""
+    """Yields the source files below a folder, by their relative names."""
     if isinstance(folder, Path):
         yield from ((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*.py"))
         return
@@ -120,7 +125,7 @@ def _below(folder: Code) -> Iterator[tuple[str, Code]]:
 
 
 def _stays(code: Code) -> bool:
-    """True for code that workers find by themselves, or cannot import from an archive."""
+    """True for code that workers have themselves, or cannot import from an archive."""
     path = Path(str(code))
     return (
         bool({"site-packages", "dist-packages"}.intersection(path.parts))
@@ -130,13 +135,13 @@ def _stays(code: Code) -> bool:
 
 
 def _is_compiled_module(file: Path, package: Path) -> bool:
-    """True for a compiled module of the package itself, not for one of an environment in its folder."""
+    """True for a compiled module of the package itself, and not of a virtual environment in its folder."""
     inside = file.suffix in _COMPILED and "site-packages" not in file.relative_to(package).parts
     return inside and (file.parent / "__init__.py").exists()
 
 
 def _of_python_and_spark() -> Iterator[Path]:
-    """The folders and files of the standard library and of a Spark's own Python, which are on the path of workers."""
+    """Yields the folders and files of the standard library and of Spark's Python, which workers have on their path."""
     yield from (Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib"))
     for name in ("pyspark", "py4j"):
         yield from (Path(str(place)) for place in _places(name))
@@ -145,7 +150,7 @@ def _of_python_and_spark() -> Iterator[Path]:
 
 
 def _imported(path: Code) -> set[str]:
-    """The top-level names that a source file imports anywhere in it."""
+    """Returns the top-level names that a source file imports, in any place."""
     try:
         tree = ast.parse(path.read_bytes())
     except (OSError, SyntaxError):
@@ -162,7 +167,7 @@ def _import_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _write(archive: Path, sources: dict[str, Code]) -> None:
-    """Writes sources, for tracebacks, and compiled code, which Python does not cache for a zip file."""
+    """Writes sources, for tracebacks, and compiled code, because Python does not cache that for a zip file."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in sources.items():
             file.writestr(zipfile.ZipInfo(name, _EPOCH), path.read_bytes(), zipfile.ZIP_DEFLATED)
@@ -174,7 +179,7 @@ def _compiled(name: str, path: Code) -> bytes | None:
     source = path.read_bytes()
     try:
         if isinstance(path, Path):
-            code = SourceFileLoader(name, str(path)).get_code(name)  # Python may have it already
+            code = SourceFileLoader(name, str(path)).get_code(name)  # Python may have compiled it already
         else:
             code = compile(source, str(path), "exec", dont_inherit=True)
     except SyntaxError:  # a file of the user's package that is not imported

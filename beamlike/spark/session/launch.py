@@ -1,4 +1,4 @@
-"""Starts Spark in this process: its Java, its settings, and a terminal without its start-up noise."""
+"""Starts Spark in this process: its Java and its settings, with start-up noise removed from the terminal."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ from beamlike.errors import RunError
 from beamlike.spark.session.java import find_java
 from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
+from beamlike.system.json_logs import logs_json
 
 _DEFAULTS = {
     "spark.driver.memory": "2g",
-    "spark.executorEnv.POLARS_MAX_THREADS": "1",  # tasks share the cores, so each has one thread
-    # On a busy machine Python, and Java while it collects garbage, may be slow to answer: by default they are given up
-    # after 15 and 120 seconds.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",  # each task has one thread, because tasks share the cores
+    # On a busy machine, Python, and Java during garbage collection, may answer slowly. By default Spark stops
+    # waiting after 15 and 120 seconds.
     "spark.python.authenticate.socketTimeout": "60s",
     "spark.network.timeout": "300s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
-# When a query is stopped inside of a batch, Spark matches a regular expression against the whole traceback,
-# which overflows Java's usual stack of 1 MB.
+# When a query is stopped within a batch, Spark matches a regular expression against the whole traceback. This
+# overflows Java's default stack of 1 MB.
 _STACK = "-Xss16m"
 
-# Java hands payloads on and plans batches: little of it is ever hot. By default its second compiler works on all that
-# is called some thousand times, for minutes, and takes the cores from the tasks. Where rows pass through Java it may
-# still compile the loops over them. The first compiler alone would get a fifth of the usual space for its code.
+# Java only passes payloads on and plans batches, so little of its code runs often. By default, its optimizing
+# compiler works for minutes on everything that is called some thousand times, and takes cores from the tasks.
+# So it is switched off. If rows pass through Java one by one, it may still compile the loops over them, but
+# not much else. The fast compiler alone would have only a fifth of the usual code cache, so its size is set.
 _FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 _LATE_SECOND_COMPILER = (
     "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
-# What Java, and Spark's Python worker on the driver, print when all is well. The worker adds an empty line.
+# Normal output of Java, and of Spark's Python worker on the driver. The worker adds an empty line.
 _JAVA_NOISE = re.compile(rb"WARNING: (Using incubator modules|package sun\.security\.action not in)")
 _WORKER_NOISE = re.compile(
     rb"Starting Streaming TransformWithState\w+ Python worker\.$"
@@ -59,12 +61,12 @@ _WORKER_NOISE = re.compile(
     rb"(finish init stage|received parameters|Starting execution|Completed execution) "
 )
 
-_SAID = 12  # lines of Java that are kept
+_SAID = 12  # the number of Java's last lines that are kept
 _LAST_LINES_SECONDS = 10
 
 
 class SparkNotStarted(RunError):
-    """Raised if Spark did not start, with the last output of Java."""
+    """Raised if Spark did not start. The message has the last output of Java."""
 
     def __init__(self, said: str) -> None:
         super().__init__(f"Spark did not start; its Java said:\n{said}")
@@ -73,17 +75,17 @@ class SparkNotStarted(RunError):
 def start(
     master: str | None, name: str, config: Mapping[str, str], *, row_loops: bool = False
 ) -> SparkSession:
-    """Starts a Spark application in this process; `config` overrides the defaults of this module.
+    """Starts a Spark application in this process. `config` overrides the defaults of this module.
 
-    `row_loops`: rows will pass through Java one by one, not only payloads with many of them.
-
-    Under spark-submit, where Java runs already, the master is the submitted one, unless `master` names one; otherwise
-    the default is local[*]. Raises JavaNotFound and SparkNotStarted.
+    `row_loops`: rows will pass through Java one by one, and not only as payloads of many rows. Under spark-submit, Java
+    already runs, and the master is the submitted one unless `master` is given; otherwise the default is local[*].
+    Raises `JavaNotFound` and `SparkNotStarted`.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    running = submitted or SparkContext._gateway is not None  # a stopped application leaves its Java behind
+    running = submitted or SparkContext._gateway is not None  # a stopped application leaves its Java running
     if running:
-        SparkContext._ensure_initialized()  # so that the settings below start from what Java was started with
+        # So that the settings below start from those that Java was started with.
+        SparkContext._ensure_initialized()
     conf = SparkConf().setIfMissing("spark.sql.warehouse.dir", str(scratch() / "warehouse"))
     for key, value in _DEFAULTS.items():
         conf.setIfMissing(key, value)
@@ -97,12 +99,14 @@ def start(
         except Py4JJavaError as error:
             raise SparkNotStarted(str(error.java_exception)) from error
     if str(session.sparkContext.master).startswith("local-cluster"):
-        atexit.register(session.stop)  # before the scratch folder is removed, in which its workers run
+        atexit.register(session.stop)  # before the scratch folder is removed, because workers run in it
     return session
 
 
 def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
-    """The environment variables that PySpark, and Java unless it is running, read while they start."""
+    """Returns the environment variables that PySpark reads when it starts, and those for Java unless it
+    already runs.
+    """
     master = conf.get("spark.master") or ""
     wanted = {"PYSPARK_PYTHON": sys.executable}
     if master.startswith("local"):
@@ -111,12 +115,12 @@ def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
         wanted["SPARK_HOME"] = _linked_home()
     wanted = {name: value for name, value in wanted.items() if name not in os.environ}
     if python := conf.get("spark.pyspark.python"):
-        wanted["PYSPARK_PYTHON"] = python  # which spark-submit would have made of it
+        wanted["PYSPARK_PYTHON"] = python  # spark-submit would have set it like this
     return wanted if running else {**wanted, "JAVA_HOME": str(find_java().home)}
 
 
 def _linked_home() -> str:
-    """A Spark home of links to the existing one, for local-cluster, whose workers write into it."""
+    """Returns a Spark home with links to the existing one. Workers of local-cluster write into their Spark home."""
     home = Path(tempfile.mkdtemp(prefix="spark-home-", dir=scratch()))
     for entry in Path(_find_spark_home()).iterdir():
         (home / entry.name).symlink_to(entry)
@@ -138,11 +142,12 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
-    """Starts Java with our options, which those of the user override, and filters its standard error."""
+    """Starts Java with this module's options, which the user's options override, and filters its standard error."""
     given = conf.get("spark.driver.extraJavaOptions") or ""
     options = [_STACK, _LATE_SECOND_COMPILER if row_loops else _FIRST_COMPILER, given]
     if "log4j" not in given:
-        options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}")
+        name = "log4j2-json.properties" if logs_json() else "log4j2.properties"
+        options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name(name).as_uri()}")
     conf.set("spark.driver.extraJavaOptions", " ".join(options))
     gateway = _launched(conf)
     pickle_bytes_as_bytes(gateway)
@@ -150,7 +155,7 @@ def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
 
 
 def _launched(conf: SparkConf) -> JavaGateway:
-    """Starts Java; a thread copies its standard error. Raises `SparkNotStarted` with its last lines if it ends."""
+    """Starts Java, whose standard error a thread copies. Raises `SparkNotStarted` with its last lines if it ends."""
     ours, javas = os.pipe()
     said: deque[bytes] = deque(maxlen=_SAID)
     reader = threading.Thread(
@@ -168,7 +173,7 @@ def _launched(conf: SparkConf) -> JavaGateway:
 
 
 def _reason(said: list[bytes]) -> str:
-    """The exception that ended Java, or else its last lines."""
+    """Returns the exception that ended Java or, if there is none, its last lines."""
     thrown = [place for place, line in enumerate(said) if line.startswith(b"Exception in thread")]
     return b"".join(said[thrown[-1] if thrown else 0 :]).decode(errors="replace").strip()
 
@@ -176,7 +181,7 @@ def _reason(said: list[bytes]) -> str:
 def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
     """Copies lines to this process's standard error and to `said`, until the other end closes.
 
-    Noise is dropped, and frames of tracebacks are only copied to standard error.
+    Noise is dropped. Frames of tracebacks are copied to standard error only.
     """
     after_noise = False
     with pipe:
@@ -187,6 +192,6 @@ def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
                     said.append(line)
                 with contextlib.suppress(
                     OSError
-                ):  # keep reading without a terminal: Java must never wait for us
+                ):  # without a terminal, too, the lines are read: Java must never wait for this process
                     os.write(2, line)
             after_noise = noise is not None

@@ -1,8 +1,8 @@
-"""Makes Java pickle values of state for Python as bytes.
+"""Makes Java pickle the bytes of state values as bytes for Python.
 
-By default, Spark pickles state for Python with a library that writes bytes as text, a character for each: that takes
-Java fifteen times as long as the rest of its work for a value. The library accepts other picklers for a class. One is
-built here from existing methods of Java, since this package has no Java code.
+By default, the library that Spark uses for pickling writes bytes as text, a character for each. That takes fifteen
+times as long as everything else that Java does for a value. The library accepts another pickler for a class. It is
+composed here of existing methods of Java, because this package has no Java code.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from py4j.protocol import Py4JError
 
 _PYTHON: Final = "org.apache.spark.sql.execution.python.EvaluatePython"
 _BINBYTES: Final = ord("B")
-"""The opcode of bytes; their length follows in four bytes, and then the bytes."""
+"""The pickle opcode for bytes. Their length follows in four bytes, and then the bytes."""
 
 
 def pickle_bytes_as_bytes(gateway: JavaGateway) -> None:
     """Makes this Java write bytes as Python does. In a Spark with other internals, nothing changes."""
-    with suppress(Py4JError, TypeError):  # py4j raises the second one for what is no class
+    with suppress(Py4JError, TypeError):  # py4j raises a TypeError if a name is no class
         _register(gateway)
 
 
@@ -28,13 +28,13 @@ def _register(gateway: JavaGateway) -> None:
     java = gateway.jvm
     wrapper = java.java.lang.Class.forName(f"{_PYTHON}$BytesWrapper")
     pickler = java.net.razorvine.pickle.Pickler
-    # Spark does so once, in the beginning, and would replace ours later.
+    # Spark registers its picklers once. If it did so later, it would replace this one.
     java.org.apache.spark.sql.execution.python.EvaluatePython.registerPicklers()
     pickler.registerCustomPickler(wrapper, _Handles(gateway).pickler(wrapper))
 
 
 class _Handles:
-    """Java's method handles, from Python."""
+    """Java's method handles, used from Python."""
 
     def __init__(self, gateway: JavaGateway) -> None:
         self._gateway, self._jvm = gateway, gateway.jvm
@@ -43,7 +43,9 @@ class _Handles:
         self._stream = self._class("java.io.OutputStream")
 
     def pickler(self, wrapper: Any) -> Any:
-        """(wrapper, out, pickler): out.write('B'); out.write(length); out.write(data)."""
+        """Returns a function (wrapper, out, pickler) that calls out.write('B'), out.write(length) and
+        out.write(data).
+        """
         handles, stream, of_bytes = self._handles, self._stream, self._bytes
         utilities = self._class("net.razorvine.pickle.PickleUtils")
         number = self._primitive("Integer")
@@ -78,7 +80,7 @@ class _Handles:
         return self._jvm.java.lang.invoke.MethodType.methodType(result, self._array("Class", *arguments))
 
     def _array(self, kind: str, *items: Any) -> Any:
-        """An array of a class in java.lang."""
+        """Returns an array of a class in java.lang."""
         of = self._jvm.java.lang
         for name in kind.split("."):
             of = getattr(of, name)

@@ -1,4 +1,4 @@
-"""Temporary folders of this process and of runs without a checkpoint; removes those that killed processes left."""
+"""Temporary folders of this process, and of runs without a checkpoint. Removes folders that killed processes left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _KEPT: Final = 24 * 60 * 60  # seconds
 
 @functools.cache
 def scratch() -> Path:
-    """A folder for files that this process needs until it ends."""
+    """Returns a folder for files that this process needs until it ends."""
     for left in left_by_killed(f"{tempfile.gettempdir()}/{_PROCESS}*/lock"):
         shutil.rmtree(os.path.dirname(left.path), ignore_errors=True)
     folder = Path(tempfile.mkdtemp(prefix=_PROCESS))
@@ -35,7 +35,7 @@ def _remove(folder: Path, lock: Lock) -> None:
 
 
 def temporary_checkpoint() -> str:
-    """Makes a folder for a run without a checkpoint, and removes those of runs that ended more than a day ago.
+    """Creates a folder for a run without a checkpoint. Removes folders of runs that ended more than a day ago.
 
     Until then, users can read their records and dead letters.
     """
@@ -46,7 +46,7 @@ def temporary_checkpoint() -> str:
 
 
 def _age(checkpoint: Path) -> float:
-    """The seconds since the run wrote something, whether its lock still exists or not."""
+    """Returns the seconds since the run last wrote something, whether or not its lock still exists."""
     found = [checkpoint, checkpoint / "beamlike", *checkpoint.glob("beamlike/*")]
     return time.time() - max(map(_modified, found))
 

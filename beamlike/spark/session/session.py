@@ -1,4 +1,6 @@
-"""The session in which a pipeline runs: beside the user's own, with our settings and code."""
+"""The session in which a pipeline runs. It is separate from the user's own, and has this package's settings
+and code.
+"""
 
 from __future__ import annotations
 
@@ -12,54 +14,61 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from pyspark import SparkContext
+import pyspark
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from beamlike.errors import RunError
 from beamlike.spark.session.archive import build_archive
-from beamlike.spark.session.launch import start
+from beamlike.spark.session.connect import connected, open_connect_session, will_ship
+from beamlike.spark.session.kinds import is_connect, require_session, runs_here
+from beamlike.spark.session.loading import code_in
+from beamlike.spark.versions import require_supported
 from beamlike.system import allocator
 
 MOST_DEFAULT_SHARDS = 200
 _SETTINGS = {
-    # Spark's stateful Python operators work with this state store only.
+    # Spark's stateful Python operators work only with this state store.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
-    # By default, Spark waits for ever for a query that does not heed the order to stop.
+    # By default, Spark waits for ever for a query that does not stop when it is asked to.
     "spark.sql.streaming.stopTimeout": "120s",
-    # Stateful queries cannot use it, and Spark warns of each one that would.
+    # Stateful queries cannot use it, and Spark warns of each query that would.
     "spark.sql.adaptive.enabled": "false",
-    # Rows of a Spark source come in chunks worth a vectorised step. Chunks of envelopes, whose payloads weigh
-    # megabytes, are limited by bytes instead.
+    # A chunk of rows from a Spark source is large enough for vectorised steps. Chunks of envelopes, whose
+    # payloads have megabytes, are limited by bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
-# The envelopes of a batch are few rows. To compile code for them, anew in every batch as the time in it is another,
-# takes a fifth of what its tasks need.
+# The envelopes of a batch are few rows. The time in the query differs from batch to batch, so code would be
+# compiled again for each. That takes a fifth of the time that tasks need.
 _INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-# The same paths lead to S3 everywhere: Hadoop by itself knows s3a:// only. Some platforms have an s3:// of their own.
+# With these settings s3:// works everywhere, although Hadoop itself knows only s3a://. Some platforms have an
+# s3:// of their own.
 _STORES = {
     "fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
     "fs.AbstractFileSystem.s3.impl": "org.apache.hadoop.fs.s3a.S3A",
 }
 _WORKERS = {
-    # Tasks share the cores, so each has one thread.
+    # Each task has one thread, because tasks share the cores.
     "POLARS_MAX_THREADS": "1",
-    # Spark sets this for mapInArrow only. With it everywhere, all operators share the same worker processes.
+    # Spark sets this only for mapInArrow. If it is set everywhere, all operators share the same worker
+    # processes.
     "SPARK_SIMPLIFIED_TRACEBACK": "1",
 }
-# To get pages from the system anew takes a twentieth of what tasks need. There is one pool, as there is one thread.
+# Freed memory is kept, as getting it again from the system costs a twentieth of the tasks' time. There is one
+# pool, as each worker has one thread.
 _ALLOCATOR = {allocator.VARIABLE: f"{allocator.KEPT},narenas:1"}
-_NEEDED = ("attrs", "narwhals", "numpy", "pandas", "polars", "pyarrow")  # of what is imported in workers
+NEEDED = ("attrs", "narwhals", "numpy", "pandas", "polars", "pyarrow")  # modules that workers import
 _PROBE_SECONDS = 60
-EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is for the worker on this machine
-_ARCHIVE = "beamlike.archive"  # the archive that was shipped for a session is a setting of that session
+EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is only for the worker on this machine
+_ARCHIVE = "beamlike.archive"  # the session setting with the path of the archive that was shipped for it
 
 
 def open_session(
@@ -71,19 +80,31 @@ def open_session(
     config: Mapping[str, str],
     row_loops: bool = False,
 ) -> SparkSession:
-    """Opens a session beside `session`, with the same settings and views, and ours on top.
+    """Opens a session in the same Spark as `session`, with its settings and views, and with this package's settings.
 
-    Without `session`, the Spark that runs in this process is used, or else one is started, named `name`, on `master`
-    (by default local[*]); it stays up for the next run. `shards` is the number of shuffle partitions, by default the
-    cores, at most 200. `config` overrides the settings made here. `row_loops`: rows will pass through Java one by one;
-    a Spark that is started here then compiles loops well.
+    Without `session`, the Spark that runs in this process, or that it is connected with, is used; else the server of
+    SPARK_REMOTE; else one is started with this `name` on `master` (by default local[*]), which keeps running for the
+    next run. `shards` is the number of shuffle partitions, by default the number of cores, at most 200. `config`
+    overrides the settings made here.
+    `row_loops`: rows will pass through Java one by one, so a Spark that is started here compiles loops well.
 
-    Raises JavaNotFound; TypeError for a Spark Connect session; ValueError if the running Spark has another master, or
-    if `config` has a setting that only a new Spark could use.
+    Raises `JavaNotFound`; `UnsupportedSpark`; `RunError` on Windows; the errors of `open_connect_session`;
+    `ValueError` if the running Spark has another master, or if `config` has a setting that only takes effect when Spark
+    starts.
     """
-    if session is not None and not hasattr(session, "_jsparkSession"):
-        raise TypeError(f"session: must be a classic SparkSession, not {session!r} of Spark Connect")
+    _require_platform()
+    session = session or connected(master)
+    if session is not None:
+        require_session(session)
+    if session is not None and is_connect(session):
+        return open_connect_session(
+            session, _SETTINGS, shards=shards, most=MOST_DEFAULT_SHARDS, config=config
+        )
+    require_supported(pyspark.__version__, "the installed PySpark")
+    from beamlike.spark.session.launch import start  # not there with the client of Spark Connect alone
+
     base = session or _running(master) or start(master, name, config, row_loops=row_loops)
+    require_supported(base.version, "the session")  # SPARK_HOME may name another Spark than the installed one
     opened = SparkSession(base.sparkContext, base._jsparkSession.cloneSession())
     partitions = shards or min(base.sparkContext.defaultParallelism, MOST_DEFAULT_SHARDS)
     for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
@@ -96,7 +117,18 @@ def open_session(
     return opened
 
 
+def _require_platform() -> None:
+    """Raises `RunError` on Windows, where the paths of a checkpoint are no paths of Hadoop."""
+    if sys.platform == "win32":
+        raise RunError(
+            "beamlike does not run pipelines on Spark on Windows, whose paths Hadoop and Spark's Python workers handle "
+            "differently; use bl.LocalRunner(), or run this in WSL or a Linux container"
+        )
+
+
 def _running(master: str | None) -> SparkSession | None:
+    from pyspark import SparkContext
+
     context = SparkContext._active_spark_context
     if context is None:
         return None
@@ -121,13 +153,13 @@ def _set(session: SparkSession, key: str, value: str) -> None:
 
 
 def require_python(session: SparkSession, *, stateful: bool = True) -> None:
-    """Raises `ValueError` for a Python of the executors that cannot run operators.
+    """Raises `ValueError` if the Python of the executors cannot run operators.
 
-    If operators are `stateful`, or executors are in this process, Spark starts that Python beside the driver, so it is
-    checked here. The error of Spark itself would be a traceback of Java that does not say what is missing.
+    For `stateful` operators, and for executors in this process, Spark starts this Python on the driver, so it can be
+    checked here. Spark's own error would be a Java traceback that does not say what is missing.
     """
-    if not stateful and not _is_local(session.sparkContext):
-        return
+    if is_connect(session) or not (stateful or runs_here(session)):
+        return  # with Spark Connect, `require_reached` asks the workers
     python = session.sparkContext.pythonExec
     found = shutil.which(python)
     if found is None:
@@ -144,11 +176,11 @@ def require_python(session: SparkSession, *, stateful: bool = True) -> None:
 
 @cache
 def _unfit(python: str) -> str | None:
-    """The reason for which a Python cannot run operators of this process; None if it can."""
+    """Returns the reason why a Python cannot run operators of this process; None if it can."""
     wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
     program = (
         "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
-        f"*(name for name in {_NEEDED} if u.find_spec(name) is None))"
+        f"*(name for name in {NEEDED} if u.find_spec(name) is None))"
     )
     asked = subprocess.run(
         [python, "-c", program], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
@@ -171,42 +203,48 @@ def interpret(session: SparkSession) -> None:
 def ship(session: SparkSession, modules: Iterable[ModuleType | str]) -> None:
     """Makes these packages and the user's `modules` importable for Python functions of `session`.
 
-    They apply to functions that are built under `worker_environment`; other functions, also of the same application, do
-    not see them. `session` must come from `open_session`. Shipping again costs nothing while the code is the same.
+    This affects only functions that are built under `worker_environment`; other functions, even of the same
+    application, do not see them. `session` must come from `open_session`. Shipping the same code again costs nothing.
     """
     archive = build_archive(modules)
+    if is_connect(session):
+        return will_ship(session, archive)
     context = session.sparkContext
-    # SparkSession.addArtifacts would put the archive on the path of every Python function of the application,
-    # and of this process. Sending it as a plain file does not; local workers read it where it is.
-    if not _is_local(context) and not any(sent.endswith(f"/{archive.name}") for sent in context.listFiles):
+    # SparkSession.addArtifacts would put the archive on the path of all Python functions of the application,
+    # and of this process. A plain file is on no path. Local workers read it in place.
+    if not runs_here(session) and not any(sent.endswith(f"/{archive.name}") for sent in context.listFiles):
         context.addFile(str(archive))
-    session.conf.set(_ARCHIVE, str(archive))
+    return session.conf.set(_ARCHIVE, str(archive))
 
 
 @contextlib.contextmanager
-def worker_environment(session: SparkSession) -> Iterator[None]:
-    """Gives operators with Python functions that are built inside polars with one thread, and the shipped code.
+def worker_environment(session: SparkSession, code: str | None = None) -> Iterator[None]:
+    """Builds the Python functions inside the `with` block for workers with one polars thread and the shipped code.
 
     Spark copies these settings into a function when it wraps it for an operator, and starts separate workers for each
-    set of them: functions that are built outside do not change. Not for use from several threads.
+    set of settings. So functions that are built outside do not change. Not for use from several threads.
+
+    With Spark Connect, `code` is the path of the shipped code, from which functions load it themselves.
     """
+    if is_connect(session):  # the server has one environment for all functions
+        assert code is not None
+        with code_in(code):
+            yield
+        return
     context = session.sparkContext
     before, includes = context.environment, context._python_includes
     variables, archives = dict(_WORKERS), []
     if shipped := session.conf.get(_ARCHIVE, None):
-        # The path is right on this machine, also for Spark's Python worker on the driver, which knows nothing
-        # of files that were sent. Elsewhere it leads nowhere, but makes workers that never served other code.
+        # The path is valid on this machine, also for Spark's Python worker on the driver, which does not
+        # receive sent files. On other machines it does not exist, but it still forces workers of their own
+        # for this code.
         paths = [shipped, str(EARLY), before.get("PYTHONPATH", "")]
         variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
-        variables["PYTHONSAFEPATH"] = "1"  # or else what lies in the working directory would come first
-        archives = [] if _is_local(context) else [Path(shipped).name]
+        variables["PYTHONSAFEPATH"] = "1"  # otherwise modules in the working directory would come first
+        archives = [] if runs_here(session) else [Path(shipped).name]
     context.environment = {**_ALLOCATOR, **before, **variables}
     context._python_includes = [*archives, *(includes or [])]
     try:
         yield
     finally:
         context.environment, context._python_includes = before, includes
-
-
-def _is_local(context: SparkContext) -> bool:
-    return bool(context._jsc.sc().isLocal())

@@ -1,4 +1,4 @@
-"""The Python processes that run our operators, which Spark reuses for later tasks."""
+"""The Python worker processes that run operators. Spark reuses them for later tasks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def settle(operator: str) -> None:
     """Freezes the objects of this process after an operator has run, so that garbage collection skips them.
 
-    Spark's workers collect garbage after every task. For the hundred thousand objects of the libraries that takes some
-    60 ms, most of the time of a small task. In processes that are no Spark workers this is harmless.
+    Spark's workers collect garbage after every task. For the hundred thousand objects of the libraries this takes some
+    60 ms, which is most of the time of a small task. In other processes it does no harm.
     """
     gc.collect()
     gc.freeze()
 
 
 def settled(run: Batches) -> Batches:
-    """Wraps a function for `mapInArrow`, so that its worker settles after it."""
+    """Wraps a function for `mapInArrow`, so that `settle` is called in its worker after it has run."""
 
     @wraps(run)
     def and_settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

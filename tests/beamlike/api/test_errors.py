@@ -70,7 +70,7 @@ STEPS = {
     "with_watermark: the other way round": (
         lambda: plays().with_watermark("at", bl.MonotonousTimestamps()),  # type: ignore[arg-type]
         WrongType,
-        "the strategy comes first: with_watermark(MonotonousTimestamps(), timestamp='at')",
+        "the strategy is the first argument: with_watermark(MonotonousTimestamps(), timestamp='at')",
     ),
     "with_watermark: a column": (
         lambda: plays().with_watermark("at"),  # type: ignore[arg-type]
@@ -90,17 +90,17 @@ STEPS = {
     "write: no name": (
         lambda: plays().write(bl.Memory()),  # type: ignore[arg-type]
         WrongType,
-        "write takes a name, then what it is the name of: write('plays', bl.Parquet('plays'))",
+        "write takes a name first, then the source or sink: write('plays', bl.Parquet('plays'))",
     ),
     "write: the other way round": (
         lambda: plays().write(bl.Memory(), "out"),  # type: ignore[arg-type]
         WrongType,
-        "write takes a name, then",
+        "write takes a name first",
     ),
     "read: no name": (
         lambda: bl.Pipeline("p").read(bl.Rows([{"a": 1}])),  # type: ignore[arg-type]
         WrongType,
-        "read takes a name, then what it is the name of: read('plays', bl.JSONLines('plays'))",
+        "read takes a name first, then the source or sink: read('plays', bl.JSONLines('plays'))",
     ),
     "the start of a window as a column": (
         lambda: plays().with_columns(start=bl.col("window_start")),
@@ -161,7 +161,7 @@ STEPS = {
     "map: a schema that is none": (
         lambda: plays().map(dict, schema=["a"]),
         WrongType,
-        "schema= must be a dict such as {\"user\": str}, not ['a']",
+        "schema= must be a dict such as {\"user\": str}, a polars or Arrow schema, or a dataclass and such, not ['a']",
     ),
     "map: a type that is none": (
         lambda: plays().map(dict, schema={"a": "int"}),

@@ -245,29 +245,24 @@ REFUSED = {
         "no column 'score'; the columns are user, at",
     ),
     "a unit alone": (lambda: plays().with_watermark(STRATEGY, timestamp_unit="s"), "timestamp_unit='s'"),
-    "after a grouping": (
-        lambda: plays().group_by("user", name="totals").aggregate(n=bl.count()).with_watermark(STRATEGY),
-        "'totals' is grouped, and its watermark follows from what it reads and holds",
+    "a time after a grouping": (
+        lambda: plays().group_by("user", name="totals").aggregate(n=bl.count()).with_watermark(STRATEGY, "n"),
+        r"rows of 'totals' have event times, .* set others with with_timestamps\('n', allowed_skew=...\) before",
     ),
-    "late elements": (
-        lambda: plays().aggregate(n=bl.count()).late().with_watermark(STRATEGY),
-        "'plays.late' is grouped|'plays.aggregate.late' is grouped",
+    "no strategy after a grouping": (
+        lambda: plays().aggregate(n=bl.count()).with_watermark("5s"),  # type: ignore[arg-type]
+        "with_watermark takes a strategy such as",
     ),
-    "after flatten": (
-        lambda: (
-            bl.flatten(rows := plays(), rows.filter("won"), name="both").select("at").with_watermark(STRATEGY)
-        ),
-        "'both' has rows of several collections; call with_watermark on each of them before flatten",
+    "a strategy of sources after a grouping": (
+        lambda: plays().aggregate(n=bl.count()).with_watermark(bl.IngressTimestamps(max_drift="5m")),
+        "has a max_drift, with which a source waits and makes event times of the times of arrival, which is for "
+        "sources",
+    ),
+    "a column that is gone after a grouping": (
+        lambda: plays().aggregate(n=bl.count()).with_watermark(bl.TimeOrderedLogs("score")),
+        "no column 'score'; the only column is 'n'|no column 'score'",
     ),
     "dead letters": (lambda: plays().dead_letters().with_watermark(STRATEGY), "which have no event time"),
-    "after windows": (
-        lambda: plays().window_into(MINUTES).with_watermark(STRATEGY),
-        "'plays.window_into' has put the rows in windows, by their event time; call with_watermark before it",
-    ),
-    "after a trigger": (
-        lambda: plays().window_into(trigger=bl.Repeatedly(bl.AfterCount(1))).with_watermark(STRATEGY),
-        "'plays.window_into' has put the rows in windows",
-    ),
     "a time that is read before it is there": (
         lambda: plays().filter(bl.event_time().dt.second() > 1).with_watermark(STRATEGY, "at"),
         "the event time is only read here, and 'plays.filter' needs one before; leave out timestamp=",
@@ -292,3 +287,38 @@ def test_what_cannot_be_is_refused_with_the_reason(case: str) -> None:
     call, text = REFUSED[case]
     with pytest.raises(bl.PlanError, match=text):
         call()
+
+
+def test_after_a_stage_the_watermark_is_estimated_from_its_rows() -> None:
+    stream = bl.TestStream({"user": str, "score": int, "at": int})
+    for second in (5, 70, 200):
+        stream = stream.add_elements([{"user": "ada", "score": 1, "at": second}])
+        stream = stream.advance_watermark_to(second)
+    stream = stream.advance_watermark_to(400).advance_watermark_to_infinity()
+    p, out = bl.Pipeline("p"), bl.Memory()
+    read = p.read("plays", stream, timestamp="at", timestamp_unit="s")
+    totals = read.window_into(MINUTES).group_by("user").aggregate(n=bl.sum("score"))
+    late = totals.with_watermark(bl.BoundedOutOfOrderness("1m"), name="later")
+    late.window_into(bl.FixedWindows("2m")).aggregate(n=bl.sum("n")).write("out", out)
+    assert "BoundedOutOfOrderness(bound=1m), or what is known, if that is less" in p.explain()
+    assert late.windowing.windows == bl.GlobalWindows()
+    records = [batch.stages["later"] for batch in p.run().batches]
+    seconds = [None if abs(one.output) > 10**15 else one.output / 1_000_000 for one in records]
+    # Totals of 59.999999, 119.999999 and 239.999999 s arrive with the watermarks of 70, 200 and 400 s.
+    bound = [-0.000001, 59.999999, 179.999999]
+    assert list(dict.fromkeys(second for second in seconds if second is not None)) == bound
+    assert out.frame()["n"].to_list() == [2, 1]
+    assert records[-1].live == 0
+
+
+def test_a_strategy_that_is_idle_after_a_stage_does_not_hold_the_watermark() -> None:
+    stream = bl.TestStream({"at": int}).add_elements([{"at": 5}]).advance_watermark_to(100)
+    stream = stream.advance_processing_time("10s").advance_processing_time("30s").advance_watermark_to(120)
+    p = bl.Pipeline("p")
+    read = p.read("plays", stream.advance_watermark_to_infinity(), timestamp="at", timestamp_unit="s")
+    counts = read.window_into(MINUTES).aggregate(n=bl.count())
+    strategy = bl.BoundedOutOfOrderness("1m", idle_after="20s")
+    counts.with_watermark(strategy, name="later").write("out", bl.Memory())
+    outputs = [batch.stages["later"].output / 1_000_000 for batch in p.run().batches]
+    assert -0.000001 in outputs
+    assert 120.0 in outputs

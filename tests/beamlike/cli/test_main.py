@@ -154,7 +154,7 @@ def test_a_step_that_could_use_no_row_is_in_the_table_and_told_at_the_end(
     assert shown[-3:] == [
         "3 rows that [bold]parse could not use: see loses all-dead-letters",
         "1 row that clicks could not use: see loses all-dead-letters",
-        "1 of 3 elements that counted dropped, as they came later than the allowed lateness: give more "
+        "1 of 3 elements that counted dropped, as they arrived later than the allowed lateness: give more "
         "allowed_lateness=, or the source a watermark with a larger bound; its .late() gives them as a collection",
     ]
     cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown if "[bold]" in line]

@@ -21,12 +21,15 @@ from stages.aggregates.totals import Mean, Sum
 from tests.support.pipelines import SCHEMA, frame, plays
 from windowing.columns import (
     EVENT_TIME,
+    PANE_CAUSE,
+    PANE_COMPLETE,
     PANE_DRAINED,
     PANE_FIRST,
     PANE_INDEX,
     PANE_LAST,
     PANE_NONSPECULATIVE_INDEX,
     PANE_TIMING,
+    PANE_WATERMARK,
     WINDOW_END,
     WINDOW_START,
 )
@@ -46,6 +49,9 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         bl.pane_first(),
         bl.pane_last(),
         bl.pane_drained(),
+        bl.pane_cause(),
+        bl.pane_complete(),
+        bl.pane_watermark(),
     )
     moment = pl.Datetime("us", "UTC")
     assert read.schema == pl.Schema(
@@ -59,6 +65,9 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
             "pane_first": pl.Boolean(),
             "pane_last": pl.Boolean(),
             "pane_drained": pl.Boolean(),
+            "pane_cause": pl.String(),
+            "pane_complete": pl.Float64(),
+            "pane_watermark": moment,
         }
     )
     row = {
@@ -71,13 +80,17 @@ def test_readers_give_columns_of_plain_names_and_types_of_the_border():
         PANE_FIRST: [True],
         PANE_LAST: [True],
         PANE_DRAINED: [False],
+        PANE_CAUSE: ["over"],
+        PANE_COMPLETE: [0.5],
+        PANE_WATERMARK: [60_000_000],
     }
     result = read.node.origin.apply(pl.LazyFrame({"n": [1], **row})).collect()
     assert result.select(read.schema.names()).row(0) == (
         datetime(1970, 1, 1, 0, 0, 59, 999_999, tzinfo=UTC),
         datetime(1970, 1, 1, tzinfo=UTC),
         datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
-        *("on_time", 0, 0, True, True, False),
+        *("on_time", 0, 0, True, True, False, "over", 0.5),
+        datetime(1970, 1, 1, 0, 1, tzinfo=UTC),
     )
     assert result.select(*row).row(0) == tuple(value for (value,) in row.values())
 

@@ -242,7 +242,9 @@ def test_spark_gives_what_is_given_in_process(
     assert panes(out) == PANES
     assert parcels.acknowledged == [f"{n:06d}.json" for n in range(4)]
     notes = checkpoint / "beamlike" / "batches" / "plays"
-    assert [path.name for path in notes.iterdir() if path.suffix == ".json"] == ["_before.json"]
+    left = {path.name for path in notes.iterdir() if path.suffix == ".json"}
+    assert {name for name in left if not name.startswith("_done-")} == {"_before.json"}
+    assert len(left) <= 1 + 100  # a replay reads the plans of the last batches
 
 
 @pytest.mark.spark

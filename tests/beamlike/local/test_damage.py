@@ -19,9 +19,8 @@ import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.observe import History
 from tests.support.damages import Damage, Damaged, go_on, panes, pipeline, tried, write
+from tests.support.examples import times
 from tests.support.places import ROOT
-
-FEW, MANY = 25, 340
 
 
 @pytest.fixture(autouse=True)
@@ -54,15 +53,15 @@ def savepoint(checkpoint: Damaged) -> Damaged:
     return Damaged(checkpoint.folder, restored, "savepoint")
 
 
-@pytest.mark.parametrize("count", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_no_damage_of_a_checkpoint_is_unseen_or_without_a_name(checkpoint: Damaged, count: int) -> None:
+def test_no_damage_of_a_checkpoint_is_unseen_or_without_a_name(checkpoint: Damaged) -> None:
+    count = times(2)
     came = tried(checkpoint, count, count)
     assert came["right"] > 0
     assert came["named"] > count / 10
 
 
-@pytest.mark.parametrize("count", [FEW // 2, pytest.param(MANY - 120, marks=pytest.mark.slow)])
-def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(savepoint: Damaged, count: int) -> None:
+def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(savepoint: Damaged) -> None:
+    count = times(1)
     assert tried(savepoint, count, count)["named"] == count
 
 
@@ -75,7 +74,7 @@ def test_no_damage_of_the_checkpoint_of_a_run_that_was_killed(checkpoint: Damage
     kept = checkpoint.folder / "kept"
     subprocess.run([sys.executable, "-c", code, kept], cwd=ROOT, check=True)
     assert (kept / "checkpoint" / "beamlike" / "journal.sqlite-wal").stat().st_size
-    assert tried(checkpoint, 1, MANY)["right"] > 0
+    assert tried(checkpoint, 1, times(2))["right"] > 0
 
 
 # The journal

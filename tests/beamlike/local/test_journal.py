@@ -231,7 +231,7 @@ def test_input_that_is_gone_is_told_where_a_batch_is_done_again(run: Path) -> No
     with pytest.raises(ZeroDivisionError):
         again(on_batch=fail)
     Path("data/1.jsonl").unlink()
-    told = r"batch 1 cannot be done again, as source 'plays' does not have its input any more: .*1\.jsonl' is gone"
+    told = r"batch 1 cannot be replayed, because source 'plays' no longer has its input: .*1\.jsonl' is gone"
     with pytest.raises(bl.CheckpointError, match=told):
         again()
     more()

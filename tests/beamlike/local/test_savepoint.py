@@ -181,6 +181,8 @@ def test_what_cannot_be_saved_or_restored_is_told(tmp_path: Path) -> None:
         bl.savepoint.save(tmp_path / "data", tmp_path / "two", master="spark://localhost:1")
     with pytest.raises(ValueError, match="shards= is for runner='spark'"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="local", shards=2)
+    with pytest.raises(ValueError, match="config= is for runner='spark'"):
+        bl.savepoint.restore(saved, tmp_path / "two", plan, runner="local", config={"spark.x": "1"})
     with pytest.raises(ValueError, match="runner must be 'spark' or 'local', not 'flink'"):
         bl.savepoint.restore(saved, tmp_path / "two", plan, runner="flink")
     (saved / "savepoint.json").write_text("{}")
@@ -196,7 +198,7 @@ def test_what_cannot_be_saved_or_restored_is_told(tmp_path: Path) -> None:
     write(tmp_path / "data", 1)
     with pytest.raises(ZeroDivisionError):
         moves.local(on_batch=fail)
-    with pytest.raises(bl.CheckpointError, match="ended within batch 1, of which sinks may have a part"):
+    with pytest.raises(bl.CheckpointError, match="ended within batch 1, and sinks may have a part of it"):
         bl.savepoint.save(moves.checkpoint, tmp_path / "other")
     moves.local(drain=True)
     with pytest.raises(bl.CheckpointError, match="was drained"):

@@ -47,19 +47,22 @@ def test_dedup_keeps_columns_and_windows_and_tells_for_how_long_it_remembers() -
     assert rows.window_into(MINUTES).dedup("user", within="1h").windowing.windows == MINUTES
 
 
-def test_sessions_that_have_not_merged_and_rows_that_take_back_others_are_refused() -> None:
+def test_sessions_that_have_not_merged_are_refused() -> None:
     with pytest.raises(bl.PlanError, match="state of two windows cannot become one"):
         plays().window_into(bl.Sessions("1m")).dedup("user", within="1h")
+
+
+def test_of_rows_that_take_back_others_the_rows_that_are_left_are_kept() -> None:
     early = bl.AfterWatermark(early=bl.AfterCount(1))
-    retracting = plays().window_into(MINUTES, trigger=early, accumulation="retracting")
+    retracting = plays(bounded=False).window_into(MINUTES, trigger=early, accumulation="retracting")
     scores = retracting.group_by("user").aggregate(score=bl.sum("score"))
-    for refused in (
-        lambda: scores.dedup("user", within="1h"),
-        scores.distinct,
-        lambda: scores.latest("user"),
-    ):
-        with pytest.raises(bl.PlanError, match="may retract earlier ones"):
-            refused()
+    endless = scores.window_into(bl.GlobalWindows())
+    for once in (scores.latest("user"), scores.dedup("user", within="1h"), endless.distinct(name="once")):
+        assert once.node.kind == "changes"
+    endless.distinct(name="once again").write("out", bl.Memory())
+    assert "changes     keeps the rows that are left" in endless.pipeline.explain()
+    with pytest.raises(bl.PlanError, match='the processing time of a row is not part of it; give by="event"'):
+        scores.dedup("user", within="1h", by="processing")
 
 
 def test_distinct_needs_an_end_and_columns_by_which_rows_can_be_told_apart() -> None:
@@ -86,10 +89,9 @@ def test_latest_keeps_columns_and_may_replace_rows_of_a_table() -> None:
     newest.write("out", bl.Table("sqlite:///x.db", "t", mode="upsert"))
     newest.late().write("late", bl.Memory())
     assert list(newest.pipeline.plan().stages) == ["now.last"]
-    with pytest.raises(
-        bl.PlanError, match="the newest row of one would not be compared with those of another"
-    ):
-        rows.window_into(allowed_lateness="1h").latest("user")
+    late = rows.window_into(allowed_lateness="1h").latest("user")
+    assert (late.node.kind, late.windowing.accumulation) == ("rows", bl.DISCARDING)
+    late.write("late rows", bl.Table("sqlite:///x.db", "u", mode="upsert"))
     with pytest.raises(bl.PlanError, match="give it at least one column as the key"):
         rows.latest()
 

@@ -1,4 +1,4 @@
-"""Flatten: the rows of several collections, which must be alike in columns and windowing."""
+"""Flatten: the rows of several collections, which must be alike in columns."""
 
 from __future__ import annotations
 
@@ -13,28 +13,76 @@ from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 MINUTES = bl.FixedWindows("1m")
 
 
-def test_flatten_of_unlike_windows_says_which_and_how():
-    p = bl.Pipeline("p")
-    with pytest.raises(UnlikeCollections) as caught:
-        bl.flatten(
-            plays(p, "a").window_into(MINUTES),
-            plays(p, "b").window_into(bl.Sessions("5m"), allowed_lateness="1h"),
-            name="both",
-        )
-    assert str(caught.value) == (
-        "step 'both': unlike windowings: "
-        "windows FixedWindows(size=1m) in 'a.window_into' but Sessions(gap=5m) in 'b.window_into'; "
-        "allowed lateness 0s in 'a.window_into' but 1h in 'b.window_into'; "
-        "call window_into(...) with the same choices on each before"
+def unlike(p: bl.Pipeline) -> bl.Collection:
+    """Rows in unlike windows."""
+    early = bl.Repeatedly(bl.AfterCount(2))
+    minutes = plays(p, "a").window_into(MINUTES, trigger=early, accumulation="accumulating")
+    return bl.flatten(
+        minutes, plays(p, "b").window_into(bl.Sessions("5m"), allowed_lateness="1h"), name="both"
     )
 
 
-def test_flatten_of_merged_and_fresh_sessions_is_refused():
+def test_flatten_of_unlike_windows_has_the_choices_of_the_first_and_the_largest_lateness():
+    both = unlike(bl.Pipeline("p"))
+    assert both.windowing.trigger == bl.Repeatedly(bl.AfterCount(2))
+    assert both.windowing.accumulation is bl.ACCUMULATING
+    assert both.windowing.allowed_lateness == 3_600_000_000
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda both: both.aggregate(n=bl.count()),
+        lambda both: both.filter("won").group_by("user").running(n=bl.count()),
+        lambda both: both.distinct(),
+        lambda both: both.group_by("user").aggregate(n=bl.count()),
+    ],
+)
+def test_what_needs_windows_after_unlike_ones_is_refused_until_window_into_sets_them(step):
+    both = unlike(bl.Pipeline("p"))
+    with pytest.raises(bl.PlanError) as caught:
+        step(both)
+    assert str(caught.value).endswith(
+        "its rows are in unlike windows (FixedWindows(size=1m) in 'a.window_into' but Sessions(gap=5m) in "
+        "'b.window_into'), so they never meet in one; call window_into(...) with the windows before"
+    )
+    step(both.window_into(bl.FixedWindows("2m")))
+
+
+def test_a_join_of_unlike_windows_says_which_and_how():
+    p = bl.Pipeline("p")
+    left, right = (
+        plays(p, name).window_into(windows) for name, windows in (("a", MINUTES), ("b", bl.Sessions("5m")))
+    )
+    with pytest.raises(UnlikeCollections) as caught:
+        left.join(right, on="user")
+    assert str(caught.value).endswith(
+        "unlike windows: FixedWindows(size=1m) in 'a.window_into' but Sessions(gap=5m) in 'b.window_into'; "
+        "call window_into(...) with the same windows on each before"
+    )
+
+
+def test_merged_and_fresh_sessions_are_unlike():
     p = bl.Pipeline("p")
     fresh = plays(p).window_into(bl.Sessions("1m"))
     merged = fresh.group_by("user").aggregate(score=bl.sum("score"))
-    with pytest.raises(UnlikeCollections, match=r"'plays.aggregate' was grouped, so its windows are merged"):
-        bl.flatten(fresh.select("user", "score"), merged)
+    both = bl.flatten(fresh.select("user", "score"), merged)
+    with pytest.raises(bl.PlanError, match=r"'plays.aggregate' was grouped, so its windows are merged"):
+        both.aggregate(n=bl.count())
+
+
+def test_unlike_windows_together_are_grouped_in_windows_that_are_set_after():
+    p, out = bl.Pipeline("p"), bl.Memory()
+    rows = [{"v": 1, "at": second} for second in (1, 70)]
+    each = [
+        p.read(name, bl.Rows(rows), timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+        .window_into(windows)
+        .aggregate(v=bl.sum("v"))
+        for name, windows in (("a", MINUTES), ("b", bl.FixedWindows("2m")))
+    ]
+    bl.flatten(each).window_into(bl.FixedWindows("4m")).aggregate(v=bl.sum("v")).write("out", out)
+    p.run()
+    assert out.frame()["v"].to_list() == [4]
 
 
 def test_flatten_of_unlike_columns_says_which_and_how():

@@ -105,11 +105,11 @@ def test_what_is_wrong_is_told(choices: dict[str, Any], kind: type[Exception], t
 def test_windowings_must_be_alike() -> None:
     left, right = two()
     with pytest.raises(
-        UnlikeCollections, match=r"windows FixedWindows\(size=1m\) in 'l.select' but .*window_into"
+        UnlikeCollections, match=r"windows: FixedWindows\(size=1m\) in 'l.select' but .*window_into"
     ):
         left.join(right.window_into(bl.FixedWindows("2m")), on="user")
-    with pytest.raises(UnlikeCollections, match=r"allowed lateness 0s in 'l.select' but 1h in"):
-        bl.cogroup(a=left, b=right.window_into(allowed_lateness="1h")).by("user")
+    later = bl.cogroup(a=left, b=right.window_into(allowed_lateness="1h")).by("user")
+    assert later.windowing.allowed_lateness == 3_600_000_000
 
 
 def test_an_input_without_end_needs_windows() -> None:
@@ -120,28 +120,45 @@ def test_an_input_without_end_needs_windows() -> None:
         bl.cogroup(a=left, b=right).by("user")
 
 
-def test_a_discarding_pane_would_join_only_itself() -> None:
-    for choices in [{"allowed_lateness": "1h"}, {"trigger": bl.AfterWatermark(early=bl.AfterCount(1))}]:
-        left, right = two(**choices)
-        with pytest.raises(
-            bl.PlanError, match=r"give window_into\(accumulation=bl.ACCUMULATING\) or bl.RETRACTING"
-        ):
-            left.join(right, on="user")
-        bl.cogroup(a=left, b=right).by("user")
-        left, right = two(accumulation="accumulating", **choices)
+@pytest.mark.parametrize(
+    "choices", [{"allowed_lateness": "1h"}, {"trigger": bl.AfterWatermark(early=bl.AfterCount(1))}]
+)
+def test_discarding_panes_have_each_result_once(choices: dict[str, Any]) -> None:
+    left, right = two(**choices)
+    for how in "inner", "left", "semi", "anti":
+        joined = left.join(right, on="user", how=how)
+        assert (joined.node.kind, joined.windowing.accumulation) == ("rows", bl.DISCARDING)
+        assert "__pane_index" in joined.node.shape.system
+    changes, _ = two(accumulation="retracting", trigger=bl.AfterWatermark(early=bl.AfterCount(1)))
+    counts = changes.group_by("user").aggregate(n=bl.count()).window_into(accumulation="discarding")
+    assert counts.join(counts, on="user", how="left").node.kind == "changes"
+
+
+def test_a_join_of_discarding_panes_is_refused_where_it_could_not_tell_what_is_new() -> None:
+    left, right = two(bl.Sessions("1m"), allowed_lateness="1h")
+    with pytest.raises(bl.PlanError, match=r"windows that have merged \(Sessions"):
         left.join(right, on="user")
+    left, right = two(bl.GlobalWindows(), trigger=bl.Repeatedly(bl.AfterCount(1)), bounded=False)
+    left.join(right, on="user", how="semi")
+    with pytest.raises(
+        UnboundedGrouping, match=r"that a row matches nothing \(how='anti'\) is never certain"
+    ):
+        left.join(right, on="user", how="anti")
+    with pytest.raises(UnboundedGrouping, match="the newest row of a key is never certain"):
+        left.latest("user")
 
 
-def test_rows_that_take_back_or_repeat_others_are_refused() -> None:
+def test_rows_that_repeat_others_are_refused_and_rows_that_retract_them_are_joined() -> None:
     early = bl.AfterWatermark(early=bl.AfterCount(1))
-    for accumulation, told in [
-        ("retracting", "may retract earlier ones"),
-        ("accumulating", "several times"),
-    ]:
-        left, right = two(trigger=early, accumulation=accumulation)
-        scores = left.group_by("user").aggregate(score=bl.sum("score"))
-        with pytest.raises(bl.PlanError, match=rf"rows of 'l.aggregate' \(left\) .*{told}"):
-            scores.join(right, on="user")
+    left, right = two(trigger=early, accumulation="accumulating")
+    scores = left.group_by("user").aggregate(score=bl.sum("score"))
+    with pytest.raises(bl.PlanError, match=r"rows of 'l.aggregate' \(left\) .*several times"):
+        scores.join(right, on="user")
+    left, right = two(trigger=early, accumulation="retracting")
+    scores = left.group_by("user").aggregate(score=bl.sum("score"))
+    assert scores.join(right, on="user").node.kind == "changes"
+    for by_time in {"within": ("0s", "1s")}, {"keep_forever": True}:
+        assert scores.join(right, on="user", **by_time).node.kind == "changes"
 
 
 def test_chosen_timestamps_are_those_of_single_rows() -> None:
@@ -191,7 +208,7 @@ def test_a_join_may_be_renamed_and_tells_what_it_is() -> None:
     assert joined.late().schema.names() == ["user", "left", "right", "reason"]
 
 
-def test_a_sink_that_replaces_rows_takes_none_of_a_join() -> None:
+def test_a_sink_that_replaces_rows_takes_those_of_a_join_whose_sides_have_keys() -> None:
     left, right = two()
-    with pytest.raises(bl.PlanError, match=r"'l.join' has a row for each pair of a join"):
+    with pytest.raises(bl.PlanError, match=r"'l.window_into' puts the rows of several windows into one"):
         left.join(right, on="user").write("out", bl.Table("sqlite:///x.db", "t", mode="upsert"))

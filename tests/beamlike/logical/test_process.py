@@ -161,7 +161,7 @@ CALLS: dict[str, tuple[Callable[[bl.Collection], Any], str]] = {
     ),
     "a schema that is none": (
         lambda c: c.group_by("user").process(Good(), ["user"]),  # type: ignore[arg-type]
-        r"schema= must be a dict such as \{\"user\": str\}, not \['user'\]",
+        r"schema= must be a dict such as \{\"user\": str\}, a polars .* and such, not \['user'\]",
     ),
     "no columns": (lambda c: c.group_by("user").process(Good(), {}), "schema= has no columns"),
     "a column that sinks have": (
@@ -176,13 +176,13 @@ CALLS: dict[str, tuple[Callable[[bl.Collection], Any], str]] = {
         lambda c: (
             c.window_into(
                 bl.FixedWindows("1m"),
-                trigger=bl.AfterWatermark(late=bl.AfterCount(1)),
+                trigger=bl.AfterWatermark(early=bl.AfterCount(1)),
                 accumulation="retracting",
             )
             .group_by("user")
             .aggregate(n=bl.count())
             .group_by("user")
-            .process(Good(), SCHEMA)
+            .process(Good(), SCHEMA, order="arrival")
         ),
         "its rows may retract earlier ones",
     ),

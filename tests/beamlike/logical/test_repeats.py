@@ -37,7 +37,7 @@ def totals(collection: bl.Collection, **aggregates: Any) -> list[Any]:
     "aggregate", [bl.sum("total"), bl.count(), bl.mean("total"), bl.collect("total")], ids=str
 )
 def test_what_counts_repeats_is_refused_with_what_to_do(aggregate: Any) -> None:
-    with pytest.raises(bl.PlanError, match=r"result=\w+\(.*\) would count most of it several times") as error:
+    with pytest.raises(bl.PlanError, match=r"result=\w+\(.*\) would count elements several times") as error:
         totals(panes(), result=aggregate)
     for remedy in ("bl.DISCARDING", "bl.RETRACTING", "bl.last(...)", "allow_repeats=True"):
         assert remedy in str(error.value)
@@ -87,3 +87,22 @@ def test_repeats_are_known_after_steps_and_flatten() -> None:
         bl.flatten(first, first.filter(bl.col("total") > 1)).aggregate(n=bl.count())
     with pytest.raises(bl.PlanError, match="accumulating"):
         other.with_columns(more=bl.lit(1)).aggregate(n=bl.count())
+
+
+@pytest.mark.parametrize("aggregate", [bl.sum("total"), bl.count(), bl.mean("total")], ids=str)
+def test_a_running_aggregate_that_counts_repeats_is_refused(aggregate: Any) -> None:
+    with pytest.raises(bl.PlanError, match=r"result=\w+\(.*\) would count elements several times"):
+        panes().group_by("user").running(result=aggregate)
+
+
+@pytest.mark.parametrize("aggregate", [bl.max("total"), bl.previous("total")], ids=str)
+def test_a_running_aggregate_that_repeats_do_not_harm_is_accepted(aggregate: Any) -> None:
+    assert panes().group_by("user").running(result=aggregate).node.kind == "repeats"
+
+
+def test_running_totals_of_repeats_are_given_if_they_are_asked_for() -> None:
+    out = bl.Memory()
+    asked = panes().window_into(bl.GlobalWindows(), allow_repeats=True)
+    asked.group_by("user").running(result=bl.sum("total")).write("out", out)
+    asked.pipeline.run()
+    assert out.frame()["result"].to_list() == [2, 2 + 4, 2 + 4 + 6]

@@ -25,6 +25,21 @@ def totals(*keys: str, **windowing: Any) -> bl.Collection:
     return before.group_by(*keys or ("user",)).aggregate(n=bl.count())
 
 
+def joined(*keys: str, how: Any = "inner", then: Any = None, **windowing: Any) -> bl.Collection:
+    """Totals per user and `won`, joined to totals of the same rows by these keys; `then`: the choices of the join."""
+    before = plays().window_into(bl.FixedWindows("1m"), **windowing)
+    sides = (
+        before.group_by("won", "user").aggregate(m=bl.count()),
+        before.group_by(*keys).aggregate(n=bl.count()),
+    )
+    left, right = (side.window_into(**then) for side in sides) if then else sides
+    return left.join(right, on="won", how=how)
+
+
+def self_joined(rows: bl.Collection) -> bl.Collection:
+    return rows.join(rows.select("user"), on="user")
+
+
 def same(table: Any) -> Any:
     return table
 
@@ -70,6 +85,27 @@ KEYS: dict[str, tuple[Callable[[], bl.Collection], RowKey]] = {
         lambda: totals().with_columns(pane_index=bl.lit(1)),
         RowKey(("user", *WINDOW), None, None),
     ),
+    "the newest row": (
+        lambda: plays().window_into(bl.GlobalWindows()).latest("user").select("won", who="user"),
+        RowKey(("who",), "pane_index", None),
+    ),
+    "distinct rows": (
+        lambda: totals().select("user", "n").distinct().rename({"n": "plays"}),
+        RowKey(("user", "plays", *WINDOW), None, None),
+    ),
+    "pairs of a join": (lambda: joined("won"), RowKey(("won", "user", *WINDOW), "pane_index", None)),
+    "pairs of both sides": (
+        lambda: joined("won", "user", how="full"),
+        RowKey(("won", "user", "user_right", *WINDOW), "pane_index", None),
+    ),
+    "left rows of a join": (
+        lambda: joined("won", "user", how="anti"),
+        RowKey(("won", "user", *WINDOW), "pane_index", None),
+    ),
+    "pairs that are taken back": (
+        lambda: joined("won", accumulation=bl.RETRACTING, **EARLY),
+        RowKey(("won", "user", *WINDOW), None, "pane_retracted"),
+    ),
     "sessions of one pane": (lambda: totals(**SESSIONS), RowKey(("user", *WINDOW), "pane_index", None)),
     "sessions that were merged before": (
         lambda: totals(**SESSIONS).window_into(**EARLY, **FULL).group_by("user").aggregate(n=bl.sum("n")),
@@ -104,7 +140,7 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     ),
     "other windows": (
         lambda: totals().window_into(bl.FixedWindows("1h")),
-        "puts the rows into other windows, of which several may share one",
+        "puts the rows of several windows into one",
     ),
     "nothing names the row": (
         lambda: plays().aggregate(n=bl.count()),
@@ -124,21 +160,39 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     ),
     "the window hidden": (
         lambda: totals().with_columns(window_end=bl.lit("soon")),
-        "its column 'window_end' is not bl.window_end(), which the sink must have to tell rows apart; rename it",
+        "its column 'window_end' is not bl.window_end(), which the sink needs to distinguish rows; rename it",
     ),
     "retractions hidden": (
-        lambda: totals(accumulation=bl.RETRACTING).with_columns(pane_retracted=bl.lit(False)),
+        lambda: totals(accumulation=bl.RETRACTING, **EARLY).with_columns(pane_retracted=bl.lit(False)),
         "its column 'pane_retracted' is not bl.pane_retracted()",
     ),
     "parts replace parts": (
         lambda: totals(**EARLY),
-        "the panes of 'plays.aggregate' have only what is new (accumulation discarding)",
+        "the panes of 'plays.aggregate' have only new elements (accumulation discarding)",
+    ),
+    "pairs of rows": (
+        lambda: self_joined(plays().window_into(bl.FixedWindows("1m"))),
+        "'plays.window_into' puts the rows of several windows into one",
+    ),
+    "pairs that a later pane may lack": (
+        lambda: joined("won", then=EARLY | FULL),
+        "a later pane of 'plays.aggregate.join' may lack rows of an earlier one, which would stay in 'out'; give it "
+        "accumulation=bl.RETRACTING",
     ),
     "parts of late panes": (lambda: totals(allowed_lateness="1m"), "give it accumulation=bl.ACCUMULATING"),
+    "sessions of changes that grow": (
+        lambda: (
+            totals(**EARLY, accumulation=bl.RETRACTING)
+            .window_into(bl.Sessions("5m"), **FULL)
+            .group_by("user")
+            .aggregate(n=bl.count())
+        ),
+        "windows of Sessions(gap=5m) grow from pane to pane",
+    ),
     "sessions that grow": (
         lambda: totals(**SESSIONS, **EARLY, **FULL),
-        "windows of Sessions(gap=5m) grow from pane to pane, and the row of what a window of "
-        "'plays.aggregate' was before would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
+        "windows of Sessions(gap=5m) grow from pane to pane, and rows for the earlier bounds of "
+        "windows of 'plays.aggregate' would stay; give it accumulation=bl.RETRACTING, or the sink per_pane=True",
     ),
 }
 

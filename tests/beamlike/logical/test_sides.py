@@ -50,18 +50,6 @@ def of_sessions(main: bl.Collection, side: bl.Collection) -> Any:
     return looked(main.window_into(bl.FixedWindows("1m")), side.window_into(bl.Sessions("1m")))
 
 
-def of_retractions(main: bl.Collection, side: bl.Collection) -> Any:
-    early = bl.AfterWatermark(early=bl.AfterCount(1))
-    minutes = side.window_into(bl.FixedWindows("1m"), trigger=early, accumulation="retracting")
-    return looked(main.window_into(bl.FixedWindows("1m")), minutes.aggregate(n=bl.count()))
-
-
-def for_retractions(main: bl.Collection, side: bl.Collection) -> Any:
-    early = bl.AfterWatermark(early=bl.AfterCount(1))
-    minutes = main.window_into(bl.FixedWindows("1m"), trigger=early, accumulation="retracting")
-    return looked(minutes.aggregate(n=bl.count()), side)
-
-
 def of_endless(main: bl.Collection, side: bl.Collection) -> Any:
     return looked(main, read(main.pipeline, "endless", Endless()))  # type: ignore[arg-type]
 
@@ -79,14 +67,12 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
     [
         (of_windows, r"rows of 'main' are in the global window, .* call window_into\(...\) on the rows, too"),
         (of_sessions, "the windows of side 'side.window_into', .* merge, each key having its own"),
-        (of_retractions, "rows of side '.*' may retract earlier ones"),
-        (for_retractions, "its rows may retract earlier ones"),
         (of_endless, "side 'endless' has no end and is in the global window"),
-        (of_strangers, "side 'strangers' is of pipeline 'other', and the rows that look at it are of 'p'"),
+        (of_strangers, "side 'strangers' is of pipeline 'other', and the rows that read it are of 'p'"),
         (looked_up_at_strangers, "side 'strangers' is of pipeline 'other'"),
         (
             lambda main, side: main.map(lambda row: row, side={"x": side}),
-            "side 'x' must be bl.as_dict.*looked at",
+            "side 'x' must be bl.as_dict.*in which form",
         ),
         (lambda main, side: main.map(lambda row: row, side={}), "side must be a dict such as"),
         (
@@ -116,7 +102,7 @@ def looked_up_at_strangers(main: bl.Collection, side: bl.Collection) -> Any:
             r"lambda is called as lambda\(row, x=\.\.\.\): got an unexpected keyword argument 'x'",
         ),
         (lambda main, side: bl.as_dict(side, []), "give it at least one column as the key"),
-        (lambda main, side: bl.as_singleton("side"), "as_singleton takes a collection to look at"),
+        (lambda main, side: bl.as_singleton("side"), "as_singleton takes a collection to read"),
         (
             lambda main, side: bl.as_singleton(side, default=5)["points"],
             r"default=5 is for functions; .* such as default=\{'points': \.\.\.\}",
@@ -304,14 +290,14 @@ def test_where_rows_of_a_side_are_late_the_log_says_how_to_have_them() -> None:
         step, _ = looking(how)
         step.named("priced").write("out", bl.Memory())
         (told,) = lost_rows(step.pipeline.run())
-        assert told.startswith("1 of 3 elements that priced.rates dropped, as they came later than")
+        assert told.startswith("1 of 3 elements that priced.rates dropped, as they arrived later than")
         assert told.endswith("; .late(side=...) of 'priced' gives these rows of 'rates' as a collection")
 
 
 def test_a_side_that_has_no_late_rows_is_refused() -> None:
     step, side = looking("a lookup")
     other = read(step.pipeline, "other")
-    with pytest.raises(PlanError, match=r"does not look at 'other'; its sides are 'rates'"):
+    with pytest.raises(PlanError, match=r"does not read 'other'; its sides are 'rates'"):
         step.late(side=other)
     with pytest.raises(PlanError, match=r"has no side; late\(\) returns the rows that it drops"):
         side.late(side=other)

@@ -155,7 +155,7 @@ WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "no timestamp": (
         lambda: read(bl.MonotonousTimestamps(), timestamp=None),
         bl.PlanError,
-        "step 'plays': give timestamp=, the column with the event time that MonotonousTimestamps goes by",
+        "step 'plays': give timestamp=, the column with the event time that MonotonousTimestamps reads",
     ),
     "a unit and nothing else": (
         lambda: read(None, timestamp=None, timestamp_unit="s"),

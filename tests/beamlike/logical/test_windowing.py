@@ -139,22 +139,46 @@ def test_a_sink_is_told_which_panes_are_taken_back():
     assert plan.sinks["out"].schema[PANE_RETRACTED] == pl.Boolean
 
 
-def test_aggregates_that_cannot_subtract_are_refused_after_retractions():
+def test_aggregates_that_cannot_take_back_are_refused_after_retractions():
     panes = retracting()
-    panes.aggregate(n=bl.count(), total=bl.sum("n"), mean=bl.mean("n"), length=bl.window_length())
+    panes.aggregate(n=bl.count(), total=bl.sum("n"), most=bl.max("most"), all=bl.collect("n"))
     expected = (
-        r"step 'worst': .*most=max\(most\), all=collect\(n\) cannot subtract; possible are count, mean, sum"
+        r"step 'worst': .*which about=approx_count_distinct\(n\) cannot subtract \(count_distinct can\); give"
     )
     with pytest.raises(bl.PlanError, match=expected):
-        panes.group_by("user", name="worst").aggregate(n=bl.count(), most=bl.max("most"), all=bl.collect("n"))
+        panes.group_by("user", name="worst").aggregate(n=bl.count(), about=bl.approx_count_distinct("n"))
 
 
-@pytest.mark.parametrize("windows", [bl.Sessions("1m"), Auctions()])
-def test_windows_that_merge_are_refused_after_retractions(windows):
+def test_retracting_windows_with_one_pane_give_rows():
+    once = plays().window_into(MINUTES, accumulation="retracting").group_by("user").aggregate(n=bl.count())
+    assert (once.node.kind, retracting().node.kind) == ("rows", "changes")
+    assert once.aggregate(most=bl.max("n")).node.kind == "rows"
+    assert once.with_columns(bl.pane_retracted()).schema["pane_retracted"] == pl.Boolean
+
+
+@pytest.mark.parametrize(
+    "aggregate", [bl.mean("n"), bl.count_distinct("n"), bl.max("n"), bl.median("n")], ids=str
+)
+def test_a_pane_of_what_is_new_of_changes_is_a_difference_which_few_aggregates_have(aggregate: Any):
+    new = retracting().window_into(accumulation="discarding")
+    new.aggregate(n=bl.count(), total=bl.sum("n"))
+    with pytest.raises(bl.PlanError, match=r"accumulation discarding.*not wrong=.*bl\.RETRACTING"):
+        new.aggregate(n=bl.count(), wrong=aggregate)
+    new.window_into(accumulation="retracting").aggregate(right=aggregate)
+
+
+def test_windows_of_ones_own_that_merge_are_refused_after_retractions():
     panes = retracting().with_columns(tick=bl.lit(1))
-    with pytest.raises(bl.PlanError, match="cannot part again when it is taken back"):
-        panes.window_into(windows)
+    with pytest.raises(bl.PlanError, match=r"cannot part again when it is taken back; give bl\.Sessions"):
+        panes.window_into(Auctions())
     assert panes.window_into(bl.SlidingWindows("10m", "5m")).node.retracting
+
+
+def test_changes_are_put_into_sessions_by_a_stage_that_is_named_after_the_grouping():
+    sessions = retracting().window_into(bl.Sessions("1m")).group_by("n").aggregate(count=bl.count())
+    stages = planned(sessions.named("spans")).stages
+    assert stages["spans.sessions"].stage.operator.keys == ("n",)
+    assert not stages["spans"].stage.operator.merge_windows
 
 
 def test_sessions_that_a_grouping_has_merged_may_be_taken_back():

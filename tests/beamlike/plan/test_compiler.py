@@ -10,10 +10,11 @@ import beamlike as bl
 from beamlike.plan.model import Plan
 from stages.aggregates.totals import Mean
 from tests.support.pipelines import SCHEMA, Declared, plays
-from windowing.columns import EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
+from windowing.columns import ASKED_COLUMNS, EVENT_TIME, PANE_COLUMNS, PANE_RETRACTED, WINDOW_COLUMNS
 from windowing.time import microseconds
 
-PANES = (EVENT_TIME, *WINDOW_COLUMNS, *(column for column in PANE_COLUMNS if column != PANE_RETRACTED))
+_LEFT_OUT = (PANE_RETRACTED, *ASKED_COLUMNS)
+PANES = (EVENT_TIME, *WINDOW_COLUMNS, *(column for column in PANE_COLUMNS if column not in _LEFT_OUT))
 
 
 def flagship() -> bl.Pipeline:

@@ -208,7 +208,7 @@ def test_aggregates_may_be_added_where_one_stage_is_meant() -> None:
     assert consumers(both.plan)["a"] == "plays.aggregate"
     other = with_aggregates("c", n=bl.count(), least=bl.min("score"))
     (told,) = fit(plan(more, other), before).differences
-    assert "'plays.aggregate', which has no name of yours, is like several of this plan" in told.what
+    assert "'plays.aggregate', which has no name of yours, is like several stages of this plan" in told.what
 
 
 def keep(row: dict[str, Any]) -> dict[str, Any]:
@@ -322,7 +322,7 @@ def test_a_name_that_reads_as_a_part_of_the_state_of_another_stage_is_refused() 
         rows.join(rows, on="user", within=("0s", "5s"), name="both").write("both out", bl.Memory())
 
     with pytest.raises(
-        PlanError, match=r"both.pairs/right': its state would be taken for that of 'both.pairs'"
+        PlanError, match=r"both.pairs/right': its state would be confused with that of 'both.pairs'"
     ):
         require_told_apart(plan(joined, minutes("ada", name="both.pairs/right")))
     require_told_apart(plan(joined, minutes("ada", name="both.pairs/other")))

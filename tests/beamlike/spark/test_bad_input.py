@@ -126,6 +126,7 @@ def known(done: Any, sinks: dict[str, bl.Memory]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_kind_is_on_spark_what_it_is_in_process(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,8 +193,9 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
     ):
         run("b.jsonl", 3, 4, 500)
     done = run("c.jsonl", 600, 8)
-    assert "; 1 of 2 elements that counted dropped, as they came later than the allowed lateness: " in repr(
-        done
+    assert (
+        "; 1 of 2 elements that counted dropped, as they arrived later than the allowed lateness: "
+        in repr(done)
     )
     assert (
         caplog.records[-1]

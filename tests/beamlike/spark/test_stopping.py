@@ -157,7 +157,7 @@ def test_from_the_command_line_sigterm_is_no_failure(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "beamlike.cli",
+        "beamlike",
         "run",
         "job:scores",
         "--runner",

@@ -115,16 +115,6 @@ def test_the_watermark_of_a_stage_is_so_much_behind() -> None:
             "allowed_skew: expected a duration",
         ),
         (
-            lambda rows: rows.window_into(MINUTES).with_timestamps("at"),
-            bl.PlanError,
-            "its rows are in windows already.*set the time before window_into",
-        ),
-        (
-            lambda rows: rows.aggregate(n=bl.count()).with_timestamps("n", timestamp_unit="s"),
-            bl.PlanError,
-            "before any grouping",
-        ),
-        (
             lambda rows: rows.dead_letters().with_timestamps("row"),
             bl.PlanError,
             "dead letters have no event time",

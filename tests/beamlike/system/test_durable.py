@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -203,3 +204,14 @@ def test_a_tree_is_synced_from_its_leaves_to_the_folder_that_it_is_in(disk: Disk
     durable.sync_tree(str(tmp_path / "saved"))
     order = [part, part.parent, part.parent.parent, tmp_path / "saved", tmp_path]
     assert disk.calls == [Call("sync", path.stat().st_ino) for path in order]
+
+
+@pytest.mark.parametrize(("command", "synced"), [(fcntl.F_GETFD, 0), (12345, 1)])
+def test_macos_writes_the_cache_of_the_disk_where_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: int, synced: int
+) -> None:
+    monkeypatch.setattr(durable, "_FULL_SYNC", command)
+    disk = Disk(monkeypatch)
+    (tmp_path / "file").touch()
+    durable.sync(str(tmp_path / "file"))
+    assert len(disk.calls) == synced

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import pytest
 from click.testing import CliRunner
@@ -15,6 +15,7 @@ from rich.console import Console as Terminal
 
 import beamlike as bl
 from beamlike.cli.main import main
+from beamlike.io.files.paths import path_text, root_of
 from beamlike.observe.watch import frame
 from beamlike.records.history import History
 from beamlike.system.path_names import file_name
@@ -90,3 +91,15 @@ def test_what_is_logged_is_printable_line_by_line(caplog: pytest.LogCaptureFixtu
     logging.getLogger("beamlike").warning("row %s\nand more", EVIL)
     assert caplog.messages == [f"row {printable(EVIL, keep=chr(10))}\nand more"]
     assert "\x1b" not in caplog.text
+
+
+def test_backslashes_of_windows_become_slashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sep", "\\")
+    assert path_text(PureWindowsPath("C:\\data") / "*.csv") == "C:/data/*.csv"
+    assert root_of(path_text("data\\2026\\*.csv")) == "data/2026/"
+    assert path_text("s3://bucket/a\\b") == "s3://bucket/a\\b"
+    assert path_text("file:///data/2026") == path_text("file:/data/2026") == "/data/2026"
+
+
+def test_elsewhere_a_backslash_is_a_character_of_a_name() -> None:
+    assert path_text("data\\2026") == "data\\2026"

@@ -119,7 +119,7 @@ def test_a_wrong_expectation_fails_and_shows_both_sides(runner: str) -> None:
     assert told == (
         "step 1 (elements = [1, { value = 7, at = 3 }]): "
         'expected { window = [0, 10], values = [1, 7], timing = "late", index = 0 }, '
-        'came { window = [0, 10], values = [1, 7], timing = "early", index = 0 }'
+        'got { window = [0, 10], values = [1, 7], timing = "early", index = 0 }'
     )
 
 
@@ -144,7 +144,7 @@ def test_every_attribute_is_compared(before: str, after: str) -> None:
 
 def test_a_pane_that_does_not_come_fails() -> None:
     told = _told(_changed("watermark = 40", "watermark = 40\npanes = [{ values = [3], index = 2 }]"))
-    assert told == "step 3 (watermark = 40): expected { values = [3], index = 2 }, came no pane"
+    assert told == "step 3 (watermark = 40): expected { values = [3], index = 2 }, got no pane"
 
 
 @pytest.mark.parametrize("runner", ["stage", "local"])
@@ -152,13 +152,13 @@ def test_a_pane_that_is_left_over_fails(runner: str) -> None:
     told = _told(_changed('panes = [{ window = [0, 10], values = [], timing = "on_time" }]', ""), runner)
     assert told == (
         "step 2 (watermark = 10): expected no more panes, "
-        'came { key = "k", window = [0, 10], values = [], timing = "on_time", index = 1 }'
+        'got { key = "k", window = [0, 10], values = [], timing = "on_time", index = 1 }'
     )
 
 
 def test_a_pane_that_comes_once_is_not_expected_twice() -> None:
     pane = '{ window = [0, 10], values = [], timing = "on_time" }'
-    assert _told(_changed(pane, f"{pane}, {pane}")).endswith("came no other pane")
+    assert _told(_changed(pane, f"{pane}, {pane}")).endswith("got no other pane")
 
 
 def test_a_pane_that_is_described_loosely_leaves_the_others_to_those_that_need_them() -> None:
@@ -170,7 +170,7 @@ def test_a_pane_that_is_described_loosely_leaves_the_others_to_those_that_need_t
 @pytest.mark.parametrize("runner", ["stage", "local"])
 def test_a_wrong_watermark_fails(runner: str) -> None:
     told = _told(_changed("input = 10, output = 10", "input = 10, output = 9"), runner)
-    assert told == "step 2 (watermark = 10): expected the output watermark 9, came 10"
+    assert told == "step 2 (watermark = 10): expected the output watermark 9, got 10"
 
 
 @pytest.mark.parametrize("runner", ["stage", "local"])
@@ -178,7 +178,7 @@ def test_a_wrong_count_of_dropped_elements_fails(runner: str) -> None:
     told = _told(_changed("late = 1, closed = 0", "late = 0, closed = 1"), runner)
     assert (
         told
-        == "step 4 (elements = [2]): expected 0 dropped as late, came 1; expected 1 dropped as closed, came 0"
+        == "step 4 (elements = [2]): expected 0 dropped as late, got 1; expected 1 dropped as closed, got 0"
     )
 
 
@@ -309,7 +309,7 @@ def test_an_expected_refusal_that_does_not_come_fails() -> None:
 
 def test_a_refusal_with_another_message_fails() -> None:
     told = _told(parse(ERROR.replace("may lose", "will lose"), "file.toml"))
-    assert told.startswith("expected to be refused with 'will lose data', came ")
+    assert told.startswith("expected to be refused with 'will lose data', got ")
     assert "may lose data" in told
 
 

@@ -57,7 +57,7 @@ def test_a_pane_is_taken_back_before_the_next(new: New) -> None:
     assert [(pane.values, pane.retracted, pane.timestamp) for pane in early] == [([1, 2], False, 1)]
     again, on_time = add(m, 4, to=10).panes
     assert again == attrs.evolve(early[0], retracted=True)
-    assert (on_time.values, on_time.retracted, on_time.timestamp) == ([1, 2, 4], False, 4)
+    assert (on_time.values, on_time.retracted, on_time.timestamp) == ([1, 2, 4], False, 1)
     again, late = add(m, 5).panes
     assert again == attrs.evolve(on_time, retracted=True)
     assert (late.values, late.index) == ([1, 2, 4, 5], 2)

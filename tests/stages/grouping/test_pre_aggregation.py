@@ -40,6 +40,7 @@ from tests.support.strategies import (
     Bundle,
     calendar_windows,
     crowded_streams,
+    cumulative_windows,
     custom_windows,
     fixed_windows,
     scattered_streams,
@@ -49,7 +50,14 @@ from tests.support.strategies import (
     us,
     windowings,
 )
-from windowing import FixedWindows, GlobalWindows, SlidingWindows, TimestampCombiner, Windowing
+from windowing import (
+    CumulativeWindows,
+    FixedWindows,
+    GlobalWindows,
+    SlidingWindows,
+    TimestampCombiner,
+    Windowing,
+)
 from windowing.clocks import Times
 from windowing.columns import PANE_RETRACTED, WINDOW_END, WINDOW_START
 from windowing.time import MAX_TIME
@@ -77,7 +85,9 @@ AGGREGATES: dict[str, Aggregate] = {
 }
 some = share(2)
 times_of_windows = st.sampled_from([TimestampCombiner.END_OF_WINDOW, TimestampCombiner.LATEST])
-windows = st.one_of(fixed_windows, sliding_windows, st.builds(GlobalWindows), calendar_windows)
+windows = st.one_of(
+    fixed_windows, sliding_windows, cumulative_windows, st.builds(GlobalWindows), calendar_windows
+)
 lifted_early = st.builds(
     lambda windowing, combiner: attrs.evolve(windowing, timestamp_combiner=combiner),
     windowings(windows=windows),
@@ -171,7 +181,7 @@ def test_a_chunk_is_lifted_where_at_most_half_as_many_rows_are_left(keys: int, r
 @given(
     st.builds(
         lambda windowing, combiner: attrs.evolve(windowing, timestamp_combiner=combiner),
-        windowings(windows=sliding_windows),
+        windowings(windows=sliding_windows | cumulative_windows),
         times_of_windows,
     ),
     streams() | crowded_streams(),
@@ -192,10 +202,13 @@ def test_folding_slices_first_changes_nothing(
             assert_same(in_tasks.step(bundle), expected)
 
 
-@given(sliding_windows, st.lists(st.integers(-200, 200), min_size=1))
-def test_times_of_a_slice_are_in_the_same_windows(windows: SlidingWindows, times: list[int]) -> None:
+@given(sliding_windows | cumulative_windows, st.lists(st.integers(-200, 200), min_size=1))
+def test_times_of_a_slice_are_in_the_same_windows(
+    windows: SlidingWindows | CumulativeWindows, times: list[int]
+) -> None:
     start = windows.slice_start()
     if start is None:
+        assert isinstance(windows, SlidingWindows)
         assert windows.period >= windows.size
         return
     frame = pl.DataFrame({"time": times, "__event_time": times}, schema_overrides={"__event_time": pl.Int64})

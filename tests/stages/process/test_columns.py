@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 import polars as pl
 import pytest
@@ -60,3 +61,20 @@ def test_what_fits_alone_fits_among_others() -> None:
 def test_types_that_cannot_be_kept_are_refused(dtype: pl.DataType) -> None:
     with pytest.raises(TypeError, match=r"bl\.Value\(object\)"):
         require_kept(dtype)
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e500"])
+@pytest.mark.parametrize(
+    ("dtype", "within"),
+    [
+        (pl.Decimal(38, 2), lambda one: one),
+        (pl.Int64(), lambda one: one),
+        (pl.List(pl.Decimal(38, 2)), lambda one: [one]),
+        (pl.List(pl.Int64()), lambda one: [one]),
+        (pl.Struct({"a": pl.List(pl.Decimal(38, 2))}), lambda one: {"a": [one]}),
+    ],
+)
+def test_a_decimal_that_no_column_can_have_raises(dtype: pl.DataType, within: Any, number: str) -> None:
+    with pytest.raises(MISFITS) as error:
+        as_column("x", [within(Decimal(number))], dtype)
+    assert isinstance(error.value, Exception)

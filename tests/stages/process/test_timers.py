@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from stages.process.calls import Call
-from stages.process.declarations import EventTimers
 from stages.process.time_conversion import to_datetime
+from stages.process.timer_fields import EventTimers
 from stages.process.timers import Family
 
 DAY = 86_400

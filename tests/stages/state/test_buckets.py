@@ -19,7 +19,7 @@ from stages.aggregates.totals import Sum
 from stages.operator import MAIN
 from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
-from stages.state.due_soon import HOT
+from stages.state.due_soon import BUFFER
 from stages.state.index import Index
 from stages.state.store import DictStore
 from stages.state_tables import Spread
@@ -70,7 +70,7 @@ def sizes(
         patch.setattr("stages.state.due_soon.SHARE", share)
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
-        patch.setattr("stages.grouping.grouping.MANY", many)
+        patch.setattr("stages.grouping.merging.MANY", many)
         yield
 
 
@@ -165,7 +165,7 @@ def test_a_session_that_is_due_soon_and_grows_into_one_that_is_not_is_looked_at_
     with sizes(**PATIENT):
         run = StageRun(windowing)
         steps = [run.step(bundle.elements, bundle.watermark) for bundle in stream[:3]]
-        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == HOT)
+        near = Index.load(run.store, STAGE, CLOCKS).buckets.filter(pl.col(BUCKET) == BUFFER)
         assert near["deadline.watermark"].to_list() == [19]
         steps += [run.step(bundle.elements, bundle.watermark) for bundle in stream[3:]]
     assert shown(steps) == shown(expected)
@@ -298,7 +298,7 @@ def test_arrivals_that_can_wait_are_put_beside_the_rows_without_reading_them(win
         step = run.step([(f"key {number}", 1, 1_900_000) for number in range(0, 5_000, 1_000)], 1_000_010)
     assert step.panes == []
     assert step.live == 5_005
-    assert not [key for key in store.read if not key.startswith(("index", f"rows/{HOT}/"))]
+    assert not [key for key in store.read if not key.startswith(("index", f"rows/{BUFFER}/"))]
 
 
 def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> None:

@@ -88,6 +88,7 @@ def test_a_file_that_grew_is_told_or_fails_the_run_in_process(
     go_on_after_changes(tmp_path, bl.LocalRunner, caplog)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_a_file_that_grew_is_told_or_fails_the_run_on_spark(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture

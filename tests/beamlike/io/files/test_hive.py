@@ -262,6 +262,7 @@ def test_a_column_whose_name_is_too_long_for_a_folder_is_refused() -> None:
         rows.write("out", Parquet("o", partition_by="k" * 201))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_long_values_are_shortened_on_spark_as_in_process(spark: SparkSession, tmp_path: Path) -> None:
     folders = []

@@ -42,7 +42,7 @@ def _some_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         Path(folder, "a.jsonl").write_text(LINE)
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def runner(request: pytest.FixtureRequest) -> Any:
     if request.param == "local":
         return bl.LocalRunner()
@@ -102,6 +102,7 @@ def test_what_is_there_under_the_name_is_not_said_to_be_missing(path: str) -> No
         users(path, bl.LocalRunner())
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_a_glob_matches_may_come_later_or_be_gone(spark: Any) -> None:
     with pytest.raises(MissingFiles):

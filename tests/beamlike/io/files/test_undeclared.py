@@ -178,6 +178,6 @@ def test_late_rows_of_a_file_in_no_order_are_told_as_such(
     rows = p.read("in", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
     rows.window_into(bl.FixedWindows("5s")).aggregate(n=bl.count()).write("out", bl.Memory())
     p.run(bl.LocalRunner(chunk_rows=2))
-    assert "earlier rows of that file have brought the watermark to 1970-01-01T00:00:50Z" in caplog.text
+    assert "earlier rows of that file have advanced the watermark to 1970-01-01T00:00:50Z" in caplog.text
     assert caplog.text.count("docs/watermarks.md#files-in-no-order") == 2
     assert "files that were read before" not in caplog.text

@@ -93,6 +93,45 @@ def test_a_row_of_an_outer_join_that_holds_waits_for_a_partner(tmp_path: Path) -
     )
 
 
+class Priced(Alerts):
+    """The same timers beside a side."""
+
+    prices: list[Any]
+
+
+@pytest.mark.parametrize(
+    ("prices_at", "said"),
+    [
+        (
+            45,
+            [
+                "a row of 'orders' waits for side 'prices', at 1970-01-01T00:00:10Z",
+                "for the watermark of that side to reach 1970-01-01T00:01:00Z, which is at 1970-01-01T00:00:45Z",
+            ],
+        ),
+        (
+            60,
+            [
+                "timer 'quiet' of key a",
+                "that timer waits for the input watermark of stage `priced` to reach 1970-01-01T00:01:00Z",
+            ],
+        ),
+    ],
+)
+def test_a_process_with_a_side_says_whether_a_row_waits_for_the_side_or_a_timer_for_its_time(
+    prices_at: int, said: list[str], tmp_path: Path
+) -> None:
+    p = bl.Pipeline("p")
+    orders, prices = (
+        read(p, name, [{"user": "a", "what": "event", "at": 10}], at).window_into(bl.FixedWindows("1m"))
+        for name, at in (("orders", 30), ("prices", prices_at))
+    )
+    side = {"prices": bl.as_list(prices)}
+    priced = orders.group_by("user", name="priced").process(Priced(), {"user": str}, side=side)
+    told = why(priced, "priced", tmp_path, 2)
+    assert all(any(sentence in line for line in told) for sentence in said), told
+
+
 def test_a_row_that_waits_for_a_side_says_for_which(tmp_path: Path) -> None:
     p = bl.Pipeline("p")
     orders, prices = (

@@ -285,8 +285,8 @@ def test_dropped_elements_are_told_with_the_reason():
     ]
     text = told(*batches, stage="average", window="2026-01-31T12:01")
     assert text.endswith(
-        "stage `average` has dropped 4 elements, the last in batch 4: 3 came later than the allowed lateness, 1 came "
-        "after the trigger of their windows had finished"
+        "stage `average` has dropped 4 elements, the last in batch 4: 3 arrived later than the allowed lateness, 1 "
+        "arrived after the trigger of their windows had finished"
     )
 
 

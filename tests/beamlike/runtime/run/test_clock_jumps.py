@@ -74,7 +74,7 @@ def test_processing_time_that_waits_for_the_clock_is_told_once(
     run(tmp_path, lambda: NOW, checkpoint=True)
     [message] = told()
     assert message.startswith(
-        "processing time stands at 2025-10-04T00:00:00Z, which is 365d ahead of this machine"
+        "processing time stays at 2025-10-04T00:00:00Z, which is 365d ahead of this machine"
     )
 
 

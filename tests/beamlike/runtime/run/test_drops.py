@@ -38,7 +38,7 @@ def totals(*bundles: Iterable[int], windows: bl.WindowFn | None = None, taken: b
 
 def test_a_run_says_at_its_end_what_was_dropped_and_what_to_do() -> None:
     run = totals([1, 2], [3, 4, 130]).run()
-    text = f"2 of 5 elements that totals dropped, as they came later than the allowed lateness: {ADVICE}"
+    text = f"2 of 5 elements that totals dropped, as they arrived later than the allowed lateness: {ADVICE}"
     assert list(lost_rows(run)) == [text]
     assert repr(run) == f"<LocalRun of 'p': 5 batches; {text}>"
 
@@ -47,7 +47,7 @@ def test_each_reason_is_told_apart() -> None:
     gaps = bl.SlidingWindows("60s", period="120s")
     late, outside = lost_rows(totals([1, 70], [3, 71, 130], windows=gaps).run())
     assert late.startswith(
-        "1 of 5 elements that totals dropped, as they came later than the allowed lateness: "
+        "1 of 5 elements that totals dropped, as they arrived later than the allowed lateness: "
     )
     assert outside.startswith("2 of 5 elements that totals dropped, as they were in a gap between windows: ")
 
@@ -56,7 +56,7 @@ def test_what_a_collection_takes_is_told_with_where_it_is_and_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     run = totals([1, 2], [3, 4], taken=True).run()
-    assert repr(run).endswith("dropped, as they came later than the allowed lateness: see lost>")
+    assert repr(run).endswith("dropped, as they arrived later than the allowed lateness: see lost>")
     assert not caplog.records
 
 
@@ -72,7 +72,7 @@ def test_more_than_a_hundredth_is_logged(late: int, told: int, caplog: pytest.Lo
     assert len(messages) == told
     for message in messages:
         assert message == (
-            "stage 'totals' dropped 2 of the last 150 elements up to the last batch (2 came later than the allowed "
+            "stage 'totals' dropped 2 of the last 150 elements up to the last batch (2 arrived later than the allowed "
             f"lateness): {ADVICE}"
         )
 

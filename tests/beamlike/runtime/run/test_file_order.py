@@ -74,7 +74,7 @@ def test_where_the_order_makes_files_late_the_log_says_which_and_what_may_help(
     file = tmp_path / "in" / "part-1.csv"
     assert told == (
         f"source 'rows': all 3 rows of {str(file)!r} are late: the newest is from 1970-01-01T00:01:02Z, and files that "
-        "were read before have brought the watermark to 1970-01-01T00:02:02Z; files are read in order of modification "
+        "were read before have advanced the watermark to 1970-01-01T00:02:02Z; files are read in order of modification "
         "time; order='path' reads them in order of their names"
     )
 

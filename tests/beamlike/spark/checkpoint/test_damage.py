@@ -155,7 +155,10 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
         ),
         (flip("beamlike/manifest.json", '"run": "'), "has a damaged manifest|no JSON"),
         (lambda folder: (folder / "beamlike/tally.json").write_text(""), r"beamlike/tally\.json: "),
-        (flip("offsets/2", "batchTimestampMs"), "offsets/2 is damaged: it is not what was written"),
+        (
+            flip("offsets/2", "batchTimestampMs"),
+            "offsets/2 is damaged: by its checksums, it is not what was written",
+        ),
         (empty("sources/0/2"), r"sources/0/2 is not what was written|Spark's sources/0/2 is not whole"),
         (
             both(*newest("offsets"), *newest("commits")),
@@ -181,9 +184,15 @@ def test_what_is_gone_or_not_whole_is_named(
     assert ANEW in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "damage", [no_text, cut, lambda name: flip(name, '{"step')], ids=["text", "cut", "bit"]
+    "damage",
+    [
+        pytest.param(no_text, id="text"),
+        pytest.param(cut, id="cut", marks=pytest.mark.slow),
+        pytest.param(lambda name: flip(name, '{"step'), id="bit", marks=pytest.mark.slow),
+    ],
 )
 def test_a_damaged_control_file_is_named(
     spark: SparkSession, tmp_path: Path, damage: Callable[[str], Damage]
@@ -211,6 +220,7 @@ def test_a_damaged_control_file_is_named(
     assert str(tmp_path / "checkpoint") in str(refused.value)
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_what_is_known_of_lists_that_were_read_has_checksums(
     spark: SparkSession, damaged: Callable[[Damage], Path]

@@ -120,6 +120,7 @@ def test_a_run_goes_on_from_there_and_is_saved_and_restored(
     ]
 
 
+@pytest.mark.slow
 def test_records_beside_an_older_copy_show_that_it_is_one(
     spark: SparkSession, remote: str, tmp_path: Path
 ) -> None:

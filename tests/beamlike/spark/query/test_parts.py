@@ -51,6 +51,7 @@ def odd(row: dict[str, Any]) -> dict[str, Any]:
     return {"id": row["id"]}
 
 
+@pytest.mark.slow
 def test_each_row_is_written_once_and_none_is_shipped(spark: SparkSession, tmp_path: Path) -> None:
     every = bl.Memory()
     run = copies(tmp_path, every).run(bl.SparkRunner(str(tmp_path / "checkpoint"), session=spark, shards=2))

@@ -58,6 +58,7 @@ class Places:
         return sorted(pl.read_parquet(f"{self.out}/{folder}/*.parquet")[column])
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_and_takes_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     places, checkpoint = Places(tmp_path), str(tmp_path / "checkpoint")
 

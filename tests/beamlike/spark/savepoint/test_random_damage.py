@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 import beamlike as bl
 from tests.support.damages import Damaged, pipeline, tried, write
-
-FEW, MANY = 8, 120
+from tests.support.examples import times
 
 
 @pytest.fixture(autouse=True)
@@ -38,13 +37,13 @@ def go_on(spark: SparkSession, folder: Path, *, drain: bool = False) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("count", [FEW // 2, pytest.param(MANY, marks=pytest.mark.slow)])
-def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(halfway: Path, count: int) -> None:
+def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(halfway: Path) -> None:
     def restored(folder: Path) -> None:
         plan = pipeline(folder).plan()
         bl.savepoint.restore(folder / "savepoint", folder / "restored", plan, runner="local")
         pipeline(folder).run(bl.LocalRunner(checkpoint=folder / "restored", drain=True))
 
+    count = times(1 / 3)
     # Sums that Hadoop keeps in files of their own are not looked at.
     assert tried(Damaged(halfway, restored, "savepoint"), count, count)["named"] > count / 2
 
@@ -52,5 +51,7 @@ def test_no_damage_of_a_savepoint_is_unseen_or_without_a_name(halfway: Path, cou
 @pytest.mark.slow
 @pytest.mark.spark
 def test_no_damage_of_a_checkpoint_is_unseen_or_without_a_name(spark: SparkSession, halfway: Path) -> None:
-    came = tried(Damaged(halfway, lambda folder: go_on(spark, folder, drain=True), "checkpoint"), 1, FEW)
+    came = tried(
+        Damaged(halfway, lambda folder: go_on(spark, folder, drain=True), "checkpoint"), 1, times(1 / 4)
+    )
     assert came["named"] > 0

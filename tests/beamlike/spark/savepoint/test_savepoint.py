@@ -237,7 +237,9 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     write(tmp_path / "plays", 0, 2)
     job = ("run", "savepoint_mine:scores", "--runner", "spark", "--checkpoint")
     invoke(*job, "first", "--shards", "2")
-    assert "after batch 0, on 2 shards" in invoke("savepoint", "first", "saved")
+    with pytest.raises(ValueError, match=r"spark\.driver\.memory='3g' can only be set when Spark starts"):
+        bl.savepoint.save("first", "saved", config={"spark.driver.memory": "3g"})
+    assert "after batch 0, on 2 shards" in invoke("savepoint", "first", "saved", "--conf", "spark.x=1")
     write(tmp_path / "plays", 2, 4)
     told = invoke("restore", "saved", "without", "savepoint_mine:other")
     assert "stage 'sessions' is gone: its part of the savepoint is left out" in told
@@ -245,7 +247,7 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
         "restore", "saved", str(shutil.copytree("saved", "second")), "savepoint_mine:scores", code=1
     )
     shutil.rmtree("second")
-    invoke("restore", "saved", "second", "savepoint_mine:scores", "--shards", "1")
+    invoke("restore", "saved", "second", "savepoint_mine:scores", "--shards", "1", "--conf", "spark.x=1")
     invoke(*job, "second", "--drain")
     rows = [pl.read_ndjson(file) for file in sorted((tmp_path / "out").glob("*.jsonl"))]
     written = sum(len(file.read_text().splitlines()) for file in (tmp_path / "plays").iterdir())
@@ -255,6 +257,7 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     assert "there is no savepoint" in invoke("restore", "first", "third", "savepoint_mine:scores", code=1)
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_begun_and_not_finished_is_in_the_way(
     spark: SparkSession, halfway: tuple[Path, bl.Memory], tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
+from beamlike.errors import RunError
 from beamlike.spark.session import launch
 from beamlike.spark.session.session import open_session, ship, worker_environment
 
@@ -146,8 +147,8 @@ def test_spark_that_runs_already_is_used(spark: SparkSession) -> None:
         open_session(None, master="local[4]", shards=1, name="test", config={})
 
 
-def test_a_session_of_spark_connect_is_refused() -> None:
-    with pytest.raises(TypeError, match="classic SparkSession"):
+def test_an_object_that_is_no_session_is_refused() -> None:
+    with pytest.raises(TypeError, match="must be a SparkSession, classic or of Spark Connect, not <object"):
         open_session(object(), master=None, shards=1, name="test", config={})  # type: ignore[arg-type]
 
 
@@ -365,3 +366,9 @@ print(list(java.getInputArguments()))
         "-XX:Tier4BackEdgeThreshold",
         "-Dours",
     ]
+
+
+def test_on_windows_spark_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(RunError, match=r"on Windows.*bl\.LocalRunner\(\), or run this in WSL"):
+        open_session(None, master=None, shards=None, name="name", config={})

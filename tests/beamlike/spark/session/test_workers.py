@@ -77,8 +77,15 @@ exec(compile(open({path!r} + "/__init__.py").read(), __file__, "exec"))
 """
 
 
-def test_the_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_anything(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    "module",
+    [
+        "pyspark.sql.streaming.transform_with_state_driver_worker",
+        "pyspark.sql.connect.streaming.worker.foreach_batch_worker",
+    ],
+)
+def test_a_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_anything(
+    tmp_path: Path, module: str
 ) -> None:
     (tmp_path / "pyspark").mkdir()
     (tmp_path / "pyspark/__init__.py").write_text(SLOW.format(path=str(Path(pyspark.__file__).parent)))
@@ -86,7 +93,7 @@ def test_the_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(30)
         worker = subprocess.Popen(
-            [sys.executable, "-m", "pyspark.sql.streaming.transform_with_state_driver_worker"],
+            [sys.executable, "-m", module],
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(EARLY), str(tmp_path), os.environ.get("PYTHONPATH", "")]),
@@ -111,7 +118,8 @@ def test_the_worker_that_spark_waits_ten_seconds_for_connects_before_it_imports_
 
 def test_a_worker_takes_pyspark_as_it_was_installed(tmp_path: Path) -> None:
     home = Path(pyspark.__file__).parent
-    zips = [str(path) for path in sorted((home / "python" / "lib").glob("*.zip"))]
+    (tmp_path / "linked").symlink_to(home.parent)  # Spark may know the environment by a link
+    zips = [str(path) for path in sorted((tmp_path / "linked/pyspark/python/lib").glob("*.zip"))]
     own = tmp_path / "other.zip"
     assert len(zips) == 2
     path = os.pathsep.join([*zips, str(own), str(EARLY)])

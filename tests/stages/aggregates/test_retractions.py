@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.builtin import Count, WindowLength
+from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
@@ -38,6 +38,15 @@ SUBTRACTED: dict[str, Aggregate] = {
     "any": Some("flag"),
     "all": All("flag"),
 }
+ANEW: dict[str, Aggregate] = {
+    **{name: aggregate for name, aggregate in ORDERLESS.items() if name not in {*SUBTRACTED, "about"}},
+    "least": Min("v"),
+    "greatest": Max("v"),
+    "first": First("v"),
+    "last": Last("v"),
+    "collected": Collect("v"),
+}
+"""Aggregates that are computed anew of the rows that are left."""
 NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v", 0.9)}
 
 
@@ -56,6 +65,8 @@ class Above:
 def test_only_these_can_be_subtracted() -> None:
     can = {name for name, aggregate in ORDERLESS.items() if aggregate.subtractable}
     assert can == SUBTRACTED.keys()
+    refused = {name for name, aggregate in ORDERLESS.items() if not aggregate.for_retractions().subtractable}
+    assert refused == {"about"}
 
 
 def result(
@@ -69,6 +80,24 @@ def result(
         stage.step(store, {MAIN: pl.DataFrame(bundle, schema)}, Times.of(0))
     done = stage.step(store, {MAIN: pl.DataFrame(schema=schema)}, Times.of(MAX_TIME))
     return done.panes.select(list(aggregates)).rows(named=True)
+
+
+def marked(rows: list[Row], *, retracted: bool = False) -> list[Row]:
+    """The rows, or their retractions."""
+    return [{**row, PANE_RETRACTED: retracted} for row in rows]
+
+
+@st.composite
+def played(draw: st.DrawFn, stays: list[Row], goes: list[Row]) -> list[list[Row]]:
+    """Two bundles with all rows, and the retractions of some: each with its row, in any order, or after it."""
+    bundles: list[list[Row]] = [[], []]
+    for row in stays:
+        bundles[draw(st.integers(0, 1))] += marked([row])
+    for row in goes:
+        first = draw(st.integers(0, 1))
+        bundles[first] += marked([row])
+        bundles[draw(st.integers(first, 1))] += marked([row], retracted=True)
+    return [draw(st.permutations(bundle)) for bundle in bundles]
 
 
 NUMBERS: dict[str, tuple[pl.DataType, list[Any]]] = {
@@ -108,22 +137,15 @@ def test_of_numbers_that_are_taken_back_nothing_is_left(kind: str, data: st.Data
     dtype, values = NUMBERS[kind]
     some = st.lists(st.none() | st.sampled_from(values), max_size=5)
     kept, gone = data.draw(some.filter(bool)), data.draw(some)
-    stays = [{"v": value, EVENT_TIME: 0, PANE_RETRACTED: False} for value in kept]
-    goes = [
-        {"v": value, EVENT_TIME: 0, PANE_RETRACTED: retracted}
-        for value in gone
-        for retracted in (False, True)
-    ]
-    played = data.draw(st.permutations([*stays, *goes]))
-    cut = data.draw(st.integers(0, len(played)))
+    stays, goes = ([{"v": value, EVENT_TIME: 0} for value in values] for values in (kept, gone))
     columns = pl.Schema({"v": dtype})
-    found = result(OF_NUMBERS, columns, [played[:cut], played[cut:]])
-    assert repr(found) == repr(result(OF_NUMBERS, columns, [stays]))
+    found = result(OF_NUMBERS, columns, data.draw(played(stays, goes)))
+    assert repr(found) == repr(result(OF_NUMBERS, columns, [marked(stays)]))
 
 
 def test_that_infinities_are_counted_does_not_change_what_an_aggregate_is() -> None:
     for aggregate in (Sum("v", where=Above()), Mean("v", where=Above())):
-        taken_back = aggregate.where_taken_back()
+        taken_back = aggregate.for_retractions()
         assert (taken_back.columns, taken_back.where) == (aggregate.columns, aggregate.where)
         assert taken_back.parts(pl.Schema({"v": pl.Int64()})) == aggregate.parts(pl.Schema({"v": pl.Int64()}))
 
@@ -135,12 +157,8 @@ def test_what_is_taken_back_is_subtracted(
 ) -> None:
     columns, bundles = case
     rows = [row for bundle in bundles for row in bundle]
-    aggregates = SUBTRACTED | (NUMERIC if columns["v"].is_numeric() else {})
+    aggregates = SUBTRACTED | ANEW | (NUMERIC if columns["v"].is_numeric() else {})
     gone = data.draw(st.lists(st.sampled_from(rows), max_size=4))
-    marked = [{**row, PANE_RETRACTED: False} for row in [*rows, *gone]]
-    marked += [{**row, PANE_RETRACTED: True} for row in gone]
-    played = data.draw(st.permutations(marked))
-    cut = data.draw(st.integers(0, len(played)))
-    found = result(aggregates, columns, [played[:cut], played[cut:]])
-    wanted = result(aggregates, columns, [[{**row, PANE_RETRACTED: False} for row in rows]])
+    found = result(aggregates, columns, data.draw(played(rows, gone)))
+    wanted = result(aggregates, columns, [marked(rows)])
     assert repr(found) == repr(wanted)

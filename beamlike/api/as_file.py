@@ -1,0 +1,146 @@
+"""Writes the declarations of a pipeline as a YAML file, which `bl.from_yaml` reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from beamlike.api.grouped import Grouped
+from beamlike.api.handle import Handle
+from beamlike.errors import missing_package
+from beamlike.logical.calls import Call
+from beamlike.logical.data import Writer, call_data
+from beamlike.logical.node import Node
+from beamlike.logical.registry import Registry
+
+_WIDTH = 110
+
+
+def to_yaml(pipeline: Registry) -> str:
+    """Returns the text of a file that declares the same pipeline. Raises `PlanError` for what only Python can say."""
+    try:
+        import yaml
+    except ModuleNotFoundError as error:
+        raise missing_package("pipelines as files need PyYAML", "yaml", error) from None
+    return str(
+        yaml.safe_dump(
+            document(pipeline), sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
+        )
+    )
+
+
+def document(pipeline: Registry) -> dict[str, Any]:
+    """Returns the pipeline as the data of a file."""
+    options = {"on_error": pipeline.on_error, "max_dead_letters": pipeline.max_dead_letters}
+    usual = {"on_error": "dead_letters", "max_dead_letters": None}
+    given = {name: value for name, value in options.items() if value != usual[name]}
+    return {"pipeline": pipeline.name, **given, "collections": _Blocks.of(pipeline).written}
+
+
+@attrs.define
+class _Blocks:
+    """The blocks of a file, one for each collection with a name in it, in the order of the calls.
+
+    A block is a chain of steps. It ends before a step that reads another collection, and at a collection that a later
+    block reads.
+    """
+
+    ends: set[Node] = attrs.field(factory=set)
+    written: dict[str, Any] = attrs.field(factory=dict)
+    _names: dict[Node, str] = attrs.field(factory=dict)
+    _latest: Node | None = None
+    _current: str = ""
+
+    @classmethod
+    def of(cls, pipeline: Registry) -> _Blocks:
+        first = cls()
+        for number, call in enumerate(pipeline.calls):
+            before = pipeline.calls[number - 1].made if number else None
+            first._read_by(call, before)
+        blocks = cls(first.ends)
+        for call in pipeline.calls:
+            blocks._add(call)
+        return blocks
+
+    def _read_by(self, call: Call, before: Node | None) -> None:
+        """Notes the collections that a call reads, other than the one that the call before it made."""
+        owner = _owner(call)
+        if owner is not None and owner is not before:
+            self.ends.add(owner)
+        _data(call, self._ends_at)
+
+    def _ends_at(self, node: Node) -> str:
+        self.ends.add(node)
+        return ""
+
+    def _add(self, call: Call) -> None:
+        owner = _owner(call)
+        writes = call.name == "write"
+        if owner is None:
+            self._begin(call, _data(call, self._name))
+        else:
+            if owner is not self._latest or (owner in self.ends and not writes):
+                self._current = self._free(call.arguments()["name"] if writes else call.made.name)
+                self.written[self._current] = {"from": self._name(owner)}
+            self.written[self._current].setdefault("steps", []).append(_step(call, self._name))
+        self._latest = call.made
+        if not writes:
+            self._names[call.made] = self._current
+
+    def _begin(self, call: Call, data: Any) -> None:
+        """Begins a block with a source, or with a step that reads several collections."""
+        self._current = self._free(call.arguments()["name"] if call.name == "read" else call.made.name)
+        if call.name == "read":
+            data = {key: value for key, value in data.items() if key != "name"}
+            data = data["source"] if [*data] == ["source"] else data
+        self.written[self._current] = {_word(call): data}
+
+    def _name(self, node: Node) -> str:
+        return self._names[node]
+
+    def _free(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self.written:
+            name, number = f"{wanted}_{number}", number + 1
+        return name
+
+
+def _is_cogroup(subject: object) -> bool:
+    return hasattr(subject, "sides")
+
+
+def _word(call: Call) -> str:
+    return "cogroup" if call.positional and _is_cogroup(call.positional[0]) else call.name
+
+
+def _owner(call: Call) -> Node | None:
+    """Returns the node on which a step was called; None for a source or a step that reads several collections."""
+    (subject,) = call.positional[:1] or (None,)
+    if isinstance(subject, Grouped):
+        return subject.node
+    return subject.node if isinstance(subject, Handle) and "self" in call.parameters() else None
+
+
+def _step(call: Call, name: Any) -> dict[str, Any]:
+    data, subject = _data(call, name), call.positional[0]
+    if not isinstance(subject, Grouped):
+        return {call.name: data}
+    keys = subject.keys[0] if len(subject.keys) == 1 else list(subject.keys)
+    grouping = keys if subject.name is None else {"keys": list(subject.keys), "name": subject.name}
+    return {"group_by": grouping, call.name: data}
+
+
+def _data(call: Call, name: Any) -> Any:
+    """Returns the arguments of a call as data, without the collection or pipeline on which it was called."""
+    arguments, parameters = dict(call.arguments()), dict(call.parameters())
+    subject = arguments.pop("self", None)
+    parameters.pop("self", None)
+    writer = Writer(call.made.name, name)
+    if call.name == "read":
+        return {key: writer.data(value) for key, value in arguments.items()}
+    data = call_data(arguments, parameters, writer.data)
+    if _is_cogroup(subject):
+        sides = {side: name(one.node) for side, one in subject.sides.items()}
+        return {"collections": sides, "by": data}
+    return data

@@ -1,0 +1,48 @@
+"""The option `--log-format` of commands that run for long, and a command group whose errors have this format."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import click
+
+from beamlike.system.json_logs import log_json, logs_json
+
+_LOG = logging.getLogger("beamlike")
+
+
+def _chosen(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    if value == "json":
+        log_json()
+
+
+# It is read before other options, so that their errors are logged in this format, too.
+log_option = click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_chosen,
+    help="The form of the log on standard error; json: an object a line.",
+)
+
+
+class LoggingGroup(click.Group):
+    """A group of commands that logs errors if the log is JSON, since a plain line would not be valid JSON."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except click.ClickException as error:
+            if not logs_json():
+                raise
+            _LOG.error("%s", error.format_message())
+            ctx.exit(error.exit_code)
+        except Exception as error:
+            if isinstance(error, click.exceptions.Exit | click.Abort) or not logs_json():
+                raise
+            _LOG.exception("%s: %s", type(error).__name__, error)
+            ctx.exit(1)

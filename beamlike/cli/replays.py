@@ -1,0 +1,256 @@
+"""The commands that play batches of earlier runs again."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from beamlike.api.pipeline import Pipeline
+from beamlike.cli.plainly import plainly
+from beamlike.cli.target import TARGET, Target, set_option
+from beamlike.system.printable import printable
+
+_KEY = click.option(
+    "--key",
+    multiple=True,
+    metavar="COLUMN=VALUE",
+    help="A key, such as user=ada; several times for several columns.",
+)
+_SAVEPOINT = click.option(
+    "--savepoint",
+    multiple=True,
+    metavar="FOLDER",
+    help="A savepoint of the run, or a folder with some, from which the replay may begin.",
+)
+_MASTER = click.option(
+    "--master", help="For a run on Spark: the master that reads its state; default: local[*]."
+)
+
+
+def key_of(given: tuple[str, ...]) -> dict[str, str]:
+    """Converts options COLUMN=VALUE to a dict. Raises `UsageError` for another form."""
+    for text in given:
+        if "=" not in text:
+            raise click.UsageError(f"--key {text!r}: write COLUMN=VALUE, such as user=ada")
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
+
+
+def batches_of(text: str) -> tuple[int, int]:
+    """Converts 7 or 3..7 to the first and the last batch. Raises `UsageError` for another text."""
+    found = re.fullmatch(r"(\d+)(?:\.\.(\d+))?", text.strip())
+    if found is None:
+        raise click.UsageError(f"--batches {text!r}: write a number, or FIRST..LAST, such as 1200..1204")
+    return int(found[1]), int(found[2] or found[1])
+
+
+@click.command()
+@click.argument("checkpoint")
+@click.argument("pipeline", type=Target())
+@set_option
+@click.option(
+    "--batch", type=click.IntRange(0), help="The number of the batch; default: the last one that began."
+)
+@click.option(
+    "--before", metavar="STAGE", help="Stop before this stage, and show its arrivals and its state."
+)
+@click.option("--after", metavar="STAGE", help="Stop after this stage, and show its panes and its state.")
+@click.option(
+    "--step", is_flag=True, help="Wait for a key before each stage, and show its arrivals and its panes."
+)
+@_KEY
+@_SAVEPOINT
+@_MASTER
+def replay(
+    checkpoint: str,
+    pipeline: Pipeline,
+    batch: int | None,
+    before: str | None,
+    after: str | None,
+    step: bool,
+    key: tuple[str, ...],
+    savepoint: tuple[str, ...],
+    master: str | None,
+) -> None:
+    """Play a batch of the run of CHECKPOINT again, with MODULE:PIPELINE, in this process.
+
+    CHECKPOINT may also be a file of `beamlike record`. Nothing is written to the sinks. The exit code is 1 if the batch
+    differs from what the run did.
+    """
+    if before is not None and after is not None:
+        raise click.UsageError("--before and --after: give one of them")
+    from beamlike.replaying.replay import replay as played
+
+    found = plainly(lambda: played(checkpoint, pipeline, batch=batch, savepoint=savepoint, master=master))
+    stop, wanted = before or after, key_of(key)
+    if step:
+        _step(found)
+    if stop is not None:
+        plainly(lambda: found.go(before=before, after=after))
+        _say(_stopped(found, stop, wanted, arrived=before is not None))
+        return
+    _say(plainly(lambda: [*found.lines()]))
+    if wanted:
+        _say(_states(found, wanted))
+    sys.exit(1 if found.comparison.differences else 0)
+
+
+def _step(found: Any) -> None:
+    for name in found.left:
+        click.echo(f"before stage {name}:")
+        _say([_table(found.arrivals(name))])
+        click.pause()
+        found.step()
+        click.echo(f"panes of stage {name}:")
+        _say([_table(found.rows(name))])
+
+
+def _stopped(found: Any, stage: str, key: dict[str, str], *, arrived: bool) -> Iterator[str]:
+    yield repr(found)
+    yield f"arrivals at stage {stage}:" if arrived else f"panes of stage {stage}:"
+    yield _table(found.arrivals(stage) if arrived else found.rows(stage))
+    yield f"state of stage {stage}:"
+    yield _table(plainly(lambda: found.state(stage, key)))
+
+
+def _states(found: Any, key: dict[str, str]) -> Iterator[str]:
+    from beamlike.errors import UnknownKey
+
+    for stage in found.plan.stages:
+        try:
+            rows = found.state(stage, key)
+        except UnknownKey:
+            continue
+        yield f"state of stage {stage} after the batch:"
+        yield _table(rows)
+
+
+def _table(rows: Any) -> str:
+    """Formats a frame with all of its columns."""
+    import polars as pl
+
+    with pl.Config(
+        tbl_cols=-1, tbl_width_chars=200, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True
+    ):
+        return str(rows)
+
+
+def _say(lines: Any) -> None:
+    for line in lines:
+        click.echo(printable(line, keep="\n\t"))
+
+
+@click.command()
+@click.argument("checkpoint")
+@click.argument("pipeline", type=Target())
+@set_option
+@click.option("--batches", required=True, metavar="FIRST..LAST", help="The batches, such as 1200..1204.")
+@_KEY
+@click.option("--into", required=True, type=click.Path(dir_okay=False), help="The new file.")
+@click.option("--as-test", is_flag=True, help="Write a test for pytest instead, with test streams.")
+@_SAVEPOINT
+@_MASTER
+@click.pass_context
+def record(
+    ctx: click.Context,
+    checkpoint: str,
+    pipeline: Pipeline,
+    batches: str,
+    key: tuple[str, ...],
+    into: str,
+    as_test: bool,
+    savepoint: tuple[str, ...],
+    master: str | None,
+) -> None:
+    """Write batches of the run of CHECKPOINT into one file, which `beamlike replay` plays on any machine.
+
+    With --key, only the rows of that key are in it, where the stages of MODULE:PIPELINE allow it.
+    """
+    from beamlike.replaying.record import record as recorded
+
+    first, last = batches_of(batches)
+    found = plainly(
+        lambda: recorded(
+            checkpoint,
+            pipeline,
+            None if as_test else into,
+            batches=(first, last),
+            key=key_of(key),
+            savepoint=savepoint,
+            master=master,
+        )
+    )
+    if as_test:
+        _write_test(found, pipeline, ctx, into)
+    _say(found.notes)
+    click.echo(into)
+
+
+def _write_test(found: Any, pipeline: Pipeline, ctx: click.Context, into: str) -> None:
+    from beamlike.replaying.as_test import as_test
+
+    text = plainly(lambda: as_test(found, pipeline, ctx.meta[TARGET]))
+    try:
+        with open(into, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise click.ClickException(f"cannot write {into!r}: {error}") from None
+
+
+_TRACE = (
+    click.option(
+        "--pane",
+        nargs=3,
+        metavar="STAGE KEY WINDOW",
+        help="With --rows: a window of a stage; the key as tables show it, '' for a stage without keys.",
+    ),
+    click.option("--rows", is_flag=True, help="With --pane: which rows, files and offsets made it."),
+    click.option(
+        "--row",
+        nargs=2,
+        metavar="SOURCE COLUMN=VALUE[,...]",
+        help="What became of the rows with these values.",
+    ),
+    click.option(
+        "--pipeline", type=Target(), help="For --rows and --row: the pipeline of the run, MODULE:PIPELINE."
+    ),
+    set_option,
+    _SAVEPOINT,
+)
+
+
+def trace_options(command: Any) -> Any:
+    """Adds the options for traces of panes and rows to a command."""
+    for option in reversed(_TRACE):
+        command = option(command)
+    return command
+
+
+def show_trace(
+    run: str,
+    pipeline: Pipeline | None,
+    pane: tuple[str, str, str] | None,
+    row: tuple[str, str] | None,
+    savepoint: tuple[str, ...],
+) -> None:
+    """Shows which rows made a pane, or what became of rows."""
+    if pipeline is None:
+        raise click.UsageError("--pane and --row need --pipeline MODULE:PIPELINE, which is played again")
+    from beamlike.replaying.tracing import trace_pane, trace_row
+
+    if pane is not None:
+        stage, key, window = pane
+        _say(
+            plainly(
+                lambda: trace_pane(
+                    run, pipeline, stage, key=key or None, window=window or None, savepoint=savepoint
+                )
+            ).lines()
+        )
+    if row is not None:
+        source, values = row
+        wanted = key_of(tuple(values.split(",")))
+        _say(plainly(lambda: trace_row(run, pipeline, source, wanted, savepoint=savepoint)))

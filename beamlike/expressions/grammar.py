@@ -1,0 +1,341 @@
+"""Expressions and aggregates as text, such as `points * 2` or `sum(points)`. Text is parsed, and never evaluated.
+
+The grammar is that of the DSL in Python, with a name for each column:
+
+    expression  literal | name | expression operator expression | - expression | not expression
+                | expression in [literals] | expression is None | function(arguments) | expression.method(arguments)
+    operator    + - * / // % ** == != < <= > >= & | and or
+    literal     text, number, True, False, None, [literals]; date('2026-01-31'), datetime(...), time(...),
+                duration('5m'), decimal('1.5')
+    function    col lit when coalesce concat_str regexp_extract event_time window_start pane_timing ...
+    method      those of narwhals, such as user.str.to_uppercase() or price.cast(Float64)
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+import attrs
+import narwhals as nw
+
+from beamlike.errors import listed, nearest
+from beamlike.expressions import aggregates, functions
+from beamlike.expressions.running import previous
+from beamlike.rows.dtypes import as_narwhals
+from beamlike.rows.type_text import BadType, dtype_of_tree
+from windowing.time import microseconds
+
+VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "date": lambda text: date.fromisoformat(text),
+    "datetime": lambda text: datetime.fromisoformat(text),
+    "time": lambda text: time.fromisoformat(text),
+    "duration": lambda text: timedelta(microseconds=microseconds(text)),
+    "decimal": lambda text: Decimal(text),
+}
+"""The functions that make a literal of a text."""
+
+OVER_COLUMNS: Final = (
+    *("coalesce", "concat_str", "struct"),
+    *(
+        "all_horizontal",
+        "any_horizontal",
+        "max_horizontal",
+        "mean_horizontal",
+        "min_horizontal",
+        "sum_horizontal",
+    ),
+)
+"""Functions of narwhals that accept columns, by name or as expressions."""
+
+_OWN: Final = {name: getattr(functions, name) for name in functions.__all__ if name != "timestamp_of"}
+FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    **{name: getattr(nw, name) for name in (*OVER_COLUMNS, "all", "exclude")},
+    **_OWN,
+}
+AGGREGATES: Final[Mapping[str, Callable[..., Any]]] = {
+    **{name: getattr(aggregates, name) for name in aggregates.__all__},
+    "previous": previous,
+}
+NAMESPACES: Final = ("cat", "dt", "list", "name", "str", "struct")
+_TYPES: Final = ("dtype", "return_dtype")
+_CALLS_PYTHON: Final = ("map", "map_batches", "pipe")
+_OPERATORS: Final[Mapping[type[ast.AST], str]] = {
+    ast.Add: "__add__", ast.Sub: "__sub__", ast.Mult: "__mul__", ast.Div: "__truediv__", ast.FloorDiv: "__floordiv__",
+    ast.Mod: "__mod__", ast.Pow: "__pow__", ast.BitAnd: "__and__", ast.BitOr: "__or__",
+    ast.And: "__and__", ast.Or: "__or__",
+    ast.Eq: "__eq__", ast.NotEq: "__ne__", ast.Lt: "__lt__", ast.LtE: "__le__", ast.Gt: "__gt__", ast.GtE: "__ge__",
+}  # fmt: skip
+_REFLECTED: Final = {
+    "__eq__": "__eq__", "__ne__": "__ne__", "__lt__": "__gt__", "__le__": "__ge__", "__gt__": "__lt__",
+    "__ge__": "__le__",
+}  # fmt: skip
+
+
+class BadExpression(ValueError):
+    """Raised if text is no expression or aggregate. `line` and `column` are the fault's position in it, from 0."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+Special = Callable[["Reader", ast.Call], Any]
+"""A function that reads a call by a name of its own, such as `lookup(...)`."""
+
+
+def expression_from_text(
+    text: str, special: Mapping[str, Special] | None = None, names: Mapping[str, Any] | None = None
+) -> Any:
+    """Returns the expression that a text describes; a plain value for a literal.
+
+    Args:
+        text: The text.
+        special: Further functions by name, each with the function that reads its call.
+        names: Names that are values instead of columns. They are also replaced in the text of literals.
+
+    Raises:
+        BadExpression: The text is none.
+    """
+    return Reader(text, special or {}, names or {}).value(_parsed(text))
+
+
+def aggregate_from_text(
+    text: str, named: Callable[[str], Any] | None = None, names: Mapping[str, Any] | None = None
+) -> Any:
+    """Returns the aggregate that a text describes. `named` returns the `CombineFn` for the text `module:name`, and
+    `names` has names that are values.
+
+    Raises `BadExpression` if the text is none.
+    """
+    tree = _parsed(text)
+    reader = Reader(text, {}, names or {})
+    if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+        raise reader.fault(tree, f"{text!r} is no aggregate; write one such as count() or sum(points)")
+    return _aggregate(reader, tree, tree.func.id, named)
+
+
+def _parsed(text: str) -> ast.expr:
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise BadExpression(
+            f"{text!r} cannot be read: {error.msg}", (error.lineno or 1) - 1, max((error.offset or 1) - 1, 0)
+        ) from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise BadExpression(f"{text[:40]!r} cannot be read: {error}") from None
+
+
+def _aggregate(reader: Reader, tree: ast.Call, name: str, named: Callable[[str], Any] | None) -> Any:
+    if name not in AGGREGATES:
+        hint = nearest(name, AGGREGATES) or f"; there are {listed(AGGREGATES)}"
+        raise reader.fault(tree, f"there is no aggregate {name!r}{hint}")
+    given, options = reader.arguments(tree, AGGREGATES[name], reader.column_or_value)
+    if name == "combine" and given and named is not None:
+        given[0] = named(str(given[0]))
+    return reader.called(tree, AGGREGATES[name], given, options)
+
+
+def _called_name(node: ast.Call) -> str:
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+@attrs.frozen
+class Reader:
+    """The reader of an expression's syntax tree. Anything that the grammar does not have is an error."""
+
+    text: str
+    special: Mapping[str, Special]
+    names: Mapping[str, Any]
+
+    def value(self, node: ast.expr) -> Any:
+        """Returns the expression or the plain value of a part of the tree."""
+        match node:
+            case ast.Constant(str(value)):
+                return self._text(value)
+            case ast.Constant(value) if value is not ...:
+                return value
+            case ast.Name(name):
+                return self.names[name] if name in self.names else nw.col(name)
+            case ast.List(items) | ast.Tuple(items):
+                return [self.value(item) for item in items]
+            case ast.Dict(keys, values):
+                return {
+                    self.value(key): self.value(one) for key, one in zip(keys, values, strict=True) if key
+                }
+            case ast.UnaryOp(operator, operand):
+                return self._unary(node, operator, self.value(operand))
+            case ast.BinOp(left, operator, right):
+                return self._binary(node, operator, self.value(left), self.value(right))
+            case ast.BoolOp(operator, values):
+                made = self.value(values[0])
+                for one in values[1:]:
+                    made = self._binary(node, operator, made, self.value(one))
+                return made
+            case ast.Compare():
+                return self._compared(node)
+            case ast.Call():
+                return self._call(node)
+            case ast.Attribute(ast.Call(ast.Name(name)), _) | ast.Subscript(ast.Call(ast.Name(name))) if (
+                name in self.special
+            ):
+                return self._column_of(node)
+        raise self.fault(node, f"{self.written(node)!r} is not in the grammar of expressions")
+
+    def _text(self, value: str) -> str:
+        for name, given in self.names.items():
+            value = value.replace(name, given.isoformat() if hasattr(given, "isoformat") else str(given))
+        return value
+
+    def _unary(self, node: ast.UnaryOp, operator: ast.unaryop, operand: Any) -> Any:
+        if isinstance(operator, ast.USub):
+            return -operand
+        if isinstance(operator, ast.Not | ast.Invert) and isinstance(operand, nw.Expr):
+            return ~operand
+        raise self.fault(node, f"{self.written(node)!r} negates no condition")
+
+    def _binary(self, node: ast.expr, operator: ast.AST, left: Any, right: Any) -> Any:
+        method = _OPERATORS.get(type(operator))
+        if method is None:
+            raise self.fault(node, f"{self.written(node)!r} has an operator that expressions do not have")
+        if isinstance(left, nw.Expr):
+            return getattr(left, method)(right)
+        if isinstance(right, nw.Expr):
+            return getattr(right, _REFLECTED.get(method, f"__r{method[2:]}"))(left)
+        raise self.fault(node, f"{self.written(node)!r} has no column; write the result instead")
+
+    def _compared(self, node: ast.Compare) -> Any:
+        made, left = None, self.value(node.left)
+        for operator, other in zip(node.ops, node.comparators, strict=True):
+            right = self.value(other)
+            one = self._comparison(node, operator, left, right)
+            made, left = one if made is None else made & one, right
+        return made
+
+    def _comparison(self, node: ast.Compare, operator: ast.cmpop, left: Any, right: Any) -> Any:
+        if isinstance(operator, ast.In | ast.NotIn):
+            if not isinstance(left, nw.Expr) or not isinstance(right, list):
+                raise self.fault(
+                    node, f"{self.written(node)!r}: write a column, in, and a list such as [1, 2]"
+                )
+            return left.is_in(right) if isinstance(operator, ast.In) else ~left.is_in(right)
+        if isinstance(operator, ast.Is | ast.IsNot):
+            if not isinstance(left, nw.Expr) or right is not None:
+                raise self.fault(node, f"{self.written(node)!r}: only None can follow is")
+            return left.is_null() if isinstance(operator, ast.Is) else ~left.is_null()
+        return self._binary(node, operator, left, right)
+
+    def _call(self, node: ast.Call) -> Any:
+        if isinstance(node.func, ast.Name):
+            return self._function(node, node.func.id)
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, node.func)
+        raise self.fault(node, f"{self.written(node.func)!r} cannot be called")
+
+    def _function(self, node: ast.Call, name: str) -> Any:
+        if name in self.special:
+            return self.special[name](self, node)
+        if name in VALUES:
+            return self.called(node, VALUES[name], *self.arguments(node, VALUES[name], self.value))
+        if name not in FUNCTIONS:
+            known = [*FUNCTIONS, *VALUES, *self.special]
+            hint = (
+                "; that is an aggregate, for aggregate and running"
+                if name in AGGREGATES
+                else nearest(name, known)
+            )
+            raise self.fault(node, f"there is no function {name!r}{hint}")
+        by_name = name in (*OVER_COLUMNS, "col", "exclude", "regexp_extract")
+        read = self.column_or_value if by_name else self.value
+        return self.called(node, FUNCTIONS[name], *self.arguments(node, FUNCTIONS[name], read))
+
+    def _method(self, node: ast.Call, function: ast.Attribute) -> Any:
+        owner = function.value
+        namespace = owner.attr if isinstance(owner, ast.Attribute) and owner.attr in NAMESPACES else None
+        subject = self.value(owner.value if namespace and isinstance(owner, ast.Attribute) else owner)
+        if function.attr == "found" and isinstance(owner, ast.Call) and _called_name(owner) in self.special:
+            return subject.found()
+        then = (
+            isinstance(owner, ast.Call)
+            and hasattr(subject, function.attr)
+            and function.attr in ("then", "otherwise")
+        )
+        if not isinstance(subject, nw.Expr) and not then:
+            raise self.fault(node, f"{self.written(owner)!r} has no methods, as it is no column")
+        place: Any = getattr(subject, namespace) if namespace else subject
+        known = [
+            one for one in dir(place) if not one.startswith("_") and one not in (*_CALLS_PYTHON, *NAMESPACES)
+        ]
+        if function.attr not in known:
+            hint = nearest(function.attr, known)
+            raise self.fault(node, f"there is no method {function.attr!r} of {self.written(owner)}{hint}")
+        method = getattr(place, function.attr)
+        given, named = self.arguments(node, method, self.value)
+        if then:
+            given = [nw.lit(one) if isinstance(one, str) else one for one in given]
+        return self.called(node, method, given, named)
+
+    def arguments(
+        self, node: ast.Call, function: Callable[..., Any], read: Callable[[ast.expr], Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """Reads the arguments of a call: types and conditions as such, and all others by `read`."""
+        if any(one.arg is None for one in node.keywords) or any(
+            isinstance(one, ast.Starred) for one in node.args
+        ):
+            raise self.fault(node, "arguments are written out, without * and **")
+        names = [*inspect.signature(function).parameters]
+        given = [
+            self._argument(one, names[index] if index < len(names) else "", read)
+            for index, one in enumerate(node.args)
+        ]
+        return given, {str(one.arg): self._argument(one.value, str(one.arg), read) for one in node.keywords}
+
+    def _argument(self, node: ast.expr, parameter: str, read: Callable[[ast.expr], Any]) -> Any:
+        if parameter in _TYPES:
+            return self._type(node)
+        return self.value(node) if parameter == "where" else read(node)
+
+    def called(
+        self, node: ast.Call, function: Callable[..., Any], given: list[Any], named: Mapping[str, Any]
+    ) -> Any:
+        """Calls one of the functions of the grammar; an error that it raises names the place."""
+        try:
+            return function(*given, **named)
+        except (TypeError, ValueError, ArithmeticError) as error:
+            raise self.fault(node, f"{self.written(node)!r}: {error}") from error
+
+    def _type(self, node: ast.expr) -> Any:
+        try:
+            return as_narwhals(dtype_of_tree(node))
+        except BadType as error:
+            raise self.fault(node, str(error)) from None
+
+    def column_or_value(self, node: ast.expr) -> Any:
+        """Returns the name of a column, a list of names, or another value."""
+        if isinstance(node, ast.Name) and node.id not in self.names:
+            return node.id
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self.column_or_value(item) for item in node.elts]
+        return self.value(node)
+
+    def _column_of(self, node: ast.expr) -> Any:
+        """Returns a column of a table: `lookup(...).age` or `lookup(...)["age"]`."""
+        match node:
+            case ast.Attribute(table, name) | ast.Subscript(table, ast.Constant(str(name))):
+                try:
+                    return self.value(table)[name]
+                except (TypeError, ValueError, KeyError) as error:
+                    raise self.fault(node, str(error)) from error
+        raise self.fault(node, f"{self.written(node)!r}: write the name of a column in the brackets")
+
+    def written(self, node: ast.expr) -> str:
+        """Returns the text of a part."""
+        return ast.get_source_segment(self.text.strip(), node) or ast.unparse(node)
+
+    def fault(self, node: ast.expr, message: str) -> BadExpression:
+        """Returns an error at the place of a part."""
+        return BadExpression(message, node.lineno - 1, node.col_offset)

@@ -1,0 +1,93 @@
+"""SQL aggregates, and queries with GROUP BY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import narwhals as nw
+from sqlglot import exp
+
+from beamlike.expressions import aggregates
+from beamlike.spec.sql_expressions import Scope
+
+_ONE: Final[Mapping[type[exp.Expr], Callable[..., Any]]] = {
+    exp.Sum: aggregates.sum,
+    exp.Avg: aggregates.mean,
+    exp.Min: aggregates.min,
+    exp.Max: aggregates.max,
+    exp.Stddev: aggregates.std,
+    exp.StddevSamp: aggregates.std,
+    exp.Variance: aggregates.var,
+    exp.ApproxDistinct: aggregates.approx_count_distinct,
+    exp.ArrayAgg: aggregates.collect,
+    exp.Median: aggregates.median,
+    exp.Mode: aggregates.mode,
+    exp.First: aggregates.first,
+    exp.Last: aggregates.last,
+    exp.FirstValue: aggregates.first,
+    exp.LastValue: aggregates.last,
+    exp.LogicalOr: aggregates.any,
+    exp.LogicalAnd: aggregates.all,
+}
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """True for an aggregate, with or without FILTER."""
+    return isinstance(node, exp.AggFunc | exp.Filter) and node.find_ancestor(exp.Window) is None
+
+
+def aggregates_in(node: exp.Expr) -> list[exp.Expr]:
+    """Returns the outermost aggregates in an expression."""
+    if is_aggregate(node):
+        return [node]
+    return [found for child in node.iter_expressions() for found in aggregates_in(child)]
+
+
+@attrs.define
+class Computed:
+    """Columns that are computed before a grouping, for arguments that are no columns."""
+
+    scope: Scope
+    columns: dict[str, nw.Expr] = attrs.field(factory=dict)
+
+    def column(self, node: exp.Expr) -> str:
+        """Returns the name of the column with the values of an expression."""
+        if isinstance(node, exp.Column):
+            found = self.scope.place(node.name, node.table, node)
+            if found is not None:
+                return found
+        name = f"sql_{len(self.columns) + 1}"
+        self.columns[name] = self.scope.expression(node)
+        return name
+
+    def aggregate(self, node: exp.Expr) -> Any:
+        """Returns the aggregate of the DSL for one of SQL."""
+        options: dict[str, Any] = {}
+        if isinstance(node, exp.Filter):
+            options["where"] = self.scope.expression(node.expression.this)
+            node = node.this
+        argument = node.this
+        match node:
+            case exp.Count(this=exp.Distinct(expressions=[one])):
+                return aggregates.count_distinct(self.column(one), **options)
+            case exp.Count(this=exp.Star()) | exp.Count(this=exp.Literal()):
+                return aggregates.count(**options)
+            case exp.Count() if argument is not None and not isinstance(argument, exp.Distinct):
+                return aggregates.count(self.column(argument), **options)
+            case exp.ArgMax() | exp.ArgMin():
+                made = aggregates.arg_max if isinstance(node, exp.ArgMax) else aggregates.arg_min
+                return made(self.column(argument), by=self.column(node.expression), **options)
+            case exp.ApproxQuantile() | exp.Quantile():
+                return aggregates.quantile(
+                    self.column(argument), float(node.args["quantile"].name), **options
+                )
+            case exp.ArrayAgg(this=exp.Distinct(expressions=[one])):
+                return aggregates.collect_set(self.column(one), **options)
+        if type(node) in _ONE and argument is not None and not isinstance(argument, exp.Distinct):
+            return _ONE[type(node)](self.column(argument), **options)
+        raise self.scope.fault(
+            node,
+            f"the aggregate {node.sql()} has no counterpart; use group_by(...).aggregate(...) with bl.combine(...)",
+        )

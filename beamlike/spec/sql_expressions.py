@@ -1,0 +1,241 @@
+"""SQL expressions as expressions of columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import attrs
+import narwhals as nw
+import polars as pl
+from sqlglot import exp
+
+from beamlike.errors import BadQuery, nearest
+from beamlike.expressions import functions
+from beamlike.rows.dtypes import as_narwhals
+from windowing.time import microseconds
+
+SYSTEM: Final[Mapping[str, Callable[[], nw.Expr]]] = {
+    name: getattr(functions, name)
+    for name in functions.__all__
+    if name.startswith(("window_", "pane_", "event_time"))
+}
+"""Values of a row that are no columns: `window_start`, `pane_timing` and so on."""
+
+_BINARY: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Add: "__add__", exp.Sub: "__sub__", exp.Mul: "__mul__", exp.Div: "__truediv__", exp.Mod: "__mod__",
+    exp.IntDiv: "__floordiv__", exp.EQ: "__eq__", exp.NEQ: "__ne__", exp.LT: "__lt__", exp.LTE: "__le__",
+    exp.GT: "__gt__", exp.GTE: "__ge__", exp.And: "__and__", exp.Or: "__or__", exp.Pow: "__pow__",
+}  # fmt: skip
+_METHODS: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Upper: "str.to_uppercase", exp.Lower: "str.to_lowercase", exp.Length: "str.len_chars", exp.Abs: "abs",
+    exp.Sqrt: "sqrt", exp.Ceil: "ceil", exp.Floor: "floor", exp.Exp: "exp", exp.Ln: "log", exp.Hour: "dt.hour",
+    exp.Minute: "dt.minute", exp.Second: "dt.second", exp.Day: "dt.day", exp.Month: "dt.month", exp.Year: "dt.year",
+    exp.Trim: "str.strip_chars", exp.IsNan: "is_nan",
+}  # fmt: skip
+_PARTS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
+_TYPES: Final[Mapping[str, pl.DataType]] = {
+    "TINYINT": pl.Int8(), "SMALLINT": pl.Int16(), "INT": pl.Int32(), "BIGINT": pl.Int64(), "FLOAT": pl.Float32(),
+    "DOUBLE": pl.Float64(), "BOOLEAN": pl.Boolean(), "TEXT": pl.String(), "VARCHAR": pl.String(), "CHAR": pl.String(),
+    "DATE": pl.Date(), "TIMESTAMP": pl.Datetime("us"), "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
+}  # fmt: skip
+
+
+@attrs.frozen
+class Scope:
+    """The columns that a query may read: for each table by alias, its columns with their names in the collection."""
+
+    query: str
+    tables: Mapping[str, Mapping[str, str]]
+    replaced: Mapping[exp.Expr, str] = attrs.field(factory=dict)
+    """Parts that are columns already, such as aggregates."""
+
+    def fault(self, node: exp.Expr, message: str) -> BadQuery:
+        """Returns an error at the place of a part of the query."""
+        return fault(self.query, node, message)
+
+    def column(self, node: exp.Column) -> nw.Expr:
+        """Returns the expression for a column, or for a value such as `window_start`."""
+        name, table = node.name, node.table
+        found = self.place(name, table, node)
+        if found is not None:
+            return nw.col(found)
+        if name.lower() in SYSTEM:
+            return SYSTEM[name.lower()]()
+        known = [one for columns in self.tables.values() for one in columns]
+        raise self.fault(node, f"there is no column {name!r}{nearest(name, [*known, *SYSTEM])}")
+
+    def place(self, name: str, table: str, node: exp.Expr) -> str | None:
+        """Returns the name in the collection of a column; None if no table has it."""
+        if table and table not in self.tables:
+            raise self.fault(node, f"there is no table {table!r}{nearest(table, self.tables)}")
+        tables = {table: self.tables[table]} if table else self.tables
+        found = {columns[name] for columns in tables.values() if name in columns}
+        if len(found) > 1:
+            raise self.fault(
+                node, f"the column {name!r} is in {' and '.join(tables)}; write the table before it"
+            )
+        return next(iter(found), None)
+
+    def value(self, node: exp.Expr) -> Any:
+        """Returns an expression, or a plain value for a literal."""
+        if node in self.replaced:
+            return nw.col(self.replaced[node])
+        match node:
+            case exp.Column():
+                return self.column(node)
+            case exp.Literal() | exp.Boolean() | exp.Null():
+                return literal(node)
+            case exp.Paren() | exp.Alias():
+                return self.value(node.this)
+            case exp.Interval():
+                return interval(node, self.query)
+            case exp.Neg():
+                return -self.value(node.this)
+            case exp.Not():
+                return ~self.expression(node.this)
+            case exp.Is(this=this, expression=exp.Null()):
+                return self.expression(this).is_null()
+            case exp.Between():
+                low, high = self.value(node.args["low"]), self.value(node.args["high"])
+                return self.expression(node.this).is_between(low, high)
+            case exp.In() if not node.args.get("query"):
+                return self.expression(node.this).is_in([self.value(one) for one in node.expressions])
+            case exp.Case():
+                return self._case(node)
+            case exp.Cast():
+                return self._cast(node)
+        return self._function(node)
+
+    def expression(self, node: exp.Expr) -> nw.Expr:
+        """Returns an expression, also for a literal."""
+        found = self.value(node)
+        return found if isinstance(found, nw.Expr) else _literal_column(found)
+
+    def _function(self, node: exp.Expr) -> Any:
+        if type(node) in _BINARY:
+            return self._binary(node)
+        if type(node) in _METHODS and node.this is not None:
+            return _called(self.expression(node.this), _METHODS[type(node)])
+        match node:
+            case exp.Coalesce():
+                return nw.coalesce(*map(self.expression, [node.this, *node.expressions]))
+            case exp.DPipe():
+                return nw.concat_str(self.expression(node.this), self.expression(node.expression))
+            case exp.Concat():
+                return nw.concat_str(*map(self.expression, node.expressions))
+            case exp.Round():
+                digits = node.args.get("decimals")
+                return self.expression(node.this).round(0 if digits is None else int(digits.name))
+            case exp.Like():
+                return self.expression(node.this).str.contains(_pattern(node.expression.name))
+            case exp.StartsWith():
+                return self.expression(node.this).str.starts_with(node.expression.name)
+            case exp.Replace():
+                new = node.args["replacement"].name if node.args.get("replacement") else ""
+                return self.expression(node.this).str.replace_all(node.expression.name, new, literal=True)
+            case exp.Substring():
+                return self._substring(node)
+            case exp.SplitPart():
+                parts = self.expression(node.this).str.split(node.args["delimiter"].name)
+                return parts.list.get(int(node.args["part_index"].name) - 1)
+            case exp.RegexpExtract():
+                group = node.args.get("group") or node.args.get("position")
+                number = 1 if group is None else int(group.name)
+                return functions.regexp_extract(self.expression(node.this), node.expression.name, number)
+            case exp.Extract() if node.this.name.upper() in _PARTS:
+                return _called(self.expression(node.expression), f"dt.{node.this.name.lower()}")
+            case exp.Anonymous() if node.name.upper() == "DATE_FORMAT" and len(node.expressions) == 2:
+                return self.expression(node.expressions[0]).dt.to_string(node.expressions[1].name)
+        name = node.name if isinstance(node, exp.Anonymous) else node.sql().split("(")[0]
+        raise self.fault(
+            node, f"{name} has no counterpart; compute it by a step after sql(...), such as map_batches"
+        )
+
+    def _binary(self, node: Any) -> Any:
+        left, right = self.value(node.left), self.value(node.right)
+        if isinstance(node, exp.And | exp.Or):
+            left, right = self.expression(node.left), self.expression(node.right)
+        if not isinstance(left, nw.Expr) and not isinstance(right, nw.Expr):
+            left = _literal_column(left)
+        if isinstance(left, nw.Expr):
+            return getattr(left, _BINARY[type(node)])(right)
+        return getattr(_literal_column(left), _BINARY[type(node)])(right)
+
+    def _case(self, node: exp.Case) -> nw.Expr:
+        default = node.args.get("default")
+        made: nw.Expr = nw.lit(None) if default is None else self.expression(default)
+        for branch in reversed(node.args["ifs"]):
+            condition = self.expression(branch.this)
+            if node.this is not None:
+                condition = self.expression(node.this) == self.value(branch.this)
+            made = nw.when(condition).then(self.expression(branch.args["true"])).otherwise(made)
+        return made
+
+    def _cast(self, node: exp.Cast) -> nw.Expr:
+        kind = node.to.this.name
+        if kind == "DECIMAL" and len(node.to.expressions) == 2:
+            digits, scale = (int(one.name) for one in node.to.expressions)
+            return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
+        if kind not in _TYPES:
+            raise self.fault(node.this, f"there is no type {kind}{nearest(kind, _TYPES)}")
+        return self.expression(node.this).cast(as_narwhals(_TYPES[kind]))  # type: ignore[arg-type]
+
+    def _substring(self, node: exp.Substring) -> nw.Expr:
+        start, length = node.args.get("start"), node.args.get("length")
+        offset = 0 if start is None else int(start.name) - 1
+        return self.expression(node.this).str.slice(offset, None if length is None else int(length.name))
+
+
+def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:
+    """Returns an error at the place of a part of the query."""
+    starts = [one.meta["start"] for one in (node.walk() if node is not None else ()) if "start" in one.meta]
+    before = query[: min(starts, default=0)]
+    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+    return BadQuery(f"line {line}, column {column}: {message}")
+
+
+def _called(subject: nw.Expr, method: str) -> nw.Expr:
+    owner: Any = subject
+    for part in method.split("."):
+        owner = getattr(owner, part)
+    made: nw.Expr = owner()
+    return made
+
+
+def _literal_column(value: Any) -> nw.Expr:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return nw.lit(value, nw.Int64) if whole else nw.lit(value)
+
+
+def literal(node: exp.Expr) -> Any:
+    """Returns the value of a literal."""
+    if isinstance(node, exp.Null):
+        return None
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if node.args.get("is_string"):
+        return str(node.this)
+    text = str(node.this)
+    return int(text) if re.fullmatch(r"\d+", text) else float(text)
+
+
+def interval(node: exp.Expr | None, query: str) -> timedelta:
+    """Returns the duration of an INTERVAL, or of a text such as '10 minutes'."""
+    try:
+        if isinstance(node, exp.Interval):
+            unit = node.args.get("unit")
+            text = f"{node.this.name} {unit.name.lower()}" if unit is not None else node.this.name
+        else:
+            text = node.name if isinstance(node, exp.Literal) and node.is_string else ""
+        return timedelta(microseconds=microseconds(text))
+    except (ValueError, AttributeError) as error:
+        raise fault(query, node, f"{error}; write an INTERVAL such as INTERVAL '1' MINUTE") from None
+
+
+def _pattern(like: str) -> str:
+    """Returns the regular expression for a pattern of LIKE."""
+    parts = {"%": ".*", "_": "."}
+    return "(?s)^" + "".join(parts.get(one) or re.escape(one) for one in like) + "$"

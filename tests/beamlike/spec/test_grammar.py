@@ -1,0 +1,68 @@
+"""Law: an expression that is written as text reads as the same expression, and so gives the same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import narwhals as nw
+import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
+
+import beamlike as bl
+from beamlike.expressions.grammar import expression_from_text
+from beamlike.expressions.tree import expression_identity
+from beamlike.expressions.written import expression_as_text
+
+FRAME = pl.DataFrame({"a": [1, 2, None, -4], "b": [0.5, None, 3.0, 8.0], "class": [3, 1, 4, 1]})
+NUMBERS = st.one_of(st.integers(-9, 9), st.sampled_from([0.5, -2.25]))
+COLUMNS = st.sampled_from(["a", "b", "class"]).map(bl.col)
+
+
+def conditions(numbers: st.SearchStrategy[nw.Expr]) -> st.SearchStrategy[nw.Expr]:
+    """Comparisons, also negated and connected."""
+    compared = st.builds(
+        lambda left, right, kind: getattr(left, kind)(right),
+        numbers,
+        st.one_of(numbers, NUMBERS),
+        st.sampled_from(["__lt__", "__ge__", "__eq__", "__ne__"]),
+    )
+    both = st.builds(
+        lambda one, other, kind: getattr(one, kind)(other),
+        compared,
+        compared,
+        st.sampled_from(["__and__", "__or__"]),
+    )
+    return st.one_of(compared, both, both.map(lambda one: ~one), numbers.map(lambda one: one.is_null()))
+
+
+def deeper(numbers: st.SearchStrategy[nw.Expr]) -> st.SearchStrategy[nw.Expr]:
+    """Sums, products, choices and calls of other expressions."""
+    kinds = ["__add__", "__sub__", "__mul__", "__truediv__", "__mod__"]
+    operand = st.one_of(numbers, NUMBERS)
+    infix = st.builds(
+        lambda left, right, kind: getattr(left, kind)(right), numbers, operand, st.sampled_from(kinds)
+    )
+    reflected = st.builds(lambda left, right: right - left, numbers, NUMBERS)
+    chosen = st.builds(
+        lambda test, yes, no: nw.when(test).then(yes).otherwise(no), conditions(numbers), numbers, numbers
+    )
+    called: st.SearchStrategy[Any] = st.one_of(
+        numbers.map(lambda one: one.abs()),
+        numbers.map(lambda one: -one),
+        numbers.map(lambda one: one.fill_null(0)),
+        numbers.map(lambda one: one.cast(nw.Float64)),
+    )
+    return st.one_of(infix, reflected, chosen, called)
+
+
+EXPRESSIONS = st.recursive(COLUMNS, deeper, max_leaves=8)
+
+
+@given(st.one_of(EXPRESSIONS, conditions(EXPRESSIONS)))
+def test_a_written_expression_reads_as_the_same(expression: nw.Expr) -> None:
+    again = expression_from_text(expression_as_text(expression))
+    assert expression_identity(again) == expression_identity(expression)
+    frame = nw.from_native(FRAME)
+    values, same = (frame.select(x=one).to_native()["x"] for one in (expression, again))
+    assert values.equals(same)

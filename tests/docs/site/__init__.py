@@ -1,0 +1,4 @@
+"""The documentation site, built from docs/ by `make docs`.
+
+`llms.txt` is its navigation, and the pages of docs/ are its sources.
+"""

@@ -1,0 +1,1 @@
+"""Tests on other versions of Spark than the one that is installed."""
