@@ -27,8 +27,8 @@ from windowing.time import MAX_TIME, MIN_TIME
 SourceSummary = dict[str, Summary]
 """A summary for each split: `{"own": the strategy's summary, "times": a histogram of event times}` if it has rows.
 
-"times" is there only if lateness is learned. "observed", a histogram, is there if the plan asks for completeness; one
-split may have that of the rows of all. `"over": True` is added if the reader has reached the end of the split. A
+"times" is there only if lateness is learned. "observed", a histogram, and "oldest", the exact least event time (us), are
+there if the plan asks for completeness; one split may have those of the rows of all. `"over": True` is added if the reader has reached the end of the split. A
 split that exists and has no rows yet has `{}`.
 """
 
@@ -55,7 +55,7 @@ def summarize(
         return {}
     summary = _summary(strategy, frame, file)
     if observed:  # The histograms of all splits are merged, so one split can have that of all rows.
-        summary[min(summary)]["observed"] = histogram(frame[EVENT_TIME])
+        summary[min(summary)] |= {"observed": histogram(frame[EVENT_TIME]), "oldest": frame[EVENT_TIME].min()}
     return summary
 
 
@@ -142,6 +142,8 @@ def _merge_split(strategy: WatermarkStrategy, one: Summary, other: Summary) -> S
     for histograms in ("times", "observed"):
         if histograms in one or histograms in other:
             merged[histograms] = merge_histograms(one.get(histograms, {}), other.get(histograms, {}))
+    if oldest := [part["oldest"] for part in (one, other) if "oldest" in part]:
+        merged["oldest"] = min(oldest)
     if "over" in one or "over" in other:
         merged["over"] = True
     return merged
@@ -294,7 +296,8 @@ class SourceState:
             return self
         # Before there is a watermark, no row can be behind it.
         late = self.late or (not self.observed and self.watermark > MIN_TIME)
-        late = late or times["buckets"][0] << times["level"] < self.watermark
+        # The histogram rounds times down, so it could take a row at the watermark for a late one.
+        late = late or min(part["oldest"] for part in summary.values() if "oldest" in part) < self.watermark
         return attrs.evolve(self, observed=learn(self.observed, times, HALF_LIFE), late=late)
 
     def _receive(

@@ -276,3 +276,17 @@ def test_a_source_may_announce_its_watermarks() -> None:
 
 def test_no_rows_have_no_summary() -> None:
     assert summarize(MonotonousTimestamps(), pl.DataFrame(schema=SCHEMA)) == {}
+
+
+@pytest.mark.parametrize(("oldest", "late"), [(1_000_001, False), (1_000_000, True)])
+def test_a_row_is_late_only_if_it_is_behind_the_watermark_to_the_microsecond(oldest: int, late: bool) -> None:
+    """Also where the times of a batch are so many that their histogram is coarse."""
+    strategy, state = MonotonousTimestamps(), SourceState()
+    times = range(oldest, oldest + 7 * 3_000, 7)
+    for batch in ([1_000_001], times):
+        parts = [
+            summarize(strategy, frame([(time, None, False) for time in part]), observed=True)
+            for part in (batch[::2], batch[1::2])
+        ]
+        state = state.advance(strategy, merge(strategy, *parts), 0)
+    assert state.late == late
