@@ -127,14 +127,17 @@ class Replayed(ByCell):
         self, cells: pl.DataFrame, rows: pl.DataFrame, clock: StepClock, corrected: pl.DataFrame
     ) -> list[Phase]:
         """Processes rows and timers that are final, then those that may be corrected."""
-        phases = []
         final = max(clock.watermark - self.windowing.allowed_lateness, MIN_TIME)
         is_final = pl.col(EVENT_TIME) < final
         # Cells that are processed again need a new snapshot, since otherwise corrections would reach ever further back.
-        if not clock.at_end and (len(corrected) or rows.select(is_final.any()).item()):
-            phases.append(self._phase(cells, rows.filter(is_final), _until(clock, final)))
-            cells, rows = phases[0].after, rows.filter(~is_final)
-        return [*phases, self._phase(cells, rows, _until(clock, clock.watermark))]
+        # Others have one phase, as methods can see its watermark, which must not depend on the rows of other cells.
+        both = pl.concat([corrected.select(self.id), rows.filter(is_final).select(self.id)]).unique()
+        if clock.at_end or both.is_empty():
+            return [self._phase(cells, rows, _until(clock, clock.watermark))]
+        divided = cells.join(both, on=self.id, how="semi", nulls_equal=True, maintain_order="left")
+        first = self._phase(divided, rows.filter(is_final), _until(clock, final))
+        cells = pl.concat([_without(cells, both), first.after])
+        return [first, self._phase(cells, rows.filter(~is_final), _until(clock, clock.watermark))]
 
     def _phase(self, cells: pl.DataFrame, rows: pl.DataFrame, clock: StepClock) -> Phase:
         ids = rows.select(self.id).unique(maintain_order=True)

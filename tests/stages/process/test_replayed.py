@@ -82,9 +82,23 @@ def sums(rows: Sequence[Content], watermark: int) -> Iterator[tuple[Any, ...]]:
         before = value
 
 
+class Watched(bl.Process):
+    """Emits the watermark (s) that it sees when no row has come for a while."""
+
+    quiet = bl.EventTimer()
+
+    def element(self, row: dict[str, Any]) -> None:
+        self.quiet.after(timedelta(seconds=QUIET))
+
+    def on_quiet(self) -> Iterator[dict[str, Any]]:
+        assert self.watermark is not None
+        yield {"seen": int(self.watermark.timestamp())}
+
+
 DECLARED: dict[str, tuple[Callable[[Any], bl.Collection], Expected]] = {
     "running": (lambda rows: rows.running(sum=bl.sum("value"), before=bl.previous("value")), sums),
     "process": (lambda rows: rows.process(Rests(), {"sum": int, "last": int}), rests),
+    "watched": (lambda rows: rows.process(Watched(), {"seen": int}), rests),
 }
 
 
@@ -228,3 +242,11 @@ def test_a_row_that_was_emitted_with_an_earlier_time_holds_the_watermark_while_i
     assert [run.step([], to).watermarks.output for to in (9, 12, 14, 15)] == [
         to * SECOND for to in (9, 10, 10, 15)
     ]
+
+
+@pytest.mark.parametrize("other", [None, 3, 9])
+def test_what_a_key_sees_does_not_depend_on_rows_of_other_keys(other: int | None) -> None:
+    run = Run("watched", 5)
+    run.step([(("a", 1, 1), False)], 2)
+    run.step([] if other is None else [(("b", other, 1), False)], 12)
+    assert run.net[(12, 5)] == 1  # the timer of key a
