@@ -19,6 +19,7 @@ import polars as pl
 from stages.clock import StepClock
 from stages.declared import Declaration, Text
 from stages.operator import MAIN, Input, Operator, StepOutput
+from stages.process.keyed import TIMED
 from stages.process.stateful import Stateful
 from stages.sides.contents import SideContent, SideContents
 from stages.sides.declarations import Side
@@ -133,8 +134,18 @@ class KeyedWithSides(Operator):
         waited = self.gate.released(state, fresh.filter(~pl.col(READY)), contents, clock)
         columns = accepted.rows.columns
         ready = pl.concat([waited.select(columns), fresh.filter(READY).select(columns)])
-        rows, unmatched = self.keyed.in_order(state, ready, clock)
+        rows, unmatched = self.keyed.in_order(state, self._with_turn(ready, waited), clock)
         seen = SeenByCells(self.gate, self.views, contents, clock.now)
         return self.keyed.step_output(
             accepted, rows, unmatched, self.keyed.process_with(state, rows, clock, seen)
         )
+
+    def _with_turn(self, rows: pl.DataFrame, waited: pl.DataFrame) -> pl.DataFrame:
+        """Adds the column TIMED to rows that are ready; `waited` are those of them that have waited for a side."""
+        own = self.keyed.with_turn(rows)
+        if self.keyed.order == "arrival" or waited.is_empty():
+            return own
+        # No row of these keys and windows has been processed, so late rows have their place in the order of time, too.
+        begin = waited.select(self.keyed.id).unique().with_columns(pl.lit(1, pl.Int32).alias("__begins"))
+        joined = own.join(begin, on=self.keyed.id, how="left", nulls_equal=True, maintain_order="left")
+        return joined.with_columns(pl.max_horizontal(TIMED, "__begins").alias(TIMED)).drop("__begins")

@@ -184,7 +184,7 @@ class Keyed(Operator):
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         """Processes rows that do not wait, then rows whose time the watermark has passed, and cells that are due."""
         accepted = self.accepted(state, arrivals[MAIN], clock)
-        rows, unmatched = self.in_order(state, accepted.rows, clock)
+        rows, unmatched = self.in_order(state, self.with_turn(accepted.rows), clock)
         return self.step_output(accepted, rows, unmatched, self.process_rows(state, rows, clock))
 
     def accepted(self, state: State, arrivals: pl.DataFrame, clock: StepClock) -> Accepted:
@@ -200,10 +200,19 @@ class Keyed(Operator):
         ).select(list(self.pending.schema))
         return Accepted(numbered, len(usable), late, nowhere, refused)
 
+    def with_turn(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Adds the column TIMED to accepted rows: 1 for those that are processed in order of time, 0 for others."""
+        # Rows with later times than a late row have been processed already, so it is processed at once.
+        timed = pl.col(HOLD).is_not_null() if self.order == "time" else pl.lit(False)
+        return rows.with_columns(timed.cast(pl.Int32).alias(TIMED))
+
     def in_order(
         self, state: State, rows: pl.DataFrame, clock: StepClock
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Returns the rows to process, and retractions of rows that are not there. Stores the rows that wait."""
+        """Returns the rows to process, and retractions of rows that are not there. Stores the rows that wait.
+
+        `rows` have the column TIMED.
+        """
         return self.remaining(pl.concat(self._in_order(state, rows, clock)))
 
     def step_output(
@@ -239,13 +248,11 @@ class Keyed(Operator):
 
     def _in_order(self, state: State, rows: pl.DataFrame, clock: StepClock) -> Iterator[pl.DataFrame]:
         """Yields rows to process in order of arrival, then rows to process in order of time. Stores all other rows."""
+        at_once = pl.col(TIMED) == 0
+        yield rows.filter(at_once)
         if self.order == "arrival":
-            yield rows.with_columns(pl.lit(0).alias(TIMED))
             return
-        # Rows with later times than a late row have been processed already, so it is processed at once.
-        behind = pl.col(HOLD).is_null()
-        yield rows.filter(behind).with_columns(pl.lit(0).alias(TIMED))
-        loaded = state.load(self.pending, rows.filter(~behind))
+        loaded = state.load(self.pending, rows.filter(~at_once).drop(TIMED))
         pool = pl.concat([loaded.rows, loaded.incoming])
         ready = pl.col(EVENT_TIME) < clock.watermark
         state.write_back(self.pending, pool.filter(~ready))

@@ -8,6 +8,7 @@ from typing import Any
 
 import attrs
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -208,3 +209,23 @@ def test_a_side_is_read_once_by_a_run_that_is_stopped_and_goes_on(tmp_path: Path
     (tmp_path / "orders/2.csv").write_text("currency,n\nUSD,3\nEUR,4\n")
     (tmp_path / "rates/3.csv").write_text("currency,n\nUSD,9\n")
     assert run()[-2:] == [("EUR", 2.5), ("USD", None)]
+
+
+@pytest.mark.parametrize("how", ["process in order", "process_batches in order"])
+def test_late_rows_that_wait_for_a_side_are_in_order_of_time_with_those_that_wait_there(how: str) -> None:
+    p = bl.Pipeline("sides")
+    orders = [Move(({"value": 2, "at": 2 * SECOND},)), Move(watermark=5 * SECOND)]
+    orders += [Move(({"value": at, "at": at * SECOND},)) for at in (4, 0)]
+    inputs = {"main": [*orders, Move(watermark=MAX_TIME)], "side": [Move(), Move(), Move(), Move()]}
+    main, side = (
+        p.read(
+            name, stream_of([*moves, Move(watermark=MAX_TIME)], SCHEMA), timestamp="at", timestamp_unit="us"
+        )
+        for name, moves in inputs.items()
+    )
+    windowed = main.window_into(bl.FixedWindows("10s"), allowed_lateness="20s")
+    seen = reading(windowed, how, {"side": bl.as_list(side.window_into(bl.FixedWindows("10s")), "value")})
+    seen.write("out", out := bl.Memory())
+    seen.late().write("late", bl.Memory())
+    p.run()
+    assert [row["value"] for row in out.rows()] == [0, 2, 4]
