@@ -27,9 +27,9 @@ from windowing.time import MAX_TIME, MIN_TIME
 SourceSummary = dict[str, Summary]
 """A summary for each split: `{"own": the strategy's summary, "times": a histogram of event times}` if it has rows.
 
-"times" is there only if lateness is learned. "observed", a histogram, and "oldest", the exact least event time (us), are
-there if the plan asks for completeness; one split may have those of the rows of all. `"over": True` is added if the reader has reached the end of the split. A
-split that exists and has no rows yet has `{}`.
+"times" is there only if lateness is learned. "observed", a histogram, and "oldest", the exact least event time (us),
+are there if the plan asks for completeness; one split may have those of the rows of all. `"over": True` is added if the
+reader has reached the end of the split. A split that exists and has no rows yet has `{}`.
 """
 
 WHOLE: Final = ""
