@@ -21,7 +21,8 @@ from stages.state.store import StateStore
 from stages.state.tables import Tables
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.clocks import Times
-from windowing.columns import PANE_DRAINED, PANE_RETRACTED, PANE_TIMING, WINDOW_END
+from windowing.columns import PANE_DRAINED, PANE_RETRACTED, PANE_TIMING
+from windowing.panes import closed_by_drain
 from windowing.time import MAX_TIME
 
 if TYPE_CHECKING:
@@ -169,5 +170,5 @@ def _with_drained(panes: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
     """
     if not {PANE_RETRACTED, PANE_TIMING} <= {*panes.columns} or PANE_DRAINED in panes.columns:
         return panes  # rows of an operator other than a grouping, which may have the columns of earlier panes
-    closed = (pl.col(WINDOW_END) > clock.input_before) & ~pl.col(PANE_RETRACTED)
+    closed = closed_by_drain(clock.input_before) & ~pl.col(PANE_RETRACTED)
     return panes.with_columns((pl.lit(clock.drained) & closed).alias(PANE_DRAINED))

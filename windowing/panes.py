@@ -97,6 +97,14 @@ def describe(last: pl.Expr) -> dict[str, pl.Expr]:
     }
 
 
+def closed_by_drain(input_before: int) -> pl.Expr:
+    """Returns an expression that is true for panes with PANE_TIMING which a step emits only if it drains the run.
+
+    `input_before` is the input watermark before the step (us). An early pane is emitted for elements, drain or not.
+    """
+    return (pl.col(WINDOW_END) > input_before) & (pl.col(PANE_TIMING) != EARLY)
+
+
 def cause(input_before: int, *, drained: bool, closing: bool) -> pl.Expr:
     """Returns an expression for the cause of a pane with PANE_TIMING.
 
@@ -107,7 +115,7 @@ def cause(input_before: int, *, drained: bool, closing: bool) -> pl.Expr:
     """
     timing = pl.col(PANE_TIMING)
     return (
-        pl.when(pl.lit(drained) & (pl.col(WINDOW_END) > input_before)).then(pl.lit(DRAINED))
+        pl.when(pl.lit(drained) & closed_by_drain(input_before)).then(pl.lit(DRAINED))
         .when(timing == EARLY).then(pl.lit(EARLY))
         .when(timing == ON_TIME).then(pl.lit(OVER))
         .otherwise(pl.lit(CLOSING if closing else LATE))

@@ -101,6 +101,21 @@ def test_a_pane_that_is_taken_back_by_a_drain_is_as_it_was() -> None:
     assert not any(row["drained"] for row in out.rows() if row["pane_retracted"])
 
 
+def test_an_early_pane_of_the_step_that_drains_is_early() -> None:
+    p = bl.Pipeline("p")
+    read = p.read("rows", bl.Rows(ROWS), timestamp="at", timestamp_unit="s", watermark=NEWEST)
+    counts = read.window_into(bl.FixedWindows("1d")).aggregate(n=bl.count())
+    often = bl.AfterWatermark(early=bl.AfterCount(1))
+    sums = counts.window_into(bl.FixedWindows("2d"), trigger=often, accumulation="accumulating")
+    asked = sums.aggregate(n=bl.sum("n")).with_columns(cause=bl.pane_cause(), drained=bl.pane_drained())
+    asked.write("out", out := bl.Memory())
+    p.run(bl.LocalRunner(checkpoint="checkpoint", drain=True))
+    assert [(row["pane_timing"], row["cause"], row["drained"]) for row in out.rows()] == [
+        ("early", "early", False),
+        ("on_time", "drained", True),
+    ]
+
+
 def put(*times: int) -> None:
     Path("in").mkdir(exist_ok=True)
     name = f"{len(list(Path('in').iterdir()))}.jsonl"
