@@ -12,7 +12,7 @@ import polars as pl
 
 from stages.clock import StepClock
 from stages.errors import ResultError
-from stages.frames import size_of
+from stages.frames import size_of, write_stream
 from stages.operator import HOLD, PENDING
 from stages.sides.declarations import IS_ROW, Side
 from stages.sides.memory import REMEMBERED
@@ -282,7 +282,7 @@ def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
 def _digest(before: str, rows: pl.DataFrame) -> str:
     """Computes the digest of these rows appended to earlier rows, whose digest is `before`."""
     buffer = io.BytesIO()
-    rows.write_ipc_stream(buffer)
+    write_stream(rows, buffer)
     return blake2b(buffer.getbuffer(), digest_size=16, key=before.encode()).hexdigest()
 
 

@@ -13,6 +13,8 @@ from typing import Any, Final, Literal, Protocol
 import attrs
 import polars as pl
 
+from stages.frames import write_stream
+
 ENCODING: Final = 4
 """The version of the stored state of stages. A run refuses a checkpoint of another version."""
 
@@ -91,7 +93,7 @@ def encode(
     # If a frame has text in structs or lists, polars writes the whole frame from which it was sliced. It does not in
     # the oldest Arrow format.
     level = pl.CompatLevel.oldest() if any(map(_has_text_inside, frame.dtypes)) else None
-    frame.write_ipc_stream(buffer, compression=compression, compat_level=level)
+    write_stream(frame, buffer, compression=compression, compat_level=level)
     return buffer.getvalue()
 
 
