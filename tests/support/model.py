@@ -25,6 +25,7 @@ from tests.support.model_windows import (
 )
 from windowing import (
     Accumulation,
+    CumulativeWindows,
     CustomWindows,
     SlidingWindows,
     TimestampCombiner,
@@ -82,6 +83,8 @@ def previous_end(windows: WindowFn, place: Placed) -> int | None:
     """The end of the window before that which an element is in, if that may reach into it."""
     if isinstance(windows, SlidingWindows):
         return place.window[1] - windows.period
+    if isinstance(windows, CumulativeWindows):
+        return place.window[1] - windows.step
     if not isinstance(windows, CustomWindows) or windows.merging:
         return None
     if type(windows).previous_end is not CustomWindows.previous_end:
