@@ -47,6 +47,7 @@ DOCS = (
     "index.md",
     "start.md",
     "concepts.md",
+    "tutorials/ads.md",
     "tutorials/clicks.md",
     "tutorials/sensors.md",
     "coming-from/structured-streaming.md",
@@ -56,7 +57,7 @@ DOCS = (
     "coming-from/bytewax-and-quix.md",
     "consistency.md",
 )
-LONG = ("completeness.md",)
+LONG = ("completeness.md", "tutorials/ads.md")
 """The pages whose stories are of many batches."""
 FIRST, SECOND = (datetime(2026, 1, 1, 12, minute, tzinfo=UTC) for minute in (0, 2))
 
