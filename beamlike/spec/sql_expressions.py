@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 import attrs
@@ -24,17 +26,23 @@ SYSTEM: Final[Mapping[str, Callable[[], nw.Expr]]] = {
 }
 """Values of a row that are no columns: `window_start`, `pane_timing` and so on."""
 
-_BINARY: Final[Mapping[type[exp.Expr], str]] = {
-    exp.Add: "__add__", exp.Sub: "__sub__", exp.Mul: "__mul__", exp.Div: "__truediv__", exp.Mod: "__mod__",
-    exp.IntDiv: "__floordiv__", exp.EQ: "__eq__", exp.NEQ: "__ne__", exp.LT: "__lt__", exp.LTE: "__le__",
-    exp.GT: "__gt__", exp.GTE: "__ge__", exp.And: "__and__", exp.Or: "__or__", exp.Pow: "__pow__",
+BINARY: Final[Mapping[type[exp.Expr], str]] = {
+    exp.Add: "__add__", exp.Sub: "__sub__", exp.Mul: "__mul__", exp.Div: "__truediv__", exp.Pow: "__pow__",
+    exp.EQ: "__eq__", exp.NEQ: "__ne__", exp.LT: "__lt__", exp.LTE: "__le__", exp.GT: "__gt__", exp.GTE: "__ge__",
+    exp.And: "__and__", exp.Or: "__or__",
 }  # fmt: skip
-_METHODS: Final[Mapping[type[exp.Expr], str]] = {
+"""Operators that are those of Python."""
+_DATES: Final[Mapping[str, str]] = {
+    "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%3f", "SSSSSS": "%6f",
+}  # fmt: skip
+"""The letters of Java's patterns of dates, as in Spark and Flink, and those of polars."""
+METHODS: Final[Mapping[type[exp.Expr], str]] = {
     exp.Upper: "str.to_uppercase", exp.Lower: "str.to_lowercase", exp.Length: "str.len_chars", exp.Abs: "abs",
     exp.Sqrt: "sqrt", exp.Ceil: "ceil", exp.Floor: "floor", exp.Exp: "exp", exp.Ln: "log", exp.Hour: "dt.hour",
     exp.Minute: "dt.minute", exp.Second: "dt.second", exp.Day: "dt.day", exp.Month: "dt.month", exp.Year: "dt.year",
-    exp.Trim: "str.strip_chars", exp.IsNan: "is_nan",
+    exp.IsNan: "is_nan",
 }  # fmt: skip
+"""Functions of one argument that are methods of a column."""
 _PARTS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 _TYPES: Final[Mapping[str, pl.DataType]] = {
     "TINYINT": pl.Int8(), "SMALLINT": pl.Int16(), "INT": pl.Int32(), "BIGINT": pl.Int64(), "FLOAT": pl.Float32(),
@@ -93,16 +101,17 @@ class Scope:
             case exp.Interval():
                 return interval(node, self.query)
             case exp.Neg():
-                return -self.value(node.this)
+                return self._negated(node)
             case exp.Not():
                 return ~self.expression(node.this)
             case exp.Is(this=this, expression=exp.Null()):
                 return self.expression(this).is_null()
             case exp.Between():
-                low, high = self.value(node.args["low"]), self.value(node.args["high"])
-                return self.expression(node.this).is_between(low, high)
-            case exp.In() if not node.args.get("query"):
-                return self.expression(node.this).is_in([self.value(one) for one in node.expressions])
+                # `is_between` is NULL if a bound is NULL, also for a value that is beyond the other bound.
+                value, low, high = map(self.expression, (node.this, node.args["low"], node.args["high"]))
+                return (value >= low) & (value <= high)
+            case exp.In():
+                return self._is_in(node)
             case exp.Case():
                 return self._case(node)
             case exp.Cast():
@@ -114,11 +123,22 @@ class Scope:
         found = self.value(node)
         return found if isinstance(found, nw.Expr) else _literal_column(found)
 
+    def condition(self, node: exp.Expr) -> nw.Expr:
+        """Returns an expression for a filter, which needs a value for each row, also if the query names no column."""
+        found = self.expression(node)
+        places = [place for columns in self.tables.values() for place in columns.values()]
+        if node.find(exp.Column) or not places:
+            return found
+        one = nw.col(places[0])
+        return found & (one.is_null() | ~one.is_null())
+
     def _function(self, node: exp.Expr) -> Any:
-        if type(node) in _BINARY:
+        if type(node) in BINARY:
             return self._binary(node)
-        if type(node) in _METHODS and node.this is not None:
-            return _called(self.expression(node.this), _METHODS[type(node)])
+        if isinstance(node, exp.Mod | exp.IntDiv):
+            return self._divided(node)
+        if type(node) in METHODS and node.this is not None:
+            return _called(self.expression(node.this), METHODS[type(node)])
         match node:
             case exp.Coalesce():
                 return nw.coalesce(*map(self.expression, [node.this, *node.expressions]))
@@ -126,29 +146,35 @@ class Scope:
                 return nw.concat_str(self.expression(node.this), self.expression(node.expression))
             case exp.Concat():
                 return nw.concat_str(*map(self.expression, node.expressions))
+            case exp.Trim():
+                return self.expression(node.this).str.strip_chars(" ")
             case exp.Round():
-                digits = node.args.get("decimals")
-                return self.expression(node.this).round(0 if digits is None else int(digits.name))
+                return self._rounded(node)
             case exp.Like():
-                return self.expression(node.this).str.contains(_pattern(node.expression.name))
+                return self.expression(node.this).str.contains(_pattern(self._text(node.expression)))
             case exp.StartsWith():
-                return self.expression(node.this).str.starts_with(node.expression.name)
+                return self.expression(node.this).str.starts_with(self._text(node.expression))
             case exp.Replace():
-                new = node.args["replacement"].name if node.args.get("replacement") else ""
-                return self.expression(node.this).str.replace_all(node.expression.name, new, literal=True)
+                new = self._text(node.args["replacement"]) if node.args.get("replacement") else ""
+                old = self._text(node.expression)
+                return self.expression(node.this).str.replace_all(old, new, literal=True)
             case exp.Substring():
                 return self._substring(node)
             case exp.SplitPart():
-                parts = self.expression(node.this).str.split(node.args["delimiter"].name)
-                return parts.list.get(int(node.args["part_index"].name) - 1)
+                parts = self.expression(node.this).str.split(self._text(node.args["delimiter"]))
+                return parts.list.get(self._number(node.args["part_index"], 1) - 1)
             case exp.RegexpExtract():
-                group = node.args.get("group") or node.args.get("position")
-                number = 1 if group is None else int(group.name)
-                return functions.regexp_extract(self.expression(node.this), node.expression.name, number)
+                group = node.args.get("group") or node.args.get("position")  # the third argument
+                number = 1 if group is None else self._number(group)
+                return functions.regexp_extract(
+                    self.expression(node.this), self._text(node.expression), number
+                )
             case exp.Extract() if node.this.name.upper() in _PARTS:
                 return _called(self.expression(node.expression), f"dt.{node.this.name.lower()}")
             case exp.Anonymous() if node.name.upper() == "DATE_FORMAT" and len(node.expressions) == 2:
-                return self.expression(node.expressions[0]).dt.to_string(node.expressions[1].name)
+                return self.expression(node.expressions[0]).dt.to_string(
+                    self._date_pattern(node.expressions[1])
+                )
         name = node.name if isinstance(node, exp.Anonymous) else node.sql().split("(")[0]
         raise self.fault(
             node, f"{name} has no counterpart; compute it by a step after sql(...), such as map_batches"
@@ -161,8 +187,72 @@ class Scope:
         if not isinstance(left, nw.Expr) and not isinstance(right, nw.Expr):
             left = _literal_column(left)
         if isinstance(left, nw.Expr):
-            return getattr(left, _BINARY[type(node)])(right)
-        return getattr(_literal_column(left), _BINARY[type(node)])(right)
+            return getattr(left, BINARY[type(node)])(right)
+        return getattr(_literal_column(left), BINARY[type(node)])(right)
+
+    def _negated(self, node: exp.Neg) -> Any:
+        value = self.value(node.this)
+        if isinstance(value, str | bool):
+            raise self.fault(node, f"- needs a number, not {node.this.sql()}")
+        return None if value is None else -value
+
+    def _divided(self, node: exp.Mod | exp.IntDiv) -> nw.Expr:
+        """Divides as SQL does, towards zero: `-7 DIV 2` is -3, and `-7 % 2` is -1. Python's results are -4 and 1."""
+        left, right = self.expression(node.left), self.expression(node.right)
+        rest = left % right
+        differs = (rest != 0) & ((rest < 0) != (left < 0))
+        if isinstance(node, exp.Mod):
+            return nw.when(differs).then(rest - right).otherwise(rest)
+        quotient = left // right
+        return nw.when((rest != 0) & ((left < 0) != (right < 0))).then(quotient + 1).otherwise(quotient)
+
+    def _rounded(self, node: exp.Round) -> nw.Expr:
+        """Rounds halves away from zero, as SQL does; polars rounds them to the even number."""
+        digits = node.args.get("decimals")
+        scale = 10 ** (0 if digits is None else self._number(digits))
+        value = self.expression(node.this)
+        scaled = value * scale if scale > 1 else value
+        even = scaled.round()
+        # Twice the difference is 1, or -1, only for a half that was rounded towards zero.
+        towards_zero = ((scaled - even).abs() * 2 == 1) & (((scaled - even) > 0) == (scaled > 0))
+        away = nw.when(towards_zero).then(even + (scaled - even) * 2).otherwise(even)
+        return away / scale if scale > 1 else away
+
+    def _is_in(self, node: exp.In) -> Any:
+        value = self.expression(node.this)
+        found = [self.value(one) for one in node.expressions]
+        if all(isinstance(one, str) for one in found):
+            return value.is_in(found)
+        # `is_in` does not compare numbers of different types, nor finds NULL: with NULL in the list, the result is NULL
+        # where no other value is equal.
+        return reduce(or_, [value == one for one in found])
+
+    def _text(self, node: exp.Expr) -> str:
+        """Returns the text of a literal, where a column has no counterpart."""
+        if not isinstance(node, exp.Literal) or not node.is_string:
+            raise self.fault(node, f"this must be a text such as 'a', not {node.sql()}")
+        return str(node.this)
+
+    def _number(self, node: exp.Expr, least: int = 0) -> int:
+        """Returns the whole number of a literal, where a column or a lesser number has no counterpart."""
+        if not isinstance(node, exp.Literal) or not re.fullmatch(r"\d+", node.name) or int(node.name) < least:
+            raise self.fault(node, f"this must be a whole number from {least} on, not {node.sql()}")
+        return int(node.name)
+
+    def _date_pattern(self, node: exp.Expr) -> str:
+        """Returns the pattern of DATE_FORMAT for polars: with letters as in Spark and Flink, or with `%`."""
+        pattern = self._text(node)
+        if "%" in pattern:
+            return pattern
+        made = ""
+        for part in re.finditer(r"'(?P<quoted>[^']*)'|(?P<letters>([A-Za-z])\3*)|(?P<other>.)", pattern):
+            letters = part["letters"]
+            if letters and letters not in _DATES:
+                raise self.fault(
+                    node, f"DATE_FORMAT: {letters!r} has no counterpart; there are {', '.join(_DATES)}"
+                )
+            made += _DATES[letters] if letters else part["quoted"] or part["other"] or ""
+        return made
 
     def _case(self, node: exp.Case) -> nw.Expr:
         default = node.args.get("default")
@@ -177,7 +267,7 @@ class Scope:
     def _cast(self, node: exp.Cast) -> nw.Expr:
         kind = node.to.this.name
         if kind == "DECIMAL" and len(node.to.expressions) == 2:
-            digits, scale = (int(one.name) for one in node.to.expressions)
+            digits, scale = (self._number(one.this) for one in node.to.expressions)
             return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
         if kind not in _TYPES:
             raise self.fault(node.this, f"there is no type {kind}{nearest(kind, _TYPES)}")
@@ -185,8 +275,8 @@ class Scope:
 
     def _substring(self, node: exp.Substring) -> nw.Expr:
         start, length = node.args.get("start"), node.args.get("length")
-        offset = 0 if start is None else int(start.name) - 1
-        return self.expression(node.this).str.slice(offset, None if length is None else int(length.name))
+        offset = 0 if start is None else self._number(start, 1) - 1
+        return self.expression(node.this).str.slice(offset, None if length is None else self._number(length))
 
 
 def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:

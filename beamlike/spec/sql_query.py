@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import attrs
 import narwhals as nw
@@ -13,23 +12,12 @@ from beamlike.api.flatten import flatten
 from beamlike.api.pipeline import Collection
 from beamlike.errors import nearest
 from beamlike.spec.sql_aggregates import Computed, aggregates_in
+from beamlike.spec.sql_arguments import require_read
 from beamlike.spec.sql_expressions import SYSTEM, Scope, fault
-from beamlike.spec.sql_joins import Join
+from beamlike.spec.sql_joins import SIDE_KEY, Join
 from beamlike.spec.sql_parser import parse
 from beamlike.spec.sql_top import TopN
 from beamlike.spec.sql_windows import BOUNDS, emit_choices, is_window, require_time, windows_of
-
-_REFUSED: Final[Mapping[str, str]] = {
-    "order": "ORDER BY: a stream has no end at which to sort; for the first rows write ROW_NUMBER() OVER (...) <= n",
-    "limit": "LIMIT: a stream has no first rows; write ROW_NUMBER() OVER (ORDER BY ...) AS n, and WHERE n <= 10",
-    "offset": "OFFSET: a stream has no first rows; write ROW_NUMBER() OVER (ORDER BY ...) <= n",
-    "qualify": "QUALIFY: write a subquery with ROW_NUMBER() OVER (...) AS n, and WHERE n <= 10 around it",
-    "laterals": "LATERAL: use flat_map(...) or explode(...) before sql(...)",
-    "windows": "WINDOW: write OVER (...) with ROW_NUMBER() or RANK()",
-    "match": "MATCH_RECOGNIZE: use group_by(...).process(...)",
-    "pivots": "PIVOT: write an aggregate with FILTER (WHERE ...) for each column",
-    "sample": "TABLESAMPLE: use the aggregate bl.sample(...)",
-}
 
 
 @attrs.frozen
@@ -41,19 +29,24 @@ class Query:
 
     def result(self) -> Collection:
         """Declares the steps of the query, and returns their result."""
-        return self.compiled(parse(self.text))
+        parsed = parse(self.text)
+        require_read(parsed, self.text)
+        return self.compiled(parsed)
 
     def compiled(self, node: exp.Expr, emit: exp.Expr | None = None) -> Collection:
         """Declares the steps of a query or subquery. Its grouping emits as `emit` says, unless it has its own EMIT."""
         query = self._with_ctes(node)
         if isinstance(node, exp.Subquery):
             return query.compiled(node.this, emit)
-        if isinstance(node, exp.Union) and not node.args.get("distinct"):
+        if type(node) is exp.Union and not node.args.get("distinct"):
             return query._union(node, emit)
         if not isinstance(node, exp.Select):
             what = f"{node.key.upper()}: write UNION ALL, and SELECT DISTINCT around it"
             raise fault(self.text, node, f"{what} to remove repeated rows")
-        return query._select(node, node.args.get("prewhere") or emit)
+        own = node.args.get("prewhere")
+        if own is not None and not query._emits(node):
+            raise fault(self.text, own, "EMIT needs a GROUP BY or an aggregate, whose panes it emits")
+        return query._select(node, own or emit)
 
     def _with_ctes(self, node: exp.Expr) -> Query:
         query = self
@@ -62,6 +55,8 @@ class Query:
         return query
 
     def _union(self, node: exp.Union, emit: exp.Expr | None) -> Collection:
+        if _last(node.right).args.get("prewhere") and not _last(node.left).args.get("prewhere"):
+            raise fault(self.text, node.right, "EMIT: write it after each query of UNION ALL, or in brackets")
         left, right = self.compiled(node.left, emit), self.compiled(node.right, emit)
         if len(left.schema) != len(right.schema):
             counts = f"{len(left.schema)} and {len(right.schema)} columns"
@@ -74,13 +69,26 @@ class Query:
             else right,
         )
 
+    def _emits(self, node: exp.Expr) -> bool:
+        """True if an EMIT after a query has a grouping for which it is."""
+        if isinstance(node, exp.Subquery):
+            return self._emits(node.this)
+        if isinstance(node, exp.Union):
+            return self._emits(node.left) or self._emits(node.right)
+        if not isinstance(node, exp.Select):
+            return False
+        source = node.args.get("from_")
+        tables = [source.this] if source is not None else []
+        tables += [join.this for join in node.args.get("joins") or ()]
+        return _is_grouped(node) or TopN.of(node, self.text) is not None or any(map(self._emits, tables))
+
     def _select(self, select: exp.Select, emit: exp.Expr | None) -> Collection:
-        for clause, advice in _REFUSED.items():
-            if select.args.get(clause):
-                node = select.args[clause]
-                raise fault(self.text, node[0] if isinstance(node, list) else node, advice)
         top = TopN.of(select, self.text)
-        grouped = bool(select.args.get("group")) or any(map(aggregates_in, select.expressions))
+        grouped = _is_grouped(select)
+        if select.args.get("having") and not grouped:
+            raise fault(
+                self.text, select.args["having"], "HAVING needs a GROUP BY or an aggregate; write WHERE"
+            )
         if top is not None:
             base = self.compiled(top.base(), None)
             made, scope = top.declared(base, {} if grouped else emit_choices(emit, self.text))
@@ -90,14 +98,16 @@ class Query:
             where = select.args.get("where")
             conditions = [where.this] if where else []
         for condition in conditions:
-            made = made.filter(scope.expression(condition))
+            made = made.filter(scope.condition(condition))
         made = self._grouped(select, made, scope, emit) if grouped else self._projected(select, made, scope)
         return made.distinct() if select.args.get("distinct") else made
 
     def _from(self, select: exp.Select, emit: exp.Expr | None) -> tuple[Collection, Scope]:
-        source = select.args.get("from_") or select.args.get("from")
+        source = select.args.get("from_")
         if source is None:
             raise fault(self.text, select, "a query needs FROM with the name of a table")
+        if source.this.args.get("version"):
+            raise fault(self.text, source.this, "FOR SYSTEM_TIME AS OF: write it after JOIN and its table")
         made, alias = self._table(source.this, emit)
         scope = Scope(self.text, {alias: {name: name for name in made.schema}})
         for join in select.args.get("joins") or ():
@@ -106,7 +116,7 @@ class Query:
                 raise fault(
                     self.text, join, f"two tables are called {other!r}; write an alias, such as {other} AS b"
                 )
-            made, scope = Join(self.text, join, made, scope, right, other).joined()
+            made, scope = Join(self.text, select, join, made, scope, right, other).joined()
         return made, scope
 
     def _table(self, node: exp.Expr, emit: exp.Expr | None) -> tuple[Collection, str]:
@@ -131,6 +141,8 @@ class Query:
             raise fault(self.text, node, f"write the windows of a table as {what}")
         table, descriptor, *lengths = node.expressions
         made = self._named(table)
+        if len(descriptor.expressions) != 1:
+            raise fault(self.text, node, "DESCRIPTOR takes one column, that of the event time")
         require_time(descriptor.expressions[0], made.node, self.text)
         return made.window_into(windows_of(node, lengths, self.text))
 
@@ -145,6 +157,8 @@ class Query:
             if is_window(node):
                 time, *lengths = node.expressions
                 require_time(time, made.node, self.text)
+                if "windows" in choices:
+                    raise fault(self.text, node, "a grouping has one window; write a query for each")
                 choices["windows"] = windows_of(node, lengths, self.text)
             elif not self._is_bound(node, scope):
                 one = self._aliased(node, select, scope)
@@ -170,7 +184,7 @@ class Query:
         }
         after = Scope(self.text, kept, {**names, **keys})
         if having:
-            made = made.filter(after.expression(having.this))
+            made = made.filter(after.condition(having.this))
         return self._projected(select, made, after)
 
     def _is_bound(self, node: exp.Expr, scope: Scope) -> bool:
@@ -223,8 +237,6 @@ class Query:
     def _projection(self, node: exp.Expr, made: Collection, scope: Scope) -> dict[str, nw.Expr]:
         star = node if isinstance(node, exp.Star) else node.this if isinstance(node, exp.Column) else None
         if isinstance(star, exp.Star):
-            if node.args.get("except_") or node.args.get("replace") or node.args.get("except"):
-                raise fault(self.text, node, "* with EXCEPT or REPLACE: write the columns, or use drop(...)")
             if scope.replaced:
                 raise fault(self.text, node, "* in a query with GROUP BY: write the columns")
             return self._all_columns(node, made, scope)
@@ -248,8 +260,17 @@ class Query:
                     self.text, node, f"there is no table {node.table!r}{nearest(node.table, scope.tables)}"
                 )
             return {name: nw.col(place) for name, place in scope.tables[node.table].items()}
-        return {name: nw.col(name) for name in made.schema}
+        return {name: nw.col(name) for name in made.schema if not name.startswith(SIDE_KEY)}
 
     def _is_implicit(self, node: exp.Column, scope: Scope) -> bool:
         """True for a value that each row has anyway, such as `window_start`, unless a column has this name."""
         return node.name in SYSTEM and not any(node.name in columns for columns in scope.tables.values())
+
+
+def _is_grouped(select: exp.Select) -> bool:
+    return bool(select.args.get("group")) or any(map(aggregates_in, select.expressions))
+
+
+def _last(node: exp.Expr) -> exp.Expr:
+    """Returns the last query of a union."""
+    return _last(node.right) if isinstance(node, exp.Union) else node

@@ -32,7 +32,7 @@ class TopN:
     @classmethod
     def of(cls, select: exp.Select, query: str) -> TopN | None:
         """Returns the top n of a query; None for a query without a rank. Raises `BadQuery` for another use of OVER."""
-        source = select.args.get("from_") or select.args.get("from")
+        source = select.args.get("from_")
         inner = source.this.this if source is not None and isinstance(source.this, exp.Subquery) else None
         for one in select.expressions:
             if (over := one.find(exp.Window)) is not None and over.find_ancestor(exp.Select) is select:
@@ -109,10 +109,10 @@ class TopN:
         )
         number = None if ties or not self._reads_number() else self.ranked.alias
         rows = grouped.explode(_ROWS, number=number)
-        made = rows.rename({_ROWS: rest[0]}) if len(rest) == 1 else rows.unnest(_ROWS)
+        made = rows.unnest(_ROWS)
         order = [*base.schema, *([number] if number else [])]
         made = made if [*made.schema] == order else made.select(*order)
-        source: Any = self.select.args.get("from_") or self.select.args.get("from")
+        source: Any = self.select.args["from_"]
         return made, Scope(self.query, {source.this.alias or "_": {name: name for name in made.schema}})
 
     def _reads_number(self) -> bool:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import reduce
 from typing import Any, Final
 
 from sqlglot import exp
 
 from beamlike.errors import BadQuery, nearest
 from beamlike.logical.node import Node, inputs_first
-from beamlike.logical.origins import Read
+from beamlike.logical.origins import Apply, Configure, Flatten, Read, SideLookup
+from beamlike.plan.column_rules import Root, Use, roots
 from beamlike.spec.sql_expressions import fault, interval
+from beamlike.steps.base import Filter, Select, Step, WindowInto, WithColumns
+from beamlike.steps.lookup import LookUp
+from beamlike.steps.timestamps import WithTimestamps
+from stages.process.dedup import Dedup
+from stages.process.watermarked import Watermarked
 from windowing import (
     AfterCount,
     AfterProcessingTime,
@@ -68,7 +74,7 @@ def require_time(node: exp.Expr, of: Node, query: str) -> None:
     """Raises `BadQuery` unless a column is the event time of the rows."""
     if not isinstance(node, exp.Column):
         raise fault(query, node, "windows need the column of the event time")
-    known = {*times_of(of), "event_time"}
+    known = {*times_of(of), *({"event_time"} - {*of.schema})}
     if node.name not in known:
         hint = nearest(node.name, known) or f"; the event time is {' or '.join(sorted(known))}"
         raise fault(
@@ -78,15 +84,44 @@ def require_time(node: exp.Expr, of: Node, query: str) -> None:
         )
 
 
-def times_of(node: Node) -> Iterator[str]:
-    """Yields the columns of which the event time of the rows was read."""
+def times_of(node: Node) -> frozenset[str]:
+    """Returns the columns that are the event time of the rows: read as such, and unchanged since then."""
+    found: dict[Node, frozenset[str]] = {}
     for one in inputs_first(node):
-        column = getattr(one.origin, "column", None)
-        time = one.origin.time if isinstance(one.origin, Read) else None
-        if time is not None:
-            yield time.column
-        elif type(one.origin).__name__ == "WithTimestamps" and isinstance(column, str):
-            yield column
+        before = [found[input] for input in one.inputs]
+        match one.origin:
+            case Read(time=time, steps_after_time=steps) if time is not None:
+                found[one] = reduce(_after, steps, frozenset({time.column}))
+            case WithTimestamps(column=column):
+                found[one] = frozenset({column})
+            case Flatten():
+                found[one] = frozenset.intersection(*before)
+            case Configure():
+                found[one] = before[0]
+            case Apply(lookup=SideLookup(use=use)):
+                found[one] = before[0].difference(*(lookup.columns for lookup in use.lookups))
+            case Apply(operator=Dedup() | Watermarked()):
+                found[one] = before[0]
+            case Filter() | Select() | WithColumns() | WindowInto() | LookUp() as step:
+                found[one] = _after(before[0], step)
+            case _:
+                found[one] = frozenset()
+        found[one] &= {*one.schema}
+    return found[node]
+
+
+def _after(times: frozenset[str], step: Step) -> frozenset[str]:
+    """Returns the columns that are the event time after a step."""
+    names = {*times, *(name for column in getattr(step, "gives", ()) for name in column)}
+    return frozenset(name for name in names if _copied(step, name) in times)
+
+
+def _copied(step: Step, name: str) -> str | None:
+    """Returns the column of which another column is a copy after a step."""
+    match [*roots(step, (name,))]:
+        case [Root(path=(column,), use=Use.IDENTITY, at="")]:
+            return column
+    return None
 
 
 def emit_choices(emit: exp.Expr | None, query: str) -> dict[str, Any]:
