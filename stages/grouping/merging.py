@@ -18,7 +18,7 @@ import numpy.typing as npt
 import polars as pl
 
 from stages.frames import at, partition, repeated, replaced
-from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, WindowLayout
+from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, STANDING, WindowLayout
 from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
 from windowing.overlap import merges_with_any
@@ -97,7 +97,8 @@ def combine_merging(
     closed, open_ = partition(state, state[CLOSED])
     ordered = _in_runs(open_, incoming, layout)
     placed = ordered.lazy().filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
-    merged = _by_run(ordered.with_columns(**_masked(layout)), layout, layout.folds | _merge_folds(layout))
+    masked = _masked(layout) | _late_by_merging(layout, context)
+    merged = _by_run(ordered.with_columns(**masked), layout, layout.folds | _merge_folds(layout))
     merged = _complete_merge(merged, layout, context)
     if closed.is_empty():
         return Combined(merged[list(layout.incoming)], placed)
@@ -154,6 +155,18 @@ def _masked(layout: WindowLayout) -> dict[str, pl.Expr]:
     masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
     bits = [name for name, cell in layout.windowing.trigger.cells().items() if cell.fold == "any"]
     return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
+
+
+def _late_by_merging(layout: WindowLayout, context: TriggerContext) -> dict[str, pl.Expr]:
+    """Returns an expression that removes the time of arrivals whose merged window is over, as it is that of late
+    elements.
+
+    Only windows of a user's own merges may be shorter than their parts, so that they are over and the part is not.
+    """
+    if not layout.stands or layout.counts_times or layout.windowing.windows.merges_by_overlap:
+        return {}
+    over = pl.col(MERGED_COLUMNS[1]) <= context.watermark
+    return {STANDING: pl.when(pl.col(_ACTIVE) | ~over).then(STANDING)}
 
 
 def _merge_folds(layout: WindowLayout) -> dict[str, pl.Expr]:

@@ -23,6 +23,7 @@ from tests.support.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, as
 from tests.support.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes
 from tests.support.strategies import (
     Bundle,
+    Meetings,
     Stream,
     all_windows,
     bridged_streams,
@@ -44,10 +45,13 @@ from tests.support.strategies import (
 )
 from windowing import (
     Accumulation,
+    AfterCount,
     CalendarWindows,
     DefaultTrigger,
     FixedWindows,
+    Repeatedly,
     Sessions,
+    TimestampCombiner,
     Windowing,
 )
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END, WINDOW_START
@@ -86,6 +90,19 @@ def assert_same_steps(windowing: Windowing, stream: Stream) -> None:
     model, stage = Model(windowing), StageRun(windowing)
     for bundle in stream:
         assert play(stage, [bundle]) == play(model, [bundle])
+
+
+def test_an_element_whose_window_is_over_when_it_has_merged_is_late() -> None:
+    windowing = Windowing(
+        Meetings(10),
+        trigger=Repeatedly(AfterCount(1)),
+        accumulation=Accumulation.RETRACTING,
+        timestamp_combiner=TimestampCombiner.LATEST,
+        allowed_lateness=timedelta(days=2),
+        allow_data_loss=True,
+    )
+    steps = [([("c", 0, -16)], -3), ([("c", 2, 1)], 2), ([("c", -8, -16)], 5)]
+    assert_same_steps(windowing, tuple(Bundle(tuple(elements), to) for elements, to in steps))
 
 
 @given(windowings(), streams())
