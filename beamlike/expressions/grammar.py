@@ -192,11 +192,13 @@ class Reader:
         return value
 
     def _unary(self, node: ast.UnaryOp, operator: ast.unaryop, operand: Any) -> Any:
-        if isinstance(operator, ast.USub):
+        if isinstance(operator, ast.USub) and isinstance(
+            operand, nw.Expr | int | float | Decimal | timedelta
+        ):
             return -operand
         if isinstance(operator, ast.Not | ast.Invert) and isinstance(operand, nw.Expr):
             return ~operand
-        raise self.fault(node, f"{self.written(node)!r} negates no condition")
+        raise self.fault(node, f"{self.written(node)!r} has nothing that can be negated")
 
     def _binary(self, node: ast.expr, operator: ast.AST, left: Any, right: Any) -> Any:
         method = _OPERATORS.get(type(operator))
