@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, cast
 
@@ -192,14 +192,14 @@ class _Logs:
 
     def _lists(self, source: str) -> _SourceLists:
         if source not in self._sources:
-            firsts = sorted(
+            read = [
                 int(name.removesuffix(".json"))
                 for stream in range(len(next(iter(self.offsets.values()))) - 2)
                 for _, path in self._logged(stream)
                 for *_, kind, folder, name in [path.split("/")]
                 if kind == "files" and folder == file_name(source)
-            )
-            self._sources[source] = _SourceLists.of(Lists(self.checkpoint, source), firsts)
+            ]
+            self._sources[source] = _SourceLists.of(Lists(self.checkpoint, source), read)
         return self._sources[source]
 
     @cached_property
@@ -236,8 +236,8 @@ class _Logs:
 
 @attrs.frozen
 class _SourceLists:
-    """The files in the lists of a source, by number. `firsts` has the first number of each list that Spark read, and
-    `known` the files that the lists name that are not merged.
+    """The files in the lists of a source, by number. `firsts` has the first number of each list, and `known` the files
+    that the lists name that are not merged.
     """
 
     firsts: list[int]
@@ -245,7 +245,8 @@ class _SourceLists:
     known: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, lists: Lists, firsts: list[int]) -> _SourceLists:
+    def of(cls, lists: Lists, read: Iterable[int]) -> _SourceLists:
+        """Reads the lists. `read` has the first numbers of those that Spark has read, of which some are merged."""
         entries = lists.entries()
         files = {one.number: one for found in entries.values() for one in found if isinstance(one, FilePart)}
         known = {
@@ -253,7 +254,9 @@ class _SourceLists:
             for name, found in entries.items()
             if not name.startswith("_")
         }
-        return cls(firsts, files, known)
+        # A run that was stopped may have written lists that Spark has not read. They are not merged.
+        firsts = {*read, *(int(name.removesuffix(".json")) for name in known)}
+        return cls(sorted(firsts), files, known)
 
 
 def _streams(manifest: Mapping[str, Any], streams: int) -> dict[int, str]:

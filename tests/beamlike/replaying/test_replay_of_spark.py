@@ -9,6 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.spark.query.listing import FilePart, Lists
+from beamlike.spark.recorded import _SourceLists, checkpoint_at
+from beamlike.system.seals import sealed_lines
+from stages.facts import to_facts
 from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
 
 
@@ -32,3 +36,12 @@ def test_batches_of_spark_have_the_same_panes_in_process(spark: SparkSession, tm
     assert replay.origin == "from the state store of Spark"
     assert replay.comparison.differences == ()
     assert replay.state("streaks", {"user": "a"})["s.n"].item() > 0
+
+
+def test_a_list_ends_where_one_begins_that_spark_has_not_read_yet(tmp_path: Path) -> None:
+    """As if the run had been stopped after it listed files, and before the batch that reads them."""
+    lists = Lists(checkpoint_at(str(tmp_path)), "plays")
+    for numbers in ((0, 1), (2, 3), (4,)):
+        entries = [to_facts(FilePart(f"{number}.jsonl", number)) for number in numbers]
+        lists.put(numbers[0], sealed_lines(entries))
+    assert _SourceLists.of(lists, [0, 2]).firsts == [0, 2, 4]
