@@ -14,7 +14,7 @@ from beamlike.io.sources import ReadFromMemory
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.plan.differences import refusal
 from beamlike.plan.manifest import Runner
-from beamlike.plan.matching import fitted
+from beamlike.plan.matching import Fit, fitted
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.plan.tables import with_tables
@@ -60,17 +60,19 @@ def fitted_to(manifest: Mapping[str, Any], what: str, plan: Plan, path: str, now
 
     Raises `CheckpointError` if the plan does not fit the run, with each difference.
     """
-    runner = Runner(manifest["runner"])
-    # In process, readings are files before the plan is compared with the run.
-    fit = fitted(
-        _with_readings(plan, path, now) if runner == Runner.LOCAL else plan,
-        manifest,
-        manifest["shards"],
-        runner,
-    )
+    fit = fit_of(manifest, plan, path, now)
     if fit.differences:
         raise CheckpointError(refusal(fit.differences, what, {}))
-    return _with_readings(fit.plan, path, now)
+    return fit.plan
+
+
+def fit_of(manifest: Mapping[str, Any], plan: Plan, path: str, now: int) -> Fit:
+    """Compares a plan with the run at `path` that has this manifest. The plan of the result reads readings as files."""
+    runner = Runner(manifest["runner"])
+    # In process, readings are files before the plan is compared with the run.
+    given = _with_readings(plan, path, now) if runner == Runner.LOCAL else plan
+    fit = fitted(given, manifest, manifest["shards"], runner)
+    return attrs.evolve(fit, plan=_with_readings(fit.plan, path, now))
 
 
 def _with_readings(plan: Plan, path: str, now: int) -> Plan:

@@ -12,14 +12,14 @@ import polars as pl
 from beamlike.local.batch_input import BatchInput
 from beamlike.local.engine import Engine
 from beamlike.observe.words import rows as rows_text
-from beamlike.plan.manifest import Runner
-from beamlike.plan.matching import Fit, fitted
+from beamlike.plan.matching import Fit
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import addressed
 from beamlike.plan.ways import texts_to
 from beamlike.records.model import BatchRecord
 from beamlike.replaying.diffing.outcome import Effect, Outcome, Point
 from beamlike.replaying.inputs import input_again
+from beamlike.replaying.scratch import fit_of
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.stage_task import StageTurn
 from beamlike.runtime.recorded.batches import STEPS, RecordedRun
@@ -69,10 +69,10 @@ def play(plan: Plan, run: RecordedRun, since: int) -> Outcome:
     Raises:
         InputGone: If a source no longer has the input of a batch.
     """
-    shards = run.manifest["shards"]
-    fit = fitted(plan, run.manifest, shards, Runner(run.manifest["runner"]))
     batches = [one for _, one in sorted(run.batches.items()) if one.done]
-    plan = with_tables_read(fit.plan, batches[0].now if batches else 0)
+    first = batches[0].now if batches else 0
+    fit = fit_of(run.manifest, plan, run.path, batches[-1].now if batches else 0)
+    plan = with_tables_read(fit.plan, first)
     now = 0
     engine = _RecordingEngine(plan, lambda: now, drains=plan.drains(asked=False))
     records = list[BatchRecord]()

@@ -58,6 +58,30 @@ def ran(folder: Path, sink: Any = None, runner: Any = None) -> str:
     return checkpoint
 
 
+def test_a_version_with_a_source_that_is_read_again_is_that_of_the_run(tmp_path: Path) -> None:
+    (tmp_path / "rates").mkdir()
+    (tmp_path / "rates" / "1.csv").write_text("user,rate\na,2\nb,3\n")
+
+    def rated() -> bl.Pipeline:
+        p = version(tmp_path)
+        (counts,) = [call.made for call in p.calls if call.name == "aggregate"]
+        rates = p.read(
+            "rates", bl.Refreshed(bl.CSV(tmp_path / "rates", {"user": str, "rate": int}), every="1h")
+        )
+        found = bl.lookup(rates, on="user")
+        bl.Collection(p, counts).with_columns(rate=found["rate"]).write("rated", bl.Memory())
+        return p
+
+    (tmp_path / "in").mkdir()
+    pl.DataFrame(ROWS).write_ndjson(tmp_path / "in" / "0.jsonl")
+    checkpoint = str(tmp_path / "checkpoint")
+    rated().run(bl.LocalRunner(checkpoint=checkpoint, drain=True, quiet=True))
+    found = bl.diff(rated(), rated(), checkpoint)
+    assert not found
+    assert [(one.stage, one.effect) for one in found.effects if one.effect == "refused"] == []
+    assert found.parts
+
+
 def counts(found: Diff) -> dict[str, tuple[int, int, int, int]]:
     return {
         one.name: (one.rows.same, len(one.rows.changed), len(one.rows.new), len(one.rows.gone))
