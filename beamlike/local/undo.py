@@ -5,6 +5,7 @@ They are tables of the journal, and change in the transactions that commit batch
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterable
 from typing import Final
@@ -15,13 +16,16 @@ MOST_BYTES: Final = 32 << 20
 """The greatest size in bytes of all replaced values. Those of the oldest batches are removed first."""
 
 _TABLES: Final = (
-    "CREATE TABLE IF NOT EXISTS undone (batch INTEGER PRIMARY KEY, bytes INTEGER NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS undone (batch INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, kept INTEGER NOT NULL)",
     "CREATE TABLE IF NOT EXISTS undo (batch INTEGER NOT NULL, stage TEXT NOT NULL, key TEXT NOT NULL, "
     "sum INTEGER, value BLOB, PRIMARY KEY (batch, stage, key))",
 )
-_SIZE: Final = "SELECT length(value) FROM state WHERE stage = ? AND key = ?"
-_KEEP: Final = (
-    "INSERT OR REPLACE INTO undo SELECT ?, stage, key, sum, value FROM state WHERE stage = ? AND key = ?"
+_NAMES: Final = "WITH names AS (SELECT value ->> 0 AS stage, value ->> 1 AS key FROM json_each(?)) "
+_SIZE: Final = f"{_NAMES}SELECT coalesce(sum(length(value)), 0) FROM names JOIN state USING (stage, key)"
+_KEEP: Final = f"{_NAMES}INSERT OR REPLACE INTO undo SELECT ?, stage, key, sum, value FROM names JOIN state USING (stage, key)"
+_LACKING: Final = (
+    "SELECT batch FROM undone WHERE batch >= ? "
+    "AND kept <> (SELECT count(*) FROM undo WHERE undo.batch = undone.batch) LIMIT 1"
 )
 _NEW: Final = "INSERT OR REPLACE INTO undo VALUES (?, ?, ?, NULL, NULL)"
 _BEFORE: Final = "SELECT stage, key, sum, value, min(batch) FROM undo WHERE batch >= ? GROUP BY stage, key"
@@ -45,13 +49,16 @@ def keep_before(
     Values of earlier batches are removed if all together have more than `most` bytes. So are those of this batch if it
     has more alone.
     """
-    size = sum(connection.execute(_SIZE, name).fetchone()[0] for name in there)
+    names = json.dumps([*there])
+    (size,) = connection.execute(_SIZE, (names,)).fetchone()
     _trim(connection, most - size)
     if size > most:
         return
-    connection.execute("INSERT OR REPLACE INTO undone VALUES (?, ?)", (batch, size))
-    connection.executemany(_KEEP, ((batch, *name) for name in there))
+    connection.execute(_KEEP, (names, batch))
     connection.executemany(_NEW, ((batch, *name) for name in new))
+    # Rows that are missing later would be taken for values that the batch has not replaced.
+    (kept,) = connection.execute("SELECT count(*) FROM undo WHERE batch = ?", (batch,)).fetchone()
+    connection.execute("INSERT OR REPLACE INTO undone VALUES (?, ?, ?)", (batch, size, kept))
 
 
 def _trim(connection: sqlite3.Connection, room: int) -> None:
@@ -85,8 +92,10 @@ def reach(connection: sqlite3.Connection, done: int) -> int:
 def values_before(connection: sqlite3.Connection, batch: int) -> dict[tuple[str, str], bytes | None]:
     """Returns the values before a batch that it or a later one has replaced, by stage and key; None for new ones.
 
-    Raises `ValueError` if a value is damaged.
+    Raises `ValueError` if a value is damaged, or values are missing.
     """
+    if lacking := connection.execute(_LACKING, (batch,)).fetchone():
+        raise ValueError(f"the table of the values that batch {lacking[0]} has replaced")
     found = dict[tuple[str, str], bytes | None]()
     for stage, key, total, value, _ in connection.execute(_BEFORE, (batch,)):
         if value is not None and (not isinstance(value, bytes) or digest_of(value, stage, key) != total):

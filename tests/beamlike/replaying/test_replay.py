@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import InputGone, UnknownKey, UnknownStage
-from beamlike.local import undo
+from beamlike.local import journal_tables, undo
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.replaying.as_test import as_test
 from beamlike.replaying.opening import open_run
@@ -363,3 +363,28 @@ def test_damaged_values_of_earlier_batches_are_noticed(tmp_path: Path) -> None:
     ):
         bl.replay(checkpoint, pipeline(tmp_path), batch=2)
     pipeline(tmp_path).run(bl.LocalRunner(checkpoint=str(checkpoint), quiet=True))
+
+
+def test_missing_values_of_earlier_batches_are_noticed(tmp_path: Path) -> None:
+    checkpoint = run(tmp_path)
+    connection = sqlite3.connect(checkpoint / "beamlike" / "journal.sqlite")
+    with connection:
+        connection.execute("DELETE FROM undo WHERE batch = 3 AND stage = 'streaks'")
+    connection.close()
+    with pytest.raises(
+        bl.CheckpointError, match=r"the values that batch 3 has replaced in .* is not what was written"
+    ):
+        bl.replay(checkpoint, pipeline(tmp_path), batch=2)
+
+
+def test_a_value_that_is_missing_in_the_state_is_not_kept() -> None:
+    """The journal notices it when it replaces the value."""
+    names = [("streaks", str(number)) for number in range(9)]
+    with sqlite3.connect(":memory:") as memory:
+        journal_tables.make_tables(memory)
+        undo.make_tables(memory)
+        memory.execute("INSERT INTO state VALUES ('streaks', '1', 7, x'0102')")
+        undo.keep_before(memory, 0, names, [("new", "a")], 100)
+        assert memory.execute("SELECT * FROM undone").fetchall() == [(0, 2, 2)]
+        kept = memory.execute("SELECT batch, stage, key FROM undo ORDER BY stage").fetchall()
+        assert kept == [(0, "new", "a"), (0, "streaks", "1")]
