@@ -36,6 +36,9 @@ from beamlike.spark.query.listing import FilePart, KnownFiles, Lists
 from beamlike.spark.query.planner import PlanLog
 from beamlike.system.path_names import file_name
 
+_UNCLEAR = (
+    "the run has several sources that Spark reads, and which of Spark's offsets are theirs is not known"
+)
 _GONE = "the list of what the batch read is not in the checkpoint any more"
 
 
@@ -70,6 +73,8 @@ class _Logs:
     sources: tuple[str, ...]
     streams: Mapping[int, str]
     offsets: Mapping[int, list[str]]
+    unclear: tuple[str, ...] = ()
+    """The sources of which the streams are not known."""
 
     @classmethod
     def of(cls, checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> _Logs:
@@ -80,7 +85,9 @@ class _Logs:
         if broken is not None:
             raise checkpoint.damaged(f"Spark's offsets/{broken} is not whole")
         last = offsets[numbers[-1]] if numbers else []
-        return cls(checkpoint, tuple(manifest["sources"]), _streams(manifest, len(last) - 3), offsets)
+        streams = _streams(manifest, len(last) - 3)
+        unclear = () if streams else tuple(_spark_sources(manifest))
+        return cls(checkpoint, tuple(manifest["sources"]), streams, offsets, unclear)
 
     def batches(self) -> dict[int, RecordedBatch]:
         """Returns the batches whose input is known, by number."""
@@ -104,6 +111,7 @@ class _Logs:
         taken = dict[str, Taken]()
         for stream in streams:
             taken |= self._taken(stream, *moved[stream])
+        taken |= {name: NotLogged(_UNCLEAR) for name in self.unclear}
         steps, over = self._commands(streams[-1], *moved[streams[-1]])
         if steps is not None:
             taken[STEPS] = StepTaken(steps)
@@ -261,14 +269,17 @@ class _SourceLists:
 
 def _streams(manifest: Mapping[str, Any], streams: int) -> dict[int, str]:
     """Returns the source of each stream. A `SparkSource` may join several; with two of these, they are not known."""
-    names = sorted(manifest["sources"])
-    several = [name for name in names if manifest["sources"][name]["kind"] == "SparkSource"]
+    names, several = sorted(manifest["sources"]), _spark_sources(manifest)
     if streams == len(names):
         return dict(enumerate(names))
     if len(several) != 1:
         return {}
     place = names.index(several[0])
     return dict(enumerate([*names[:place], *several * (1 + streams - len(names)), *names[place + 1 :]]))
+
+
+def _spark_sources(manifest: Mapping[str, Any]) -> list[str]:
+    return [name for name, facts in sorted(manifest["sources"].items()) if facts["kind"] == "SparkSource"]
 
 
 def _taken_file(part: FilePart) -> TakenFile:

@@ -9,8 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.runtime.recorded.taken import NotLogged
+from beamlike.spark.checkpoint.sourcelog import NO_OFFSET
 from beamlike.spark.query.listing import FilePart, Lists
-from beamlike.spark.recorded import _SourceLists, checkpoint_at
+from beamlike.spark.recorded import _Logs, _SourceLists, _streams, checkpoint_at
 from beamlike.system.seals import sealed_lines
 from stages.facts import to_facts
 from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
@@ -45,3 +47,15 @@ def test_a_list_ends_where_one_begins_that_spark_has_not_read_yet(tmp_path: Path
         entries = [to_facts(FilePart(f"{number}.jsonl", number)) for number in numbers]
         lists.put(numbers[0], sealed_lines(entries))
     assert _SourceLists.of(lists, [0, 2]).firsts == [0, 2, 4]
+
+
+def test_the_offsets_of_several_sources_of_spark_are_not_guessed() -> None:
+    sources = {
+        name: {"kind": kind} for name, kind in [("a", "SparkSource"), ("b", "Parquet"), ("c", "SparkSource")]
+    }
+    assert _streams({"sources": sources}, 3) == {0: "a", 1: "b", 2: "c"}
+    assert _streams({"sources": sources}, 4) == {}  # one of them joins two streams
+    logs = _Logs(checkpoint_at("nowhere"), tuple(sources), {}, {}, unclear=("a", "c"))
+    lines = ["v1", '{"batchTimestampMs": 1}', NO_OFFSET]
+    taken = logs._batch(0, lines, lines, [], done=0).taken
+    assert {name: type(one) for name, one in taken.items()} == {"a": NotLogged, "c": NotLogged}
