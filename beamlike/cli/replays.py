@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -31,11 +32,11 @@ _MASTER = click.option(
 )
 
 
-def key_of(given: tuple[str, ...]) -> dict[str, str]:
-    """Converts options COLUMN=VALUE to a dict. Raises `UsageError` for another form."""
+def key_of(given: tuple[str, ...], option: str = "--key") -> dict[str, str]:
+    """Converts options COLUMN=VALUE to a dict. Raises `UsageError`, which names the option, for another form."""
     for text in given:
         if "=" not in text:
-            raise click.UsageError(f"--key {text!r}: write COLUMN=VALUE, such as user=ada")
+            raise click.UsageError(f"{option} {text!r}: write COLUMN=VALUE, such as user=ada")
     return {name: value for name, _, value in (text.partition("=") for text in given)}
 
 
@@ -80,8 +81,8 @@ def replay(
     CHECKPOINT may also be a file of `beamlike record`. Nothing is written to the sinks. The exit code is 1 if the batch
     differs from what the run did.
     """
-    if before is not None and after is not None:
-        raise click.UsageError("--before and --after: give one of them")
+    if (before is not None) + (after is not None) + step > 1:
+        raise click.UsageError("--before, --after and --step: give one of them")
     from beamlike.replaying.replay import replay as played
 
     found = plainly(lambda: played(checkpoint, pipeline, batch=batch, savepoint=savepoint, master=master))
@@ -117,15 +118,17 @@ def _stopped(found: Any, stage: str, key: dict[str, str], *, arrived: bool) -> I
 
 
 def _states(found: Any, key: dict[str, str]) -> Iterator[str]:
-    from beamlike.errors import UnknownKey
-
-    for stage in found.plan.stages:
-        try:
-            rows = found.state(stage, key)
-        except UnknownKey:
-            continue
-        yield f"state of stage {stage} after the batch:"
-        yield _table(rows)
+    stages = found.plan.stages.values()
+    keys = {one.name: one.stage.operator.tables[0].table.keys for one in stages if one.stage.operator.tables}
+    having = [name for name, columns in keys.items() if {*key} <= {*columns}]
+    if not having:
+        known = sorted({column for columns in keys.values() for column in columns})
+        raise click.UsageError(
+            f"no stage has the key {', '.join(key)}; the keys of stages are {', '.join(known)}"
+        )
+    for name in having:
+        yield f"state of stage {name} after the batch:"
+        yield _table(plainly(functools.partial(found.state, name, key)))
 
 
 def _table(rows: Any) -> str:
@@ -252,5 +255,5 @@ def show_trace(
         )
     if row is not None:
         source, values = row
-        wanted = key_of(tuple(values.split(",")))
+        wanted = key_of(tuple(values.split(",")), f"--row {source}")
         _say(plainly(lambda: trace_row(run, pipeline, source, wanted, savepoint=savepoint)))

@@ -15,6 +15,7 @@ from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
 from beamlike.cli.settings import SettingError, bound
 from beamlike.errors import listed, nearest
+from beamlike.system.secrets import without_secrets
 
 
 class Target(click.ParamType[Pipeline]):
@@ -66,7 +67,9 @@ class Target(click.ParamType[Pipeline]):
         made = plainly(lambda: found(*arguments.args, **arguments.kwargs))
         if not isinstance(made, Pipeline):
             self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
-        given = [*map(repr, arguments.args), *(f"{key}={value!r}" for key, value in arguments.kwargs.items())]
+        names = [*arguments.signature.parameters]
+        given = [_shown(name, value) for name, value in zip(names, arguments.args, strict=False)]
+        given += [f"{name}={_shown(name, value)}" for name, value in arguments.kwargs.items()]
         _remember(ctx, f"{value}({', '.join(given)})")
         return made
 
@@ -82,7 +85,15 @@ class Target(click.ParamType[Pipeline]):
                 self.fail(f"{key} is set twice", param, ctx)
             settings[key] = text
         made: Pipeline = plainly(lambda: from_yaml(path, **settings))
+        given = [repr(path), *(f"{name}={_shown(name, value)}" for name, value in settings.items())]
+        _remember(ctx, f"beamlike:from_yaml({', '.join(given)})")
         return made
+
+
+def _shown(name: str, value: Any) -> str:
+    """Returns the value of a parameter as Python code. A secret is read from the environment, and is in no file."""
+    secret = isinstance(value, str) and without_secrets(f"{name}={value}") != f"{name}={value}"
+    return f"os.environ[{name.upper()!r}]" if secret else repr(value)
 
 
 def _remember(ctx: click.Context | None, text: str) -> None:

@@ -22,7 +22,10 @@ _TABLES: Final = (
 )
 _NAMES: Final = "WITH names AS (SELECT value ->> 0 AS stage, value ->> 1 AS key FROM json_each(?)) "
 _SIZE: Final = f"{_NAMES}SELECT coalesce(sum(length(value)), 0) FROM names JOIN state USING (stage, key)"
-_KEEP: Final = f"{_NAMES}INSERT OR REPLACE INTO undo SELECT ?, stage, key, sum, value FROM names JOIN state USING (stage, key)"
+_KEEP: Final = (
+    f"{_NAMES}INSERT OR REPLACE INTO undo "
+    "SELECT ?, stage, key, sum, value FROM names JOIN state USING (stage, key)"
+)
 _LACKING: Final = (
     "SELECT batch FROM undone WHERE batch >= ? "
     "AND kept <> (SELECT count(*) FROM undo WHERE undo.batch = undone.batch) LIMIT 1"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import count
 from typing import Any, Final, TypeGuard
 
 import polars as pl
@@ -18,11 +20,13 @@ from beamlike.replaying.chunks import chunk_of
 from beamlike.replaying.recording import BatchFacts, Recording
 from beamlike.replaying.streams import run_with
 from beamlike.runtime.batch.ingested import AllChunks, Chunk
+from beamlike.system.secrets import without_secrets
 from stages.facts import from_facts
 from stages.snapshot import save
 from stages.state.store import DictStore
 from windowing.time import Microseconds, format_time
 
+_USED: Final = ("bl", "pl", "found", "os", "datetime", "zoneinfo", "Decimal", "inf", "nan")
 _TYPE: Final = re.compile(r"(?<!['\w./])([A-Z][A-Za-z0-9]*)(?!['\w])")
 
 
@@ -166,7 +170,7 @@ def _lines(
     module, _, name = target.partition(":")
     first, last = recording.numbers[0], recording.numbers[-1]
     body = [*_body(plan, name, steps, expected)]
-    yield f'"""Batches {first} to {last} of the run in {recording.origin}."""'
+    yield f'"""Batches {first} to {last} of the run in {without_secrets(recording.origin)}."""'
     yield ""
     yield from _imports("\n".join(body))
     yield ""
@@ -183,8 +187,8 @@ def _lines(
 
 
 def _imports(text: str) -> Iterator[str]:
-    for module in ("datetime", "zoneinfo"):
-        if f"{module}." in text:
+    for module in ("datetime", "os", "zoneinfo"):
+        if re.search(rf"\b{module}\.", text):
             yield f"import {module}"
     if "Decimal(" in text:
         yield "from decimal import Decimal"
@@ -198,9 +202,7 @@ def _body(
     steps: Mapping[str, Sequence[Step]],
     expected: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> Iterator[str]:
-    variables = {
-        source: source if source.isidentifier() else f"source_{number}" for number, source in enumerate(steps)
-    }
+    variables = _variables(steps, name)
     for source, calls in steps.items():
         variable = variables[source]
         schema = ", ".join(
@@ -213,6 +215,18 @@ def _body(
     yield f"    found = bl.testing.run_with({name}, {{{streams}}})"
     for sink, rows in expected.items():
         yield from _call("    bl.testing.assert_panes", [*rows], f"found[{sink!r}], ")
+
+
+def _variables(sources: Iterable[str], target: str) -> dict[str, str]:
+    """Returns a variable for each source: its name, if that is a name in Python that the test does not use already."""
+    used, found = {*_USED, target.partition("(")[0]}, dict[str, str]()
+    for source in sources:
+        name, number = source, count(1)
+        while not name.isidentifier() or keyword.iskeyword(name) or name in used:
+            name = f"source_{next(number)}"
+        used.add(name)
+        found[source] = name
+    return found
 
 
 def _call(begin: str, argument: Any, before: str = "") -> Iterator[str]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
+from beamlike.replaying.typed import value_of_type
 from beamlike.runtime.batch.ingested import AllChunks, Chunk
 
 Keep: TypeAlias = Callable[[pl.DataFrame], str]
@@ -41,11 +42,12 @@ def chunk_facts(chunk: Chunk, keep: Keep, only: Only) -> dict[str, Any]:
 
 
 def rows_of_key(rows: pl.DataFrame, only: Only) -> pl.DataFrame:
-    """Returns the rows that have these values, null included."""
+    """Returns the rows that have these values, null included. Raises `UnknownKey` for a value of another type."""
     if not only:
         return rows
+    typed = {name: value_of_type(value, rows.schema[name], repr(name)) for name, value in only.items()}
     return rows.filter(
-        *(pl.col(name).eq_missing(pl.lit(value, rows.schema[name])) for name, value in only.items())
+        *(pl.col(name).eq_missing(pl.lit(value, rows.schema[name])) for name, value in typed.items())
     )
 
 

@@ -12,6 +12,7 @@ from beamlike.errors import UnknownKey, listed, nearest
 from beamlike.plan.lineage import sources_of_column
 from beamlike.plan.model import Plan
 from beamlike.replaying.chunks import Only, rows_of_key
+from beamlike.replaying.typed import value_of_type
 from beamlike.runtime.batch.kept_inputs import INPUTS
 from stages.operator import MAIN
 from stages.snapshot import restore, save
@@ -76,7 +77,7 @@ class KeyRows:
         return kept
 
     def _typed(self, rows: pl.DataFrame) -> Only:
-        return {name: _cast(value, rows.schema[name]) for name, value in self.key.items()}
+        return {name: value_of_type(value, rows.schema[name], "the key") for name, value in self.key.items()}
 
 
 def _traced(plan: Plan, stage: str, key: Mapping[str, Any]) -> dict[str, dict[str, str]] | None:
@@ -126,14 +127,8 @@ def _no_stage(plan: Plan, key: Mapping[str, Any]) -> UnknownKey:
 
 
 def _value(plan: Plan, source: str, column: str, value: Any) -> Any:
-    return _cast(value, plan.sources[source].raw[column], f"column {column!r} of source {source!r}")
-
-
-def _cast(value: Any, dtype: pl.DataType, what: str = "the key") -> Any:
-    try:
-        return pl.Series([value]).cast(dtype, strict=True)[0]
-    except (pl.exceptions.PolarsError, TypeError):
-        raise UnknownKey(f"{what} is {dtype}, and {value!r} is none") from None
+    dtype = plan.sources[source].raw[column]
+    return value_of_type(value, dtype, f"column {column!r} of source {source!r}")
 
 
 def _notes(

@@ -15,7 +15,8 @@ from beamlike.system.path_names import is_remote
 
 
 def open_run(checkpoint: str | os.PathLike[str]) -> RecordedRun:
-    """Opens the run of a checkpoint, which must not be running. The checkpoint is not changed, and Spark not started.
+    """Opens the run of a checkpoint, which must not be running. Its state, positions and output are not changed, and
+    Spark is not started.
 
     Raises `CheckpointError` if there is no run, or it is in use, or has not begun a batch yet.
     """

@@ -156,12 +156,12 @@ class Recording:
         return {name: self.frames[file] for name, file in self.facts(number).rows.items()}
 
     def write(self, file: str | os.PathLike[str]) -> None:
-        """Writes the recording to a file, which must not exist."""
+        """Writes the recording to a file, which must not exist. If it cannot be written, no file is left."""
         facts = {
             "version": VERSION,
             "origin": self.origin,
             "manifest": self.manifest,
-            "key": self.key,
+            "key": {name: _as_json(value) for name, value in self.key.items()},
             "sinks": self.sinks,
             "notes": self.notes,
             "batches": [to_facts(one) for one in self.batches],
@@ -169,12 +169,24 @@ class Recording:
             "tables": self.tables,
             "last": self.last,
         }
-        with zipfile.ZipFile(path_text(file), "x", zipfile.ZIP_DEFLATED) as target:
-            target.writestr(_FACTS, json.dumps(sealed(facts)))
-            for number, value in enumerate(self.state.values()):
-                target.writestr(f"state/{number}", value)
-            for name, frame in self.frames.items():
-                target.writestr(f"frames/{name}.arrow", frame_bytes(frame))
+        content = json.dumps(sealed(facts))
+        with open(path_text(file), "xb") as opened:
+            try:
+                with zipfile.ZipFile(opened, "w", zipfile.ZIP_DEFLATED) as target:
+                    target.writestr(_FACTS, content)
+                    for number, value in enumerate(self.state.values()):
+                        target.writestr(f"state/{number}", value)
+                    for name, frame in self.frames.items():
+                        target.writestr(f"frames/{name}.arrow", frame_bytes(frame))
+            except BaseException:
+                opened.close()
+                os.remove(path_text(file))
+                raise
+
+
+def _as_json(value: Any) -> Any:
+    """Returns the value of a key as it can be in JSON; others as text, which a replay only shows."""
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
 def _summary(facts: SourceSummary) -> SourceSummary:

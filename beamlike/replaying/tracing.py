@@ -292,10 +292,7 @@ def _became(past: Past, batch: PastBatch, source: str, row: Mapping[str, Any]) -
         return
     rows = batch.rows[source]
     frame = rows.frame.with_row_index("__number")
-    typed = {
-        name: pl.Series([value]).cast(rows.frame.schema[name], strict=False)[0] for name, value in row.items()
-    }
-    for number in rows_of_key(frame, typed)["__number"]:
+    for number in rows_of_key(frame, row)["__number"]:
         yield str(TracedRow(batch.number, source, *rows.places[int(number)], row_of(rows, number)))
         yield from _of_row(past, batch, source, rows.frame[number : number + 1])
 
