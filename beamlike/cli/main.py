@@ -13,6 +13,7 @@ from beamlike.api.pipeline import Pipeline
 from beamlike.cli.completion import completion
 from beamlike.cli.diff import diff
 from beamlike.cli.logs import LoggingGroup, log_option
+from beamlike.cli.mcp_server import mcp
 from beamlike.cli.new import new
 from beamlike.cli.plainly import plainly
 from beamlike.cli.replays import record, replay, show_trace, trace_options
@@ -36,7 +37,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, tune, diff, sql):
+for command in (new, completion, replay, record, tune, diff, sql, mcp):
     main.add_command(command)
 
 
