@@ -192,6 +192,7 @@ class Replay:
     origin: str
     _compare: Callable[[Replay], Comparison]
     _earlier: Sequence[BatchRecord]
+    _compared: Comparison | None = attrs.field(default=None, init=False)
 
     @property
     def left(self) -> list[str]:
@@ -301,8 +302,10 @@ class Replay:
     @property
     def comparison(self) -> Comparison:
         """The comparison with what the run recorded and wrote. The stages that are left run first."""
-        self.go()
-        return self._compare(self)
+        if self._compared is None:
+            self.go()
+            self._compared = self._compare(self)
+        return self._compared
 
     def lines(self) -> Iterator[str]:
         """Yields the replay as text: its input, its stages and sinks, and the comparison with the run."""

@@ -119,7 +119,12 @@ class Diff:
 
     def _cause_lines(self) -> Iterator[str]:
         if self.cause is None:
-            yield "No pane and no row of a sink differs."
+            compared = any(one.rows.same for one in self.parts)
+            yield (
+                "No pane and no row of a sink differs."
+                if compared
+                else "Neither version has a pane, or a row for a sink, in these batches."
+            )
             return
         yield f"First difference: {printable(self.cause.text)}."
         yield from (f"    {printable(line)}" for line in self.cause.declared)

@@ -100,6 +100,8 @@ def test_the_version_of_the_run_has_the_panes_of_the_run(tmp_path: Path) -> None
     assert again.frame().is_empty()
     assert "No pane and no row of a sink differs." in str(found)
     assert [(one.stage, one.effect) for one in found.effects] == [("counts", "goes on")]
+    nothing = bl.diff(version(tmp_path, limit=9), version(tmp_path, limit=9), checkpoint)
+    assert "Neither version has a pane, or a row for a sink, in these batches." in str(nothing)
 
 
 def test_a_filter_that_changes_is_named_with_the_first_row(tmp_path: Path) -> None:
