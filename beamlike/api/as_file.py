@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from inspect import Parameter
 from typing import Any
 
 import attrs
-import narwhals as nw
 
 from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
@@ -15,38 +13,21 @@ from beamlike.logical.calls import Call
 from beamlike.logical.data import Writer, call_data
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
-from beamlike.logical.scalars import NUMBER
 
 _WIDTH = 110
 
 
 def to_yaml(pipeline: Registry) -> str:
     """Returns the text of a file that declares the same pipeline. Raises `PlanError` for what only Python can say."""
-    return dumped(_escaped(document(pipeline)))
-
-
-def dumped(data: Any) -> str:
-    """Writes data as YAML that `bl.from_yaml` reads as the same data."""
     try:
         import yaml
     except ModuleNotFoundError as error:
         raise missing_package("pipelines as files need PyYAML", "yaml", error) from None
-
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
-        """Puts text in quotes that would be a number in YAML 1.2, such as 08 or 1e3."""
-
-    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", NUMBER, [*"+-.0123456789"])
-    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": _WIDTH}
-    return str(yaml.dump(data, Dumper=Dumper, default_flow_style=None, **options))
-
-
-def _escaped(data: Any) -> Any:
-    """Doubles the `$` of `${` in all texts, since `${name}` is a parameter in a file. Keys have no parameters."""
-    if isinstance(data, dict):
-        return {key: _escaped(one) for key, one in data.items()}
-    if isinstance(data, list):
-        return [_escaped(one) for one in data]
-    return data.replace("${", "$${") if isinstance(data, str) else data
+    return str(
+        yaml.safe_dump(
+            document(pipeline), sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
+        )
+    )
 
 
 def document(pipeline: Registry) -> dict[str, Any]:
@@ -158,23 +139,8 @@ def _data(call: Call, name: Any) -> Any:
     writer = Writer(call.made.name, name)
     if call.name == "read":
         return {key: writer.data(value) for key, value in arguments.items()}
-    arguments = {key: _columns(call, parameters[key], value) for key, value in arguments.items()}
     data = call_data(arguments, parameters, writer.data)
     if _is_cogroup(subject):
         sides = {side: name(one.node) for side, one in subject.sides.items()}
         return {"collections": sides, "by": data}
     return data
-
-
-def _columns(call: Call, parameter: Parameter, value: Any) -> Any:
-    """Returns an argument in which the names of columns are expressions, if a file has expressions in its place."""
-    named = parameter.kind is Parameter.VAR_KEYWORD and call.name in ("select", "with_columns")
-    return _as_columns(value) if named or "IntoColumn" in str(parameter.annotation) else value
-
-
-def _as_columns(value: Any) -> Any:
-    if isinstance(value, str):
-        return nw.col(value)
-    if isinstance(value, dict):
-        return {name: _as_columns(one) for name, one in value.items()}
-    return [_as_columns(one) for one in value] if isinstance(value, list | tuple) else value

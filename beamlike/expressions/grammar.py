@@ -192,13 +192,11 @@ class Reader:
         return value
 
     def _unary(self, node: ast.UnaryOp, operator: ast.unaryop, operand: Any) -> Any:
-        if isinstance(operator, ast.USub) and isinstance(
-            operand, nw.Expr | int | float | Decimal | timedelta
-        ):
+        if isinstance(operator, ast.USub):
             return -operand
         if isinstance(operator, ast.Not | ast.Invert) and isinstance(operand, nw.Expr):
             return ~operand
-        raise self.fault(node, f"{self.written(node)!r} has nothing that can be negated")
+        raise self.fault(node, f"{self.written(node)!r} negates no condition")
 
     def _binary(self, node: ast.expr, operator: ast.AST, left: Any, right: Any) -> Any:
         method = _OPERATORS.get(type(operator))

@@ -37,7 +37,7 @@ _INFIX = {
 
 _REFLECTED = {f"__r{name[2:]}": operator for name, operator in _INFIX.items()}
 _PREFIX = {"__invert__": "~", "__neg__": "-"}
-_UNARY, _POWER, _ATOM = 6, 7, 9
+_UNARY, _ATOM = 6, 9
 _EXTRACT = "str.extract"
 _WILDCARDS = ("all", "exclude", "nth")
 
@@ -267,21 +267,11 @@ def _applied(node: Any, text: str, binding: int) -> tuple[str, int]:
         return f"{_PREFIX[node.name]}{_wrapped(text, binding, _UNARY)}", _UNARY
     if node.name in _INFIX:
         operator, own = _INFIX[node.name]
-        left, right = sides(own)
-        return f"{_wrapped(text, binding, left)} {operator} {_operand(node, right)}", own
+        return f"{_wrapped(text, binding, own)} {operator} {_operand(node, own + 1)}", own
     if node.name in _REFLECTED:
         operator, own = _REFLECTED[node.name]
-        left, right = sides(own)
-        return f"{_operand(node, left)} {operator} {_wrapped(text, binding, right)}", own
+        return f"{_operand(node, own)} {operator} {_wrapped(text, binding, own + 1)}", own
     return f"{_wrapped(text, binding, _ATOM)}.{node.name}({_arguments(node)})", _ATOM
-
-
-def sides(binding: int) -> tuple[int, int]:
-    """Returns how strongly the operands of an operator must bind to need no brackets: left, right.
-
-    `a - b - c` is `(a - b) - c`, but `a ** b ** c` is `a ** (b ** c)`.
-    """
-    return (binding + 1, binding) if binding == _POWER else (binding, binding + 1)
 
 
 def _wrapped(text: str, binding: int, needed: int) -> str:

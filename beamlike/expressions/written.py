@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import json
 import keyword
-import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -26,7 +25,6 @@ from beamlike.expressions.tree import (
     _reader_length,
     _system_reader,
     expression_identity,
-    sides,
 )
 from beamlike.rows.dtypes import as_dtype
 from beamlike.rows.type_text import dtype_as_text
@@ -124,18 +122,12 @@ def _columns(value: Any) -> str:
 
 def name_text(name: str) -> str:
     """Writes the name of a column in place of an argument: as a name, or as text if it is none."""
-    return name if _is_name(name) else quoted(name)
+    return name if name.isidentifier() and not keyword.iskeyword(name) else quoted(name)
 
 
 def column_text(name: str) -> str:
     """Writes a column as an expression: as a name, or as `col('a name')` if it is none."""
-    return name if _is_name(name) else f"col({quoted(name)})"
-
-
-def _is_name(text: str) -> bool:
-    """True for a name that Python's grammar reads as it is: it normalizes letters such as `ﬁ`."""
-    same = unicodedata.normalize("NFKC", text) == text
-    return text.isidentifier() and not keyword.iskeyword(text) and same
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"col({quoted(name)})"
 
 
 def quoted(text: str) -> str:
@@ -244,20 +236,16 @@ class _Writer:
             return f"{_PREFIX[node.name]}{_bound(text, binding, 6)}", 6
         if node.name in _INFIX:
             operator, own = _INFIX[node.name]
-            left, right = (2, 2) if own == 1 else sides(own)  # comparisons in a row would be a chain
-            return f"{_bound(text, binding, left)} {operator} {self._operand(node, right)}", own
+            needed = own + 1 if own == 1 else own  # comparisons in a row would be a chain
+            return f"{_bound(text, binding, needed)} {operator} {self._operand(node, own + 1)}", own
         if node.name in _REFLECTED:
             operator, own = _REFLECTED[node.name]
-            left, right = (2, 2) if own == 1 else sides(own)
-            return f"{self._operand(node, left)} {operator} {_bound(text, binding, right)}", own
+            return f"{self._operand(node, own + 1)} {operator} {_bound(text, binding, own + 1)}", own
         return f"{_bound(text, binding, 9)}.{node.name}({', '.join(self._given(node))})", 9
 
     def _operand(self, node: Any, needed: int) -> str:
         other = node.exprs[0]
-        if isinstance(other, nw.Expr):
-            return _bound(*self.text(other), needed)
-        text = value_text(other)
-        return _bound(text, 6 if text.startswith("-") else 9, needed)
+        return _bound(*self.text(other), needed) if isinstance(other, nw.Expr) else value_text(other)
 
     def _given(self, node: Any) -> list[str]:
         """Returns the arguments of a method: the parameters that the node has by name, and the others in order."""

@@ -25,8 +25,8 @@ KEYS: Final = ("pipeline", "on_error", "max_dead_letters", "parameters", "collec
 def from_yaml(path: str | os.PathLike[str], **settings: Any) -> Pipeline:
     """Reads a pipeline from a YAML file, as `Pipeline.to_yaml` writes it and docs/files.md explains.
 
-    No text of the file is evaluated. Functions and classes are imported by `module:name`, and an imported module runs
-    its code, so read only files that you trust. PyYAML is needed: `pip install 'beamlike[yaml]'`.
+    Nothing in the file is evaluated; functions are imported by `module:name`. PyYAML is needed:
+    `pip install 'beamlike[yaml]'`.
 
     Args:
         path: The file.
@@ -66,8 +66,6 @@ def read(text: str, file: str, settings: Mapping[str, Any]) -> Pipeline:
     options = {key: values.plain(parts[key]) for key in ("on_error", "max_dead_letters") if key in parts}
     try:
         pipeline = Pipeline(values.plain(parts["pipeline"]), **options)
-    except BadFile:
-        raise
     except (PlanError, TypeError) as error:
         raise parts["pipeline"].fault(str(error)) from error
     file_reader = _Reader(pipeline, values)
@@ -133,7 +131,7 @@ class _Reader:
 
     def _sql(self, item: Item) -> Any:
         """Declares a query over the collections above. A fault has its place in the query, and that of the query."""
-        query = self.values.parameters.in_query(item)
+        query = self.values.parameters.substituted(item)
         try:
             return sql(query, **self.values.collections)
         except PlanError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
@@ -69,11 +68,6 @@ class Parameters:
             return self._named(whole[2], item)
         return _REFERENCE.sub(lambda one: one[1] or as_text(self._named(one[2], item)), text)
 
-    def in_query(self, item: Item) -> str:
-        """Returns a query of SQL in which each parameter is a literal, so that a value cannot change the query."""
-        text = item.text("a query")
-        return _REFERENCE.sub(lambda one: one[1] or _as_literal(self._named(one[2], item), item), text)
-
     def marked(self, item: Item) -> tuple[str, dict[str, Any]]:
         """Returns an expression in which each parameter is a name, and the values by these names."""
         names: dict[str, Any] = {}
@@ -125,24 +119,6 @@ def _read(given: Any, kind: str) -> Any:
 def without_marks(text: str) -> str:
     """Returns a message about an expression with parameters as the file has them."""
     return re.sub(rf"{_MARK}(\w+)", r"${\1}", text)
-
-
-def _as_literal(value: Any, item: Item) -> str:
-    """Returns the literal of SQL for the value of a parameter."""
-    match value:
-        case None:
-            return "NULL"
-        case bool():
-            return str(value).upper()
-        case int():
-            return str(value)
-        case float() if math.isfinite(value):
-            return repr(value)
-        case timedelta():
-            return f"INTERVAL '{format_duration(value // timedelta(microseconds=1))}'"
-        case str() | date():
-            return "'" + as_text(value).replace("'", "''") + "'"
-    raise item.fault(f"the parameter {value!r} has no literal in SQL")
 
 
 def as_text(value: Any) -> str:

@@ -21,7 +21,6 @@ from beamlike.expressions.grammar import BadExpression, Reader, aggregate_from_t
 from beamlike.io.kafka.codecs import Json
 from beamlike.io.memory import Rows
 from beamlike.rows.type_text import BadType, dtype_from_text
-from beamlike.spec.classes import require_made_in_files
 from beamlike.spec.document import Item
 from beamlike.spec.kinds import Kind, by_name, constructors, kind_of, settable
 from beamlike.spec.parameters import Parameters, without_marks
@@ -171,13 +170,9 @@ class Values:
             return {key: self.plain(one) for key, one in item.value.items()}
         return self.parameters.substituted(item)
 
-    def _own_text(self, item: Item, what: str) -> str:
-        """Returns text in which parameters are replaced by their values."""
-        return str(self.parameters.substituted(attrs.evolve(item, value=item.text(what))))
-
     def collection(self, item: Item) -> Any:
         """Returns a collection of the file by its name."""
-        name = self._own_text(item, "the name of a collection")
+        name = item.text("the name of a collection")
         if name not in self.collections:
             known = [*self.collections]
             hint = (
@@ -236,7 +231,7 @@ class Values:
         if isinstance(item.value, dict):
             return pl.Struct({key: self._type(one) for key, one in item.value.items()})
         try:
-            return dtype_from_text(self._own_text(item, "a type"))
+            return dtype_from_text(item.text("a type"))
         except BadType as error:
             raise item.fault(str(error), column=error.column) from None
 
@@ -266,9 +261,7 @@ class Values:
         if isinstance(item.value, dict) and _is_constructor(item, strict=plain):
             ((name, arguments),) = item.value.items()
             if REFERENCE.fullmatch(name):
-                made = self.named(name, item, make=False)
-                require_made_in_files(made, name, item)
-                return self.build(made, name, arguments)
+                return self.build(self.named(name, item, make=False), name, arguments)
             if name not in constructors():
                 raise item.fault(f"there is no {name!r}{nearest(name, constructors())}", key=name)
             if name == "Rows":
@@ -315,8 +308,6 @@ class Values:
                 raise item.fault(f"{module_name} has no {name!r}{nearest(part, vars(found))}")
             found = getattr(found, part)
         is_made = make and isinstance(found, type) and not hasattr(found, "__supertype__")
-        if is_made:
-            require_made_in_files(found, text, item)
         try:
             return found() if is_made else found
         except (TypeError, ValueError) as error:
