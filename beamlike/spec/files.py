@@ -25,8 +25,8 @@ KEYS: Final = ("pipeline", "on_error", "max_dead_letters", "parameters", "collec
 def from_yaml(path: str | os.PathLike[str], **settings: Any) -> Pipeline:
     """Reads a pipeline from a YAML file, as `Pipeline.to_yaml` writes it and docs/files.md explains.
 
-    Nothing in the file is evaluated; functions are imported by `module:name`. PyYAML is needed:
-    `pip install 'beamlike[yaml]'`.
+    The file contains no code. Reading it imports the modules that it names as `module:name`, which runs their code, and
+    creates objects of classes that fit their places. PyYAML is needed: `pip install 'beamlike[yaml]'`.
 
     Args:
         path: The file.
