@@ -15,7 +15,7 @@ from beamlike.errors import BadFile, PlanError, nearest
 from beamlike.spec.document import Item, parse
 from beamlike.spec.kinds import grouped_methods, heads, methods
 from beamlike.spec.parameters import Parameters
-from beamlike.spec.sql import sql
+from beamlike.spec.sql import sql_of_file
 from beamlike.spec.values import Values
 
 KEYS: Final = ("pipeline", "on_error", "max_dead_letters", "parameters", "collections")
@@ -131,9 +131,10 @@ class _Reader:
 
     def _sql(self, item: Item) -> Any:
         """Declares a query over the collections above. A fault has its place in the query, and that of the query."""
-        query = self.values.parameters.substituted(item)
         try:
-            return sql(query, **self.values.collections)
+            return sql_of_file(item, self.values.parameters, self.values.collections)
+        except BadFile:
+            raise
         except PlanError as error:
             raise item.fault(str(error)) from error
 

@@ -15,6 +15,7 @@ from beamlike.errors import nearest
 from beamlike.spec.sql_aggregates import Computed, aggregates_in
 from beamlike.spec.sql_expressions import SYSTEM, Scope, fault
 from beamlike.spec.sql_joins import Join
+from beamlike.spec.sql_parameters import QueryParameters
 from beamlike.spec.sql_parser import parse
 from beamlike.spec.sql_top import TopN
 from beamlike.spec.sql_windows import BOUNDS, emit_choices, is_window, require_time, windows_of
@@ -38,10 +39,11 @@ class Query:
 
     text: str
     tables: Mapping[str, Collection]
+    parameters: QueryParameters | None = None
 
     def result(self) -> Collection:
         """Declares the steps of the query, and returns their result."""
-        return self.compiled(parse(self.text))
+        return self.compiled(parse(self.text, self.parameters))
 
     def compiled(self, node: exp.Expr, emit: exp.Expr | None = None) -> Collection:
         """Declares the steps of a query or subquery. Its grouping emits as `emit` says, unless it has its own EMIT."""

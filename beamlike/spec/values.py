@@ -166,7 +166,7 @@ class Values:
 
     def collection(self, item: Item) -> Any:
         """Returns a collection of the file by its name."""
-        name = item.text("the name of a collection")
+        name = self.parameters.in_text(item.text("the name of a collection"), item)
         if name not in self.collections:
             known = [*self.collections]
             hint = (
@@ -225,7 +225,7 @@ class Values:
         if isinstance(item.value, dict):
             return pl.Struct({key: self._type(one) for key, one in item.value.items()})
         try:
-            return dtype_from_text(item.text("a type"))
+            return dtype_from_text(self.parameters.in_text(item.text("a type"), item))
         except BadType as error:
             raise item.fault(str(error), column=error.column) from None
 
