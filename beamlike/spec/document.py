@@ -80,7 +80,10 @@ def parse(text: str, file: str) -> Item:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise BadFile(f"{file}:{line}:{column}: {error.problem or error.context}") from None
+        reason = error.problem or error.context
+        if "'\\t'" in str(reason):
+            reason = "a tab; YAML is indented with spaces"
+        raise BadFile(f"{file}:{line}:{column}: {reason}") from None
     except yaml.YAMLError as error:
         raise BadFile(f"{file}:1:1: {str(error).splitlines()[0]}") from None
     if node is None:

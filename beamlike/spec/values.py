@@ -30,10 +30,11 @@ _CODECS: Final = {"str": str, "bytes": bytes}
 
 @attrs.frozen
 class Values:
-    """The reader of values. `collections` has the collections that the file has declared so far."""
+    """The reader of values. `collections` has the collections that the file has declared so far, and `names` all."""
 
     parameters: Parameters
     collections: dict[str, Any]
+    names: tuple[str, ...] = ()
 
     def build(self, function: Callable[..., Any], name: str, item: Item, /, **given: Any) -> Any:
         """Calls a function or class with the arguments of an item, and with those in `given`.
@@ -168,6 +169,8 @@ class Values:
         """Returns a collection of the file by its name."""
         name = self.parameters.in_text(item.text("the name of a collection"), item)
         if name not in self.collections:
+            if name in self.names:
+                raise item.fault(f"the collection {name!r} is declared below; move it above")
             known = [*self.collections]
             hint = (
                 nearest(name, known) or f"; above are {listed(known)}"

@@ -91,7 +91,7 @@ LITERALS = st.recursive(
         st.dates(),
         st.times().map(lambda one: one.replace(fold=0)),
         st.datetimes().map(lambda one: one.replace(fold=0)),
-        st.datetimes(timezones=st.sampled_from([UTC])),
+        st.datetimes().map(lambda one: one.replace(fold=0, tzinfo=UTC)),
         st.timedeltas(timedelta(days=-9_000_000), timedelta(days=9_000_000)),
         st.decimals(allow_nan=False),
     ),
