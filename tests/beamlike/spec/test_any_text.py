@@ -21,6 +21,7 @@ from beamlike.expressions.grammar import (
     aggregate_from_text,
     expression_from_text,
 )
+from beamlike.rows.type_text import BadType, dtype_from_text
 
 METHODS = [
     "abs",
@@ -150,3 +151,11 @@ def test_an_error_names_the_part_and_its_column(text: str, column: int, message:
     with pytest.raises(BadExpression) as caught:
         expression_from_text(text)
     assert (caught.value.column, str(caught.value)) == (column, message)
+
+
+@pytest.mark.parametrize(
+    "text", ["(" * 5000, "Struct({**a})", "Struct({a: int})", "List(**x)", "'a'[0]", "-int", ""]
+)
+def test_text_that_is_no_type_is_an_error_of_types(text: str) -> None:
+    with pytest.raises(BadType):
+        dtype_from_text(text)
