@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import attrs
+import narwhals as nw
 
 from beamlike.api.grouped import Grouped
 from beamlike.api.handle import Handle
@@ -13,21 +14,38 @@ from beamlike.logical.calls import Call
 from beamlike.logical.data import Writer, call_data
 from beamlike.logical.node import Node
 from beamlike.logical.registry import Registry
+from beamlike.rows.yaml_scalars import scalar
 
 _WIDTH = 110
+_ENDS_OF_LINES = ("\x85", "\u2028", "\u2029")
+_OF_EXPRESSIONS = ("select", "with_columns", "filter")
+"""Steps in which text is the name of a column in Python, and an expression in a file."""
 
 
 def to_yaml(pipeline: Registry) -> str:
     """Returns the text of a file that declares the same pipeline. Raises `PlanError` for what only Python can say."""
+    return text_of(document(pipeline))
+
+
+def text_of(data: dict[str, Any]) -> str:
+    """Returns data as YAML that the reader of files reads as the same data."""
     try:
         import yaml
     except ModuleNotFoundError as error:
         raise missing_package("pipelines as files need PyYAML", "yaml", error) from None
-    return str(
-        yaml.safe_dump(
-            document(pipeline), sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=None
-        )
-    )
+
+    class Dumper(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
+        """Writes text in quotes if the reader would read it without quotes as another value."""
+
+        def represent_str(self, text: str) -> Any:
+            style = None if isinstance(scalar(text), str) else "'"
+            if any(end in text for end in _ENDS_OF_LINES):  # single quotes would fold them into spaces
+                style = '"'
+            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "default_flow_style": None}
+    return str(yaml.dump(_escaped(data), Dumper=Dumper, width=_WIDTH, **options))
 
 
 def document(pipeline: Registry) -> dict[str, Any]:
@@ -36,6 +54,15 @@ def document(pipeline: Registry) -> dict[str, Any]:
     usual = {"on_error": "dead_letters", "max_dead_letters": None}
     given = {name: value for name, value in options.items() if value != usual[name]}
     return {"pipeline": pipeline.name, **given, "collections": _Blocks.of(pipeline).written}
+
+
+def _escaped(data: Any) -> Any:
+    """Returns data in which no text has a reference to a parameter. Keys have none."""
+    if isinstance(data, dict):
+        return {key: _escaped(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_escaped(value) for value in data]
+    return data.replace("${", "$${") if isinstance(data, str) else data
 
 
 @attrs.define
@@ -139,8 +166,19 @@ def _data(call: Call, name: Any) -> Any:
     writer = Writer(call.made.name, name)
     if call.name == "read":
         return {key: writer.data(value) for key, value in arguments.items()}
+    if call.name in _OF_EXPRESSIONS:
+        arguments = {key: one if key == "side" else _columns_of(one) for key, one in arguments.items()}
     data = call_data(arguments, parameters, writer.data)
     if _is_cogroup(subject):
         sides = {side: name(one.node) for side, one in subject.sides.items()}
         return {"collections": sides, "by": data}
     return data
+
+
+def _columns_of(given: Any) -> Any:
+    """Returns arguments in which the names of columns are expressions."""
+    if isinstance(given, str):
+        return nw.col(given)
+    if isinstance(given, dict):
+        return {key: _columns_of(one) for key, one in given.items()}
+    return [_columns_of(one) for one in given] if isinstance(given, list | tuple) else given

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
+import warnings
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -28,7 +30,7 @@ from beamlike.expressions import aggregates, functions
 from beamlike.expressions.running import previous
 from beamlike.rows.dtypes import as_narwhals
 from beamlike.rows.type_text import BadType, dtype_of_tree
-from windowing.time import microseconds
+from windowing.time import format_duration, microseconds
 
 VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
     "date": lambda text: date.fromisoformat(text),
@@ -101,7 +103,9 @@ def expression_from_text(
     Raises:
         BadExpression: The text is none.
     """
-    return Reader(text, special or {}, names or {}).value(_parsed(text))
+    tree = _parsed(text)
+    reader = Reader(text, special or {}, names or {})
+    return reader.finished(tree, reader.value(tree))
 
 
 def aggregate_from_text(
@@ -121,11 +125,13 @@ def aggregate_from_text(
 
 def _parsed(text: str) -> ast.expr:
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of text such as "\d", which is a pattern here
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
-        raise BadExpression(
-            f"{text!r} cannot be read: {error.msg}", (error.lineno or 1) - 1, max((error.offset or 1) - 1, 0)
-        ) from None
+        line, column = max((error.lineno or 1) - 1, 0), max((error.offset or 1) - 1, 0)
+        raise BadExpression(f"{text!r} cannot be read: {error.msg}", line, column) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadExpression(f"{text[:40]!r} cannot be read: {error}") from None
 
@@ -138,6 +144,13 @@ def _aggregate(reader: Reader, tree: ast.Call, name: str, named: Callable[[str],
     if name == "combine" and given and named is not None:
         given[0] = named(str(given[0]))
     return reader.called(tree, AGGREGATES[name], given, options)
+
+
+def as_text(value: Any) -> str:
+    """Formats a value inside of a text: times in ISO 8601, durations as `1m30s`."""
+    if isinstance(value, timedelta):
+        return format_duration(value // timedelta(microseconds=1))
+    return value.isoformat() if isinstance(value, date) else str(value)
 
 
 def _called_name(node: ast.Call) -> str:
@@ -153,20 +166,37 @@ class Reader:
     names: Mapping[str, Any]
 
     def value(self, node: ast.expr) -> Any:
-        """Returns the expression or the plain value of a part of the tree."""
+        """Returns the expression or the plain value of a part of the tree. Raises `BadExpression` at the part."""
+        try:
+            return self._value(node)
+        except BadExpression:
+            raise
+        except RecursionError:
+            raise BadExpression(f"{self.text[:40]!r} is nested too deeply") from None
+        except Exception as error:  # narwhals raises errors of many kinds for wrong operands
+            raise self.fault(node, f"{self.written(node)!r}: {error}") from error
+
+    def finished(self, node: ast.expr, made: Any) -> Any:
+        """Returns an expression or a plain value. Raises `BadExpression` for a `when` without a value."""
+        if isinstance(
+            made, nw.Expr | date | time | timedelta | Decimal | str | int | float | list | dict | None
+        ):
+            return made
+        raise self.fault(node, f"{self.written(node)!r} is no value yet; end it with .then(...)")
+
+    def _value(self, node: ast.expr) -> Any:
         match node:
             case ast.Constant(str(value)):
                 return self._text(value)
-            case ast.Constant(value) if value is not ...:
+            case ast.Constant(int() | float() | None as value):
                 return value
             case ast.Name(name):
                 return self.names[name] if name in self.names else nw.col(name)
             case ast.List(items) | ast.Tuple(items):
                 return [self.value(item) for item in items]
-            case ast.Dict(keys, values):
-                return {
-                    self.value(key): self.value(one) for key, one in zip(keys, values, strict=True) if key
-                }
+            case ast.Dict(keys, values) if None not in keys:
+                pairs = zip(keys, values, strict=True)
+                return {self.value(key): self.value(one) for key, one in pairs if key is not None}
             case ast.UnaryOp(operator, operand):
                 return self._unary(node, operator, self.value(operand))
             case ast.BinOp(left, operator, right):
@@ -187,16 +217,24 @@ class Reader:
         raise self.fault(node, f"{self.written(node)!r} is not in the grammar of expressions")
 
     def _text(self, value: str) -> str:
-        for name, given in self.names.items():
-            value = value.replace(name, given.isoformat() if hasattr(given, "isoformat") else str(given))
-        return value
+        if not self.names:
+            return value
+        names = re.compile("|".join(map(re.escape, self.names)))
+        return names.sub(lambda found: as_text(self.names[found[0]]), value)
 
     def _unary(self, node: ast.UnaryOp, operator: ast.unaryop, operand: Any) -> Any:
+        written = self.written(node)
         if isinstance(operator, ast.USub):
-            return -operand
-        if isinstance(operator, ast.Not | ast.Invert) and isinstance(operand, nw.Expr):
+            if isinstance(operand, nw.Expr | int | float | Decimal | timedelta) and not isinstance(
+                operand, bool
+            ):
+                return -operand
+            raise self.fault(node, f"{written!r} is no number or column, and has no negative")
+        if isinstance(operator, ast.UAdd):
+            raise self.fault(node, f"{written!r} has an operator that expressions do not have")
+        if isinstance(operand, nw.Expr):
             return ~operand
-        raise self.fault(node, f"{self.written(node)!r} negates no condition")
+        raise self.fault(node, f"{written!r} negates no condition")
 
     def _binary(self, node: ast.expr, operator: ast.AST, left: Any, right: Any) -> Any:
         method = _OPERATORS.get(type(operator))
@@ -337,5 +375,7 @@ class Reader:
         return ast.get_source_segment(self.text.strip(), node) or ast.unparse(node)
 
     def fault(self, node: ast.expr, message: str) -> BadExpression:
-        """Returns an error at the place of a part."""
-        return BadExpression(message, node.lineno - 1, node.col_offset)
+        """Returns an error at the place of a part. `ast` counts the columns in bytes."""
+        line = self.text.strip().splitlines()[node.lineno - 1 :][:1] or [""]
+        column = len(line[0].encode()[: node.col_offset].decode(errors="ignore"))
+        return BadExpression(message, node.lineno - 1, column)

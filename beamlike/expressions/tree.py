@@ -37,7 +37,8 @@ _INFIX = {
 
 _REFLECTED = {f"__r{name[2:]}": operator for name, operator in _INFIX.items()}
 _PREFIX = {"__invert__": "~", "__neg__": "-"}
-_UNARY, _ATOM = 6, 9
+UNARY, _ATOM = 6, 9
+_POWER = 7
 _EXTRACT = "str.extract"
 _WILDCARDS = ("all", "exclude", "nth")
 
@@ -264,14 +265,26 @@ def _applied(node: Any, text: str, binding: int) -> tuple[str, int]:
     if node.name == _EXTRACT:
         return f"regexp_extract({text}, {', '.join(map(repr, node.kwargs.values()))})", _ATOM
     if node.name in _PREFIX:
-        return f"{_PREFIX[node.name]}{_wrapped(text, binding, _UNARY)}", _UNARY
+        return f"{_PREFIX[node.name]}{_wrapped(text, binding, UNARY)}", UNARY
     if node.name in _INFIX:
         operator, own = _INFIX[node.name]
-        return f"{_wrapped(text, binding, own)} {operator} {_operand(node, own + 1)}", own
+        left, right = operand_bindings(own)
+        return f"{_wrapped(text, binding, left)} {operator} {_operand(node, right)}", own
     if node.name in _REFLECTED:
         operator, own = _REFLECTED[node.name]
-        return f"{_operand(node, own)} {operator} {_wrapped(text, binding, own + 1)}", own
+        left, right = operand_bindings(own)
+        return f"{_operand(node, left)} {operator} {_wrapped(text, binding, right)}", own
     return f"{_wrapped(text, binding, _ATOM)}.{node.name}({_arguments(node)})", _ATOM
+
+
+def operand_bindings(own: int) -> tuple[int, int]:
+    """Returns the least precedence of the left and the right operand of an operator without parentheses, as in Python.
+
+    A power is read from the right, and its exponent may have a sign. Comparisons in a row would be a chain.
+    """
+    if own == _POWER:
+        return own + 1, UNARY
+    return (own + 1 if own == 1 else own), own + 1
 
 
 def _wrapped(text: str, binding: int, needed: int) -> str:
@@ -280,7 +293,10 @@ def _wrapped(text: str, binding: int, needed: int) -> str:
 
 def _operand(node: Any, needed: int) -> str:
     other = node.exprs[0]
-    return _wrapped(*_text(other), needed) if isinstance(other, nw.Expr) else _argument(node, other)
+    if isinstance(other, nw.Expr):
+        return _wrapped(*_text(other), needed)
+    text = _argument(node, other)
+    return _wrapped(text, UNARY if text.startswith("-") else _ATOM, needed)
 
 
 def _arguments(node: Any) -> str:

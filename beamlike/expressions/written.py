@@ -5,10 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import keyword
+import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
+from unicodedata import normalize
 
 import attrs
 import narwhals as nw
@@ -22,9 +24,11 @@ from beamlike.expressions.tree import (
     _INFIX,
     _PREFIX,
     _REFLECTED,
+    UNARY,
     _reader_length,
     _system_reader,
     expression_identity,
+    operand_bindings,
 )
 from beamlike.rows.dtypes import as_dtype
 from beamlike.rows.type_text import dtype_as_text
@@ -122,12 +126,17 @@ def _columns(value: Any) -> str:
 
 def name_text(name: str) -> str:
     """Writes the name of a column in place of an argument: as a name, or as text if it is none."""
-    return name if name.isidentifier() and not keyword.iskeyword(name) else quoted(name)
+    return name if _is_word(name) else quoted(name)
 
 
 def column_text(name: str) -> str:
     """Writes a column as an expression: as a name, or as `col('a name')` if it is none."""
-    return name if name.isidentifier() and not keyword.iskeyword(name) else f"col({quoted(name)})"
+    return name if _is_word(name) else f"col({quoted(name)})"
+
+
+def _is_word(name: str) -> bool:
+    """True for a name that is read as itself. Python reads names in the normal form NFKC."""
+    return name.isidentifier() and not keyword.iskeyword(name) and normalize("NFKC", name) == name
 
 
 def quoted(text: str) -> str:
@@ -140,6 +149,10 @@ def value_text(value: Any) -> str:
     match value:
         case str():
             return quoted(value)
+        case float() if math.isinf(value):
+            return "1e999" if value > 0 else "-1e999"
+        case float() if math.isnan(value):
+            raise NoText("NaN cannot be written as text")
         case None | bool() | int() | float():
             return repr(value)
         case datetime():
@@ -233,19 +246,23 @@ class _Writer:
             pattern, group = node.kwargs.values()
             return f"regexp_extract({text}, {quoted(pattern)}, {group})", 9
         if node.name in _PREFIX:
-            return f"{_PREFIX[node.name]}{_bound(text, binding, 6)}", 6
+            return f"{_PREFIX[node.name]}{_bound(text, binding, UNARY)}", UNARY
         if node.name in _INFIX:
             operator, own = _INFIX[node.name]
-            needed = own + 1 if own == 1 else own  # comparisons in a row would be a chain
-            return f"{_bound(text, binding, needed)} {operator} {self._operand(node, own + 1)}", own
+            left, right = operand_bindings(own)
+            return f"{_bound(text, binding, left)} {operator} {self._operand(node, right)}", own
         if node.name in _REFLECTED:
             operator, own = _REFLECTED[node.name]
-            return f"{self._operand(node, own + 1)} {operator} {_bound(text, binding, own + 1)}", own
+            left, right = operand_bindings(own)
+            return f"{self._operand(node, left)} {operator} {_bound(text, binding, right)}", own
         return f"{_bound(text, binding, 9)}.{node.name}({', '.join(self._given(node))})", 9
 
     def _operand(self, node: Any, needed: int) -> str:
         other = node.exprs[0]
-        return _bound(*self.text(other), needed) if isinstance(other, nw.Expr) else value_text(other)
+        if isinstance(other, nw.Expr):
+            return _bound(*self.text(other), needed)
+        text = value_text(other)
+        return _bound(text, UNARY if text.startswith("-") else 9, needed)
 
     def _given(self, node: Any) -> list[str]:
         """Returns the arguments of a method: the parameters that the node has by name, and the others in order."""

@@ -283,7 +283,8 @@ def call_data(
         return listed[0] if len(listed) == 1 else listed
     if not listed and not named and len(plain) == 1 and [*plain] == [*parameters][:1]:
         (only,) = plain.values()
-        if len(parameters) == 1 or not isinstance(only, Mapping) or _is_constructor(only):
+        names = isinstance(only, Mapping) and any(name in parameters for name in only)
+        if not names and (len(parameters) == 1 or not isinstance(only, Mapping) or _is_constructor(only)):
             return only
     return {**({str(several): listed} if listed else {}), **plain, **named} or None
 
@@ -293,4 +294,5 @@ def _flat(given: Iterable[Any]) -> list[Any]:
 
 
 def _is_constructor(value: Mapping[str, Any]) -> bool:
-    return len(value) == 1 and not next(iter(value)).islower()
+    """True for a mapping that the reader of files takes for an object: its only key begins with a capital letter."""
+    return len(value) == 1 and next(iter(value))[:1].isupper()

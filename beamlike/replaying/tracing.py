@@ -1,4 +1,4 @@
-"""`bl.trace_pane` and `bl.trace_row`: the rows that made a pane, and what became of a row, by a replay."""
+"""`bl.trace_pane` and `bl.trace_row`: the rows of a pane, and the path of a row through the steps, by a replay."""
 
 from __future__ import annotations
 

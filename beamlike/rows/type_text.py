@@ -11,21 +11,9 @@ from beamlike.errors import listed, nearest
 from beamlike.rows.dtypes import as_dtype
 
 _SIMPLE: Final = (
-    *(
-        "Int8",
-        "Int16",
-        "Int32",
-        "Int64",
-        "Int128",
-        "UInt8",
-        "UInt16",
-        "UInt32",
-        "UInt64",
-        "Float32",
-        "Float64",
-    ),
-    *("Boolean", "String", "Binary", "Date", "Time", "Null", "Categorical"),
-)
+    "Int8", "Int16", "Int32", "Int64", "Int128", "UInt8", "UInt16", "UInt32", "UInt64", "Float32", "Float64",
+    "Boolean", "String", "Binary", "Date", "Time", "Null", "Categorical",
+)  # fmt: skip
 _PYTHON: Final = {
     "int": pl.Int64(), "float": pl.Float64(), "str": pl.String(), "bool": pl.Boolean(), "bytes": pl.Binary(),
     "date": pl.Date(), "datetime": pl.Datetime("us", "UTC"), "time": pl.Time(), "timedelta": pl.Duration("us"),
@@ -48,7 +36,7 @@ def dtype_from_text(text: str) -> pl.DataType:
     """Returns the type that a text names: `Int64`, `int`, `List(str)`, `Struct({'x': Int64})`. Raises `BadType`."""
     try:
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise BadType(f"{text!r} is no type; write one such as Int64, str or List(Int64)") from None
     return dtype_of_tree(tree.body)
 
@@ -90,12 +78,9 @@ def _argument(node: ast.expr) -> Any:
             return value
         case ast.List(items):
             return [_argument(item) for item in items]
-        case ast.Dict(keys, values):
-            return {
-                ast.literal_eval(key): dtype_of_tree(value)
-                for key, value in zip(keys, values, strict=True)
-                if key
-            }
+        case ast.Dict(keys, values) if None not in keys:
+            pairs = zip(keys, values, strict=True)
+            return {ast.literal_eval(key): dtype_of_tree(value) for key, value in pairs if key is not None}
     return dtype_of_tree(node)
 
 

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, Final
 
 import attrs
 
 from beamlike.errors import BadFile, missing_package, nearest
+from beamlike.rows.yaml_scalars import scalar
 
 _MOST: Final = 1_000_000
 """The greatest number of values of a file, with those that aliases repeat."""
-_NUMBERS: Final = (
-    (re.compile(r"[-+]?[0-9]+"), int),
-    (re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?"), float),
-)
-_WORDS: Final = {
-    "": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True, "TRUE": True,
-    "false": False, "False": False, "FALSE": False,
-}  # fmt: skip
 
 
 @attrs.frozen
@@ -88,7 +80,10 @@ def parse(text: str, file: str) -> Item:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-        raise BadFile(f"{file}:{line}:{column}: {error.problem or error.context}") from None
+        reason = error.problem or error.context
+        if "'\\t'" in str(reason):
+            reason = "a tab; YAML is indented with spaces"
+        raise BadFile(f"{file}:{line}:{column}: {reason}") from None
     except yaml.YAMLError as error:
         raise BadFile(f"{file}:1:1: {str(error).splitlines()[0]}") from None
     if node is None:
@@ -124,7 +119,7 @@ class _Parser:
         if node.style == "|":
             return Item(node.value, self.file, line, column)
         shift = 1 if node.style in ("'", '"') else 0
-        value = node.value if node.style else _scalar(node.value)
+        value = node.value if node.style else scalar(node.value)
         one_line = node.start_mark.line == node.end_mark.line
         exact = one_line and node.end_mark.column - node.start_mark.column == len(node.value) + 2 * shift
         return Item(value, self.file, line, column + shift, exact)
@@ -139,13 +134,3 @@ class _Parser:
                 raise BadFile(f"{self.file}:{at[0]}:{at[1]}: {key.value!r} is there twice")
             items[key.value], keys[key.value] = self.item(value), at
         return Item(items, self.file, line, column, keys=keys)
-
-
-def _scalar(text: str) -> Any:
-    """Returns the value of a plain scalar as YAML 1.2 has it: `on`, `yes` and dates are text."""
-    if text in _WORDS:
-        return _WORDS[text]
-    for pattern, kind in _NUMBERS:
-        if pattern.fullmatch(text):
-            return kind(text)
-    return text

@@ -15,7 +15,7 @@ from beamlike.errors import BadFile, PlanError, nearest
 from beamlike.spec.document import Item, parse
 from beamlike.spec.kinds import grouped_methods, heads, methods
 from beamlike.spec.parameters import Parameters
-from beamlike.spec.sql import sql
+from beamlike.spec.sql import sql_of_file
 from beamlike.spec.values import Values
 
 KEYS: Final = ("pipeline", "on_error", "max_dead_letters", "parameters", "collections")
@@ -25,8 +25,8 @@ KEYS: Final = ("pipeline", "on_error", "max_dead_letters", "parameters", "collec
 def from_yaml(path: str | os.PathLike[str], **settings: Any) -> Pipeline:
     """Reads a pipeline from a YAML file, as `Pipeline.to_yaml` writes it and docs/files.md explains.
 
-    Nothing in the file is evaluated; functions are imported by `module:name`. PyYAML is needed:
-    `pip install 'beamlike[yaml]'`.
+    The file contains no code. Reading it imports the modules that it names as `module:name`, which runs their code, and
+    creates objects of classes that fit their places. PyYAML is needed: `pip install 'beamlike[yaml]'`.
 
     Args:
         path: The file.
@@ -62,14 +62,15 @@ def read(text: str, file: str, settings: Mapping[str, Any]) -> Pipeline:
                 f"the file has no {key!r}; it begins with 'pipeline: NAME', and has 'collections:'"
             )
     parameters = Parameters.of(parts.get("parameters"), settings)
-    values = Values(parameters, {})
+    blocks = parts["collections"].mapping("collections")
+    values = Values(parameters, {}, tuple(blocks))
     options = {key: values.plain(parts[key]) for key in ("on_error", "max_dead_letters") if key in parts}
     try:
         pipeline = Pipeline(values.plain(parts["pipeline"]), **options)
     except (PlanError, TypeError) as error:
         raise parts["pipeline"].fault(str(error)) from error
     file_reader = _Reader(pipeline, values)
-    for name, item in parts["collections"].mapping("collections").items():
+    for name, item in blocks.items():
         values.collections[name] = file_reader.block(name, item)
     return pipeline
 
@@ -110,6 +111,10 @@ class _Reader:
         return self.values.build(heads()[key], key, item)
 
     def _read(self, name: str, item: Item) -> Any:
+        if item.value is None:
+            raise item.fault(
+                "read has no source; write one such as {JSONLines: {path: plays, schema: {user: str}}}"
+            )
         given = {} if isinstance(item.value, dict) and "name" in item.value else {"name": name}
         return self.values.build(self.pipeline.read, "read", item, **given)
 
@@ -131,9 +136,10 @@ class _Reader:
 
     def _sql(self, item: Item) -> Any:
         """Declares a query over the collections above. A fault has its place in the query, and that of the query."""
-        query = self.values.parameters.substituted(item)
         try:
-            return sql(query, **self.values.collections)
+            return sql_of_file(item, self.values.parameters, self.values.collections)
+        except BadFile:
+            raise
         except PlanError as error:
             raise item.fault(str(error)) from error
 
@@ -145,11 +151,17 @@ class _Reader:
             else item.mapping("a step")
         )
         names = [key for key in parts if key != "group_by"]
+        if [*parts] == ["group_by"]:
+            raise item.fault(
+                "group_by is in one step with a method, such as {group_by: user, aggregate: {n: count()}}"
+            )
         known = {**grouped_methods()} if "group_by" in parts else {**methods(), "group_by": None}
         if len(names) != 1:
             what = "a method such as aggregate" if "group_by" in parts else "a method such as filter"
             raise item.fault(f"a step has {what}; this has {' and '.join(names) or 'none'}")
         (name,) = names
+        if name in heads() or name in ("from", "sql"):
+            raise item.fault(f"{name!r} begins a collection, and is no step", key=name)
         if name not in known:
             hint = nearest(name, known) or f"; there are {', '.join(known)}"
             raise item.fault(

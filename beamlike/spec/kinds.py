@@ -27,8 +27,6 @@ class Kind(StrEnum):
 
     PLAIN = "plain"
     """Text, numbers, lists and dicts, also durations and times."""
-    ANY = "any"
-    """Plain data, or an object."""
     COLLECTION = "collection"
     """The name of a collection of the file."""
     EXPRESSION = "expression"
@@ -84,7 +82,6 @@ _BY_WORD: Final[Mapping[str, Kind]] = {
         ),
         Kind.OBJECT,
     ),
-    "Any": Kind.ANY,
 }
 PLAIN_WORDS: Final = (
     *("str", "int", "float", "bool", "None", "date", "datetime", "object", "Duration", "AnyPath", "Columns"),
@@ -101,7 +98,7 @@ PLAIN_WORDS: Final = (
         "Mode",
         "AtEnd",
     ),
-    *("WhenEmpty", "Accumulation", "AccumulationName", "CombinerName", "TimestampCombiner", "Literal"),
+    *("Any", "WhenEmpty", "Accumulation", "AccumulationName", "CombinerName", "TimestampCombiner", "Literal"),
 )
 """Words of annotations of plain arguments. A test checks that each annotation has a word that is known here."""
 _EXPRESSIONS: Final = {"select", "with_columns"}
@@ -153,11 +150,9 @@ def kind_of(owner: str, parameter: Parameter) -> Kind:
         return Kind.CODEC
     if "IntoColumn" in words and "Callable" in words:
         return Kind.CONDITION
-    found = [_BY_WORD[word] for word in words if word in _BY_WORD]
-    # `Mapping[str, Any]` and the like are plain data.
-    if not found or (found == [Kind.ANY] and "Mapping" in words):
-        return Kind.PLAIN
-    return min(found, key=lambda kind: kind == Kind.ANY)
+    if (owner, parameter.name) == ("Refreshed", "source"):
+        return Kind.OBJECT
+    return next((_BY_WORD[word] for word in words if word in _BY_WORD), Kind.PLAIN)
 
 
 def by_name(owner: str, parameter: Parameter) -> bool:

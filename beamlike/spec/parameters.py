@@ -10,11 +10,13 @@ from typing import Any, Final
 import attrs
 
 from beamlike.errors import PlanError, listed, nearest
+from beamlike.expressions.grammar import as_text
 from beamlike.spec.document import Item
-from windowing.time import format_duration, microseconds
+from windowing.time import microseconds
 
-_REFERENCE: Final = re.compile(r"\$(\$\{)|\$\{(\w*)\}")
-_MARK: Final = "parameter_of_the_file_"
+_REFERENCE: Final = re.compile(r"\$(\$\{)|\$\{(\w*)(\}?)")
+_MARK: Final = re.compile(r"parameter_of_the_file_([0-9a-f]*)_end")
+"""The name of a parameter in an expression. No mark begins with another, and `ast` leaves it as it is."""
 
 
 def _bool(text: str) -> bool:
@@ -64,9 +66,13 @@ class Parameters:
         if not isinstance(text, str) or "${" not in text:
             return text
         whole = _REFERENCE.fullmatch(text)
-        if whole and whole[2] is not None:
-            return self._named(whole[2], item)
-        return _REFERENCE.sub(lambda one: one[1] or as_text(self._named(one[2], item)), text)
+        if whole and whole[3]:
+            return self.named(whole[2], item)
+        return self.in_text(text, item)
+
+    def in_text(self, text: str, item: Item) -> str:
+        """Returns a part of the text of an item with the values of its parameters as text."""
+        return _REFERENCE.sub(lambda one: one[1] or as_text(self._found(one, item)), text)
 
     def marked(self, item: Item) -> tuple[str, dict[str, Any]]:
         """Returns an expression in which each parameter is a name, and the values by these names."""
@@ -75,12 +81,19 @@ class Parameters:
         def mark(found: re.Match[str]) -> str:
             if found[1]:
                 return found[1]
-            names[f"{_MARK}{found[2]}"] = self._named(found[2], item)
-            return f"{_MARK}{found[2]}"
+            name = f"parameter_of_the_file_{found[2].encode().hex()}_end"
+            names[name] = self._found(found, item)
+            return name
 
         return _REFERENCE.sub(mark, item.text("an expression")), names
 
-    def _named(self, name: str, item: Item) -> Any:
+    def _found(self, found: re.Match[str], item: Item) -> Any:
+        if not found[3]:
+            raise item.fault("${ begins the name of a parameter, such as ${day}; write $${ for the text")
+        return self.named(found[2], item)
+
+    def named(self, name: str, item: Item) -> Any:
+        """Returns the value of a parameter. Raises `BadFile` at the item if there is none of this name."""
         if name not in self.values:
             hint = nearest(name, self.values) or "; declare it under 'parameters:', or write $${ for the text"
             raise item.fault(f"there is no parameter {name!r}{hint}")
@@ -118,13 +131,4 @@ def _read(given: Any, kind: str) -> Any:
 
 def without_marks(text: str) -> str:
     """Returns a message about an expression with parameters as the file has them."""
-    return re.sub(rf"{_MARK}(\w+)", r"${\1}", text)
-
-
-def as_text(value: Any) -> str:
-    """Formats the value of a parameter inside of a text: times in ISO 8601, durations as `1m30s`."""
-    if isinstance(value, date):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return format_duration(value // timedelta(microseconds=1))
-    return str(value)
+    return _MARK.sub(lambda found: f"${{{bytes.fromhex(found[1]).decode()}}}", text)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from beamlike.api.pipeline import Collection
 from beamlike.errors import PlanError, WrongType, missing_package
+
+if TYPE_CHECKING:
+    from beamlike.spec.document import Item
+    from beamlike.spec.parameters import Parameters
 
 
 def sql(query: str, /, **tables: Collection) -> Collection:
@@ -26,10 +33,6 @@ def sql(query: str, /, **tables: Collection) -> Collection:
         >>> bl.sql(minutes, plays=plays).collect()[["user", "points"]].sort("user", "points").rows()
         [('ada', 3), ('ada', 4), ('bob', 5)]
     """
-    try:
-        from beamlike.spec.sql_query import Query
-    except ModuleNotFoundError as error:
-        raise missing_package("bl.sql needs sqlglot", "sql", error) from None
     if not isinstance(query, str):
         raise WrongType(f"sql takes the text of a query, not {query!r}")
     if not tables:
@@ -39,4 +42,24 @@ def sql(query: str, /, **tables: Collection) -> Collection:
     for name, table in tables.items():
         if not isinstance(table, Collection):
             raise WrongType(f"sql: the table {name!r} must be a collection, not {table!r}")
-    return Query(query, tables).result()
+    return _result(query, tables)
+
+
+def sql_of_file(item: Item, parameters: Parameters, tables: Mapping[str, Collection]) -> Collection:
+    """Declares the steps of a query of a file, in which parameters are values."""
+    return _result(item.text("a query"), tables, item, parameters)
+
+
+def _result(
+    text: str,
+    tables: Mapping[str, Collection],
+    item: Item | None = None,
+    parameters: Parameters | None = None,
+) -> Collection:
+    try:
+        from beamlike.spec.sql_parameters import QueryParameters
+        from beamlike.spec.sql_query import Query
+    except ModuleNotFoundError as error:
+        raise missing_package("bl.sql needs sqlglot", "sql", error) from None
+    given = None if item is None or parameters is None else QueryParameters(parameters, item)
+    return Query(text, tables, given).result()

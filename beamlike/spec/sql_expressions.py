@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -49,6 +49,12 @@ _TYPES: Final[Mapping[str, pl.DataType]] = {
     "DOUBLE": pl.Float64(), "BOOLEAN": pl.Boolean(), "TEXT": pl.String(), "VARCHAR": pl.String(), "CHAR": pl.String(),
     "DATE": pl.Date(), "TIMESTAMP": pl.Datetime("us"), "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
 }  # fmt: skip
+
+_FROM_TEXT: Final[Mapping[str, Callable[[str], date]]] = {
+    "DATE": date.fromisoformat,
+    "TIMESTAMP": datetime.fromisoformat,
+    "TIMESTAMPTZ": datetime.fromisoformat,
+}
 
 
 @attrs.frozen
@@ -271,7 +277,21 @@ class Scope:
             return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
         if kind not in _TYPES:
             raise self.fault(node.this, f"there is no type {kind}{nearest(kind, _TYPES)}")
+        if kind in _FROM_TEXT and isinstance(node.this, exp.Literal) and node.this.is_string:
+            return self._time(node.this, kind)
         return self.expression(node.this).cast(as_narwhals(_TYPES[kind]))  # type: ignore[arg-type]
+
+    def _time(self, node: exp.Literal, kind: str) -> nw.Expr:
+        """Returns the literal for a text such as that of `DATE '2026-01-31'`. A time without a zone is in UTC, if it
+        needs one.
+        """
+        try:
+            value = _FROM_TEXT[kind](node.name)
+        except ValueError:
+            raise self.fault(node, f"{node.name!r} is no {kind}; write one such as '2026-01-31'") from None
+        if kind == "TIMESTAMPTZ" and isinstance(value, datetime):
+            value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return nw.lit(value, as_narwhals(_TYPES[kind]))
 
     def _substring(self, node: exp.Substring) -> nw.Expr:
         start, length = node.args.get("start"), node.args.get("length")

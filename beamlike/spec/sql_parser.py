@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, Tokenizer, TokenType  # type: ignore[attr-defined]
 
 from beamlike.errors import BadQuery
+from beamlike.spec.sql_parameters import QueryParameters
 
 _WINDOWS: Final = ("SESSION", "WINDOW")
 """Names of functions that are keywords in SQL."""
@@ -65,11 +66,12 @@ class _Dialect(Dialect):
     tokenizer_class = Tokenizer
 
 
-def parse(query: str) -> exp.Query:
-    """Parses a query. Raises `BadQuery` with the place of a fault."""
+def parse(query: str, parameters: QueryParameters | None = None) -> exp.Query:
+    """Parses a query, with the values of parameters. Raises `BadQuery` with the place of a fault."""
     dialect = _Dialect()
     try:
-        tokens = _prepared(dialect.tokenize(query))
+        given = dialect.tokenize(query)
+        tokens = _prepared(given if parameters is None else [*parameters.tokens(given, query)])
         found = [one for one in _Parser(dialect=dialect).parse(tokens, query) if one is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}

@@ -15,6 +15,7 @@ from beamlike.spec.sql_aggregates import Computed, aggregates_in
 from beamlike.spec.sql_arguments import require_read
 from beamlike.spec.sql_expressions import SYSTEM, Scope, fault
 from beamlike.spec.sql_joins import SIDE_KEY, Join
+from beamlike.spec.sql_parameters import QueryParameters
 from beamlike.spec.sql_parser import parse
 from beamlike.spec.sql_top import TopN
 from beamlike.spec.sql_windows import BOUNDS, emit_choices, is_window, require_time, windows_of
@@ -26,10 +27,11 @@ class Query:
 
     text: str
     tables: Mapping[str, Collection]
+    parameters: QueryParameters | None = None
 
     def result(self) -> Collection:
         """Declares the steps of the query, and returns their result."""
-        parsed = parse(self.text)
+        parsed = parse(self.text, self.parameters)
         require_read(parsed, self.text)
         return self.compiled(parsed)
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import ast
-import importlib
 import json
-import os
 import re
-import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from typing import Any, Final
@@ -25,21 +22,19 @@ from beamlike.spec.document import Item
 from beamlike.spec.kinds import Kind, by_name, constructors, kind_of, settable
 from beamlike.spec.parameters import Parameters, without_marks
 from beamlike.spec.public import public
+from beamlike.spec.references import FUNCTION, REFERENCE, class_at, imported, object_at, place_of
 from windowing.time import is_duration
-
-REFERENCE: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-"""The text `module:name`."""
-
 
 _CODECS: Final = {"str": str, "bytes": bytes}
 
 
 @attrs.frozen
 class Values:
-    """The reader of values. `collections` has the collections that the file has declared so far."""
+    """The reader of values. `collections` has the collections that the file has declared so far, and `names` all."""
 
     parameters: Parameters
     collections: dict[str, Any]
+    names: tuple[str, ...] = ()
 
     def build(self, function: Callable[..., Any], name: str, item: Item, /, **given: Any) -> Any:
         """Calls a function or class with the arguments of an item, and with those in `given`.
@@ -128,17 +123,17 @@ class Values:
 
     def argument(self, owner: str, parameter: Parameter, item: Item) -> Any:
         """Returns the argument for a parameter of the function or class `owner`."""
-        kind = kind_of(owner, parameter)
+        kind, place = kind_of(owner, parameter), place_of(owner, parameter)
         if (
             by_name(owner, parameter)
             and kind not in (Kind.PLAIN, Kind.SCHEMA)
             and isinstance(item.value, dict)
         ):
-            return {key: self.of_kind(kind, one) for key, one in item.value.items()}
-        return self.of_kind(kind, item)
+            return {key: self.of_kind(kind, one, place) for key, one in item.value.items()}
+        return self.of_kind(kind, item, place)
 
-    def of_kind(self, kind: Kind, item: Item) -> Any:
-        """Returns the value of an item, as an argument of a kind."""
+    def of_kind(self, kind: Kind, item: Item, place: str = FUNCTION) -> Any:
+        """Returns the value of an item, as an argument of a kind. `place` is the kind of object that is expected."""
         if item.value is None:
             return None
         match kind:
@@ -156,8 +151,8 @@ class Values:
                 return self._within(item)
             case Kind.CODEC if isinstance(item.value, str):
                 return _CODECS[item.value] if item.value in _CODECS else self._type(item)
-            case Kind.OBJECT | Kind.ANY | Kind.CODEC:
-                return self.object(item, plain=kind is Kind.ANY)
+            case Kind.OBJECT | Kind.CODEC:
+                return self.object(item, place)
             case Kind.ROWS:
                 return [self.plain(one) for one in item.listed("rows")]
         return self.plain(item)
@@ -172,8 +167,10 @@ class Values:
 
     def collection(self, item: Item) -> Any:
         """Returns a collection of the file by its name."""
-        name = item.text("the name of a collection")
+        name = self.parameters.in_text(item.text("the name of a collection"), item)
         if name not in self.collections:
+            if name in self.names:
+                raise item.fault(f"the collection {name!r} is declared below; move it above")
             known = [*self.collections]
             hint = (
                 nearest(name, known) or f"; above are {listed(known)}"
@@ -185,10 +182,10 @@ class Values:
 
     def expression(self, item: Item, *, functions: bool = False) -> Any:
         """Returns the expression of a text, or a function if `functions` allows one; other scalars are literals."""
+        if functions and (_is_constructor(item) or _is_reference(item)):
+            return self.object(item, FUNCTION)
         if not isinstance(item.value, str):
             return self.plain(item)
-        if functions and REFERENCE.fullmatch(item.value):
-            return self.reference(item)
         text, names = self.parameters.marked(item)
         special = {"lookup": self._table, "as_singleton": self._table}
         try:
@@ -218,20 +215,20 @@ class Values:
             raise item.fault(f"an aggregate is text such as sum(points), not {item.shown()}")
         text, names = self.parameters.marked(item)
         try:
-            return aggregate_from_text(text, lambda name: self.named(name, item), names)
+            return aggregate_from_text(text, lambda name: object_at(name, item, "CombineFn"), names)
         except BadExpression as error:
             raise self._misread(item, error) from None
 
     def _schema(self, item: Item) -> Any:
-        if isinstance(item.value, str) and REFERENCE.fullmatch(item.value):
-            return self.reference(item, make=False)
+        if _is_reference(item):
+            return imported(item.value, item)
         return {key: self._type(one) for key, one in item.mapping("a schema").items()}
 
     def _type(self, item: Item) -> Any:
         if isinstance(item.value, dict):
             return pl.Struct({key: self._type(one) for key, one in item.value.items()})
         try:
-            return dtype_from_text(item.text("a type"))
+            return dtype_from_text(self.parameters.in_text(item.text("a type"), item))
         except BadType as error:
             raise item.fault(str(error), column=error.column) from None
 
@@ -246,30 +243,32 @@ class Values:
             for one in pair
         )
 
-    def object(self, item: Item, *, plain: bool = False) -> Any:
-        """Returns the object of a constructor or of `module:name`; data as it is if `plain` allows it."""
+    def object(self, item: Item, place: str) -> Any:
+        """Returns the object of a constructor or of `module:name`, of the kind that is expected."""
         if isinstance(item.value, list):
-            return [self.object(one, plain=plain) for one in item.value]
+            return [self.object(one, place) for one in item.value]
         if isinstance(item.value, str):
-            if REFERENCE.fullmatch(item.value):
-                return self.reference(item)
-            if item.value in constructors():
-                return self.build(public(item.value), item.value, attrs.evolve(item, value=None))
-            if item.value[:1].isupper() and not plain:
-                raise item.fault(f"there is no {item.value!r}{nearest(item.value, constructors())}")
-            return self.plain(item)
-        if isinstance(item.value, dict) and _is_constructor(item, strict=plain):
-            ((name, arguments),) = item.value.items()
-            if REFERENCE.fullmatch(name):
-                return self.build(self.named(name, item, make=False), name, arguments)
-            if name not in constructors():
-                raise item.fault(f"there is no {name!r}{nearest(name, constructors())}", key=name)
-            if name == "Rows":
-                return self._rows(arguments)
-            return self.build(public(name), name, arguments)
-        if plain:
-            return self.plain(item)
-        raise item.fault(f"write an object as {{Name: arguments}} or module:name, not {item.shown()}")
+            return self._of_text(item, place)
+        if not _is_constructor(item):
+            raise item.fault(f"write an object as {{Name: arguments}} or module:name, not {item.shown()}")
+        ((name, arguments),) = item.value.items()
+        if REFERENCE.fullmatch(name):
+            return self.build(class_at(name, item, place), name, arguments)
+        if name not in constructors():
+            raise item.fault(f"there is no {name!r}{nearest(name, constructors())}", key=name)
+        if name == "Rows":
+            return self._rows(arguments)
+        return self.build(public(name), name, arguments)
+
+    def _of_text(self, item: Item, place: str) -> Any:
+        """Returns the object of a class without arguments or of `module:name`; any other text as it is."""
+        if _is_reference(item):
+            return object_at(item.value, item, place)
+        if item.value in constructors():
+            return self.build(public(item.value), item.value, attrs.evolve(item, value=None))
+        if item.value[:1].isupper():
+            raise item.fault(f"there is no {item.value!r}{nearest(item.value, constructors())}")
+        return self.plain(item)
 
     def _rows(self, item: Item) -> Any:
         """Returns rows of the file. With a schema, their values are read as those of JSON are."""
@@ -285,42 +284,17 @@ class Values:
         rest = {key: one for key, one in item.value.items() if key not in ("rows", "schema")}
         return self.build(Rows, "Rows", attrs.evolve(item, value=rest), rows=decoded.frame)
 
-    def reference(self, item: Item, *, make: bool = True) -> Any:
-        """Returns what `module:name` names."""
-        return self.named(item.text("module:name"), item, make=make)
 
-    def named(self, text: str, item: Item, *, make: bool = True) -> Any:
-        """Returns the object that `module:name` names; an object of a class, if `make` is true."""
-        if not REFERENCE.fullmatch(text):
-            raise item.fault(f"{text!r}: write module:name")
-        module_name, _, name = text.partition(":")
-        # Makes modules in the current folder importable, as `python -m` does.
-        if os.getcwd() not in sys.path:
-            sys.path.insert(0, os.getcwd())
-        try:
-            found: Any = importlib.import_module(module_name)
-        except ModuleNotFoundError as error:
-            if error.name is None or not module_name.startswith(error.name):
-                raise
-            raise item.fault(f"there is no module {error.name!r} here or installed") from None
-        for part in name.split("."):
-            if not hasattr(found, part):
-                raise item.fault(f"{module_name} has no {name!r}{nearest(part, vars(found))}")
-            found = getattr(found, part)
-        is_made = make and isinstance(found, type) and not hasattr(found, "__supertype__")
-        try:
-            return found() if is_made else found
-        except (TypeError, ValueError) as error:
-            raise item.fault(f"{text} cannot be made: {error}; write {{{text}: arguments}}") from error
+def _is_reference(item: Item) -> bool:
+    return isinstance(item.value, str) and bool(REFERENCE.fullmatch(item.value))
 
 
-def _is_constructor(item: Item, *, strict: bool = False) -> bool:
-    """True for a mapping with a single key that names a class or function; `strict` if it must be a known one."""
+def _is_constructor(item: Item) -> bool:
+    """True for a mapping with a single key that names a class or function."""
     if not isinstance(item.value, dict) or len(item.value) != 1:
         return False
     (name,) = item.value
-    known = name in constructors() or bool(REFERENCE.fullmatch(name))
-    return known or (not strict and name[:1].isupper())
+    return name in constructors() or bool(REFERENCE.fullmatch(name)) or name[:1].isupper()
 
 
 def _without_path(name: str, error: Exception) -> str:

@@ -55,7 +55,7 @@ ALLOWED: Final = {
     "beamlike/cli/target.py": {"import_module in convert"},
     # The functions that a pipeline file names, as `module:name`. YAML is composed, and no object is made of it.
     "beamlike/spec/public.py": {"import_module in public", "import_module in public_names"},  # this package
-    "beamlike/spec/values.py": {"import_module in named"},
+    "beamlike/spec/references.py": {"import_module in _module"},
     "beamlike/spec/document.py": {"import yaml"},
     "beamlike/api/as_file.py": {"import yaml"},
     "beamlike/spark/session/java.py": {"import_module in _candidates"},

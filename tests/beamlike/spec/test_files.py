@@ -123,6 +123,11 @@ WRONG = [
     ("- named: sums", "- named: plays", "19:14: step 'plays': the name is taken in pipeline 'scores'"),
     ("10s}", "[1}", "10:44: expected ',' or ']', but got '}'"),
     ("  totals:", "  plays:", "13:3: 'plays' is there twice"),
+    ("    - named: sums", "\t- named: sums", "19:1: a tab; YAML is indented with spaces"),
+    ("from: plays", "from: totals", "14:11: the collection 'totals' is declared below; move it above"),
+    ("- named: sums", "- flatten: plays", "19:7: 'flatten' begins a collection, and is no step"),
+    ("      aggregate:", "    - aggregate:", "17:7: group_by is in one step with a method, such as"),
+    ("from: plays", "read:", "14:10: read has no source; write one such as"),
     ("points: sum", "&a points: sum", None),
     ("{FixedWindows: 1m}", "&a [*a]", "16:20: aliases make this too large, or contain themselves"),
 ]
