@@ -15,6 +15,7 @@ from beamlike.cli.diff import diff
 from beamlike.cli.logs import LoggingGroup, log_option
 from beamlike.cli.new import new
 from beamlike.cli.plainly import plainly
+from beamlike.cli.rebuild import rebuild
 from beamlike.cli.replays import record, replay, show_trace, trace_options
 from beamlike.cli.target import Target, set_option
 from beamlike.cli.tune import tune
@@ -35,7 +36,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, tune, diff):
+for command in (new, completion, replay, record, rebuild, tune, diff):
     main.add_command(command)
 
 

@@ -52,6 +52,8 @@ class Rebuilt:
         before: The number of rows before `since=`, by the stage that did not receive them.
         rows: The number of rows that the stages built anew emitted for each sink.
         notes: Sentences about what could not be as in the run.
+        runner: The runner of the run, "spark" or "local".
+        shards: The number of shards of the run; the savepoint has one.
     """
 
     savepoint: str
@@ -62,6 +64,8 @@ class Rebuilt:
     before: Mapping[str, int]
     rows: Mapping[str, int]
     notes: tuple[str, ...]
+    runner: str
+    shards: int
 
     def lines(self) -> Iterator[str]:
         """Yields the report, line by line."""
@@ -148,6 +152,8 @@ def rebuild(
         dict(built.before),
         dict(built.rows),
         tuple(_notes(run, fit, kept, saved, given, built)),
+        run.manifest["runner"],
+        run.manifest["shards"],
     )
 
 

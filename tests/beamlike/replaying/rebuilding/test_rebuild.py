@@ -11,10 +11,12 @@ from typing import Any
 
 import polars as pl
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
+from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, InputGone, UnknownStage
 from beamlike.local import journal
 from beamlike.replaying.rebuilding import seam
@@ -238,3 +240,34 @@ def test_a_rebuild_that_was_killed_leaves_no_savepoint_and_can_be_repeated(tmp_p
     assert rebuilt(tmp_path, gap=7).stages == ("sessions", "totals")
     restore(tmp_path, gap=7)
     assert {path.name for path in tmp_path.iterdir()} == {"in", "checkpoint", "plain", "new", "after"}
+
+
+MODULE = """
+from pathlib import Path
+from tests.beamlike.replaying.rebuilding.test_rebuild import pipeline
+
+p = pipeline(Path(__file__).parent, {}, gap=1)
+"""
+
+
+def test_the_command_prints_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, FILES)
+    run(tmp_path, "checkpoint")
+    (tmp_path / "of_rebuild.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    command = ["rebuild", "checkpoint", "new", "of_rebuild:p", "--stage", "sessions"]
+    wrong = CliRunner().invoke(main, [*command, "--since", "soon"])
+    assert (wrong.exit_code, "--since 'soon'" in wrong.output) == (2, True)
+    wrong = CliRunner().invoke(main, [*command[:-1], "session"])
+    assert (wrong.exit_code, "did you mean 'sessions'" in wrong.output) == (1, True)
+    done = CliRunner().invoke(main, [*command, "--since", "1970-01-01T00:00:30Z", "--into", "past"])
+    assert done.exit_code == 0, done.output
+    # The first three files are before that time, and each of their rows is a window of its own.
+    early = sum(map(len, FILES[:3]))
+    assert f"  stage sessions: {early} rows before the given time left out" in done.output
+    *_, last = done.output.splitlines()
+    told = "continue with beamlike "
+    assert last == f"{told}restore new NEW_CHECKPOINT of_rebuild:p --runner local"
+    restored = CliRunner().invoke(main, last.removeprefix(told).split())
+    assert restored.exit_code == 0, restored.output
+    run(tmp_path, "NEW_CHECKPOINT", gap=1)
