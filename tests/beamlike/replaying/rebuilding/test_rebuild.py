@@ -22,7 +22,7 @@ from beamlike.local import journal
 from beamlike.replaying.rebuilding import seam
 from beamlike.runtime.savepoint.savepoint import Savepoint
 from beamlike.system.path_names import file_name
-from tests.beamlike.replaying.test_inputs import SCHEMA
+from tests.beamlike.replaying.test_inputs import SCHEMA, Days
 from tests.beamlike.replaying.test_replay import Streak, fill
 from tests.support.examples import share
 
@@ -38,10 +38,11 @@ def pipeline(
     minutes: int = 20,
     keys: tuple[str, ...] = ("user",),
     bound: Any = None,
+    source: Any = None,
 ) -> bl.Pipeline:
     """Two groupings one after the other, and a process beside them."""
     p = bl.Pipeline("p")
-    rows = bl.JSONLines(folder / "in", SCHEMA, order="path", max_files_per_trigger=1)
+    rows = source or bl.JSONLines(folder / "in", SCHEMA, order="path", max_files_per_trigger=1)
     strategy = bound or bl.BoundedOutOfOrderness("3s")
     plays = p.read("plays", rows, timestamp="at", timestamp_unit="s", watermark=strategy)
     starts = plays.window_into(bl.FixedWindows("2s")).group_by("user").aggregate(n=bl.count()).named("starts")
@@ -56,15 +57,18 @@ def pipeline(
     return p
 
 
-def run(folder: Path, checkpoint: str, **changes: Any) -> dict[str, list[str]]:
+def run(folder: Path, checkpoint: str, rows: int = 1000, **changes: Any) -> dict[str, list[str]]:
     """Runs the pipeline over the files that there are. Returns its rows by sink, as text."""
     out = dict[str, bl.Memory]()
-    pipeline(folder, out, **changes).run(bl.LocalRunner(checkpoint=str(folder / checkpoint), quiet=True))
+    runner = bl.LocalRunner(checkpoint=str(folder / checkpoint), chunk_rows=rows, quiet=True)
+    pipeline(folder, out, **changes).run(runner)
     return {name: sorted(map(str, memory.rows())) for name, memory in out.items()}
 
 
 def rebuilt(folder: Path, stage: Any = "sessions", **named: Any) -> Any:
-    changes = {name: named.pop(name) for name in ("gap", "minutes", "keys", "bound") if name in named}
+    changes = {
+        name: named.pop(name) for name in ("gap", "minutes", "keys", "bound", "source") if name in named
+    }
     return bl.rebuild(
         folder / "checkpoint", folder / "new", pipeline(folder, {}, **changes), stage=stage, **named
     )
@@ -129,6 +133,22 @@ def test_files_of_batches_that_are_not_known_any_more_are_read(
     restore(tmp_path, gap=7)
     fill(tmp_path, FILES[5:], 5)
     assert run(tmp_path, "after", gap=7) == run(tmp_path, "always", gap=7)
+
+
+@pytest.mark.parametrize("known", [1, 2, 3, 100])
+def test_files_that_were_read_in_pieces_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    monkeypatch.setattr(journal, "KEPT_BATCHES", known)
+    pieces: dict[str, Any] = {"source": bl.JSONLines(tmp_path / "in", SCHEMA, order="path"), "rows": 2}
+    fill(tmp_path, FILES[:5])
+    run(tmp_path, "checkpoint", **pieces)
+    run(tmp_path, "always", gap=1, **pieces)
+    found = rebuilt(tmp_path, gap=1, source=pieces["source"])
+    assert found.read == {"plays": sum(map(len, FILES[:5]))}
+    restore(tmp_path, gap=1, source=pieces["source"])
+    fill(tmp_path, FILES[5:], 5)
+    assert run(tmp_path, "after", gap=1, **pieces) == run(tmp_path, "always", gap=1, **pieces)
 
 
 def test_a_rebuilt_run_can_be_rebuilt(tmp_path: Path) -> None:
@@ -240,6 +260,36 @@ def test_a_rebuild_that_was_killed_leaves_no_savepoint_and_can_be_repeated(tmp_p
     assert rebuilt(tmp_path, gap=7).stages == ("sessions", "totals")
     restore(tmp_path, gap=7)
     assert {path.name for path in tmp_path.iterdir()} == {"in", "checkpoint", "plain", "new", "after"}
+
+
+class Hours(Days):
+    """A source whose positions are not those of files, with a number of batches so far."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def plan(self, position: dict[str, int], rows: int) -> bl.PlannedBatch | None:
+        hour = position.get("next", 0)
+        known = self.number
+        return bl.PlannedBatch([hour], {"next": hour + 1}, more=hour + 1 < known) if hour < known else None
+
+
+def test_a_source_with_positions_is_played_from_its_beginning(tmp_path: Path) -> None:
+    run(tmp_path, "checkpoint", source=Hours(3))
+    run(tmp_path, "always", source=Hours(3), gap=1)
+    assert rebuilt(tmp_path, source=Hours(5), gap=1).read == {"plays": 12}
+    restore(tmp_path, source=Hours(5), gap=1)
+    after, always = (run(tmp_path, name, source=Hours(5), gap=1) for name in ("after", "always"))
+    assert after == always
+
+
+def test_a_source_with_positions_is_refused_if_its_first_batches_are_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "KEPT_BATCHES", 2)
+    run(tmp_path, "checkpoint", source=Hours(3))
+    with pytest.raises(CheckpointError, match="source 'plays': what it gave before batch 1 is no longer"):
+        rebuilt(tmp_path, source=Hours(3), gap=1)
 
 
 MODULE = """
