@@ -142,6 +142,7 @@ if TYPE_CHECKING:
     from beamlike.io.sql.table import Table
     from beamlike.local.runner import LocalRunner
     from beamlike.replaying.diffing.diff import diff
+    from beamlike.replaying.rebuilding.rebuild import rebuild
     from beamlike.replaying.record import record
     from beamlike.replaying.replay import replay
     from beamlike.replaying.tracing import trace_pane, trace_row
@@ -290,6 +291,7 @@ __all__ = [
     "pane_watermark",
     "previous",
     "quantile",
+    "rebuild",
     "record",
     "regexp_extract",
     "replay",
@@ -326,6 +328,7 @@ _MODULES = {
     "from_yaml": "beamlike.spec.files",
     "json": "beamlike.io.kafka.codecs",
     "sql": "beamlike.spec.sql",
+    "rebuild": "beamlike.replaying.rebuilding.rebuild",
     "record": "beamlike.replaying.record",
     "replay": "beamlike.replaying.replay",
     "trace_pane": "beamlike.replaying.tracing",

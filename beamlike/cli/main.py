@@ -16,6 +16,7 @@ from beamlike.cli.logs import LoggingGroup, log_option
 from beamlike.cli.mcp_server import mcp
 from beamlike.cli.new import new
 from beamlike.cli.plainly import plainly
+from beamlike.cli.rebuild import rebuild
 from beamlike.cli.replays import record, replay, show_trace, trace_options
 from beamlike.cli.sql import sql
 from beamlike.cli.target import Target, set_option
@@ -37,7 +38,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, tune, diff, sql, mcp):
+for command in (new, completion, replay, record, rebuild, tune, diff, sql, mcp):
     main.add_command(command)
 
 

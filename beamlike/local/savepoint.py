@@ -62,10 +62,8 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
     done = begun if last is not None and last[1] else begun - 1
     require_to_save(manifest, done, begun, source.path)
     saved = Savepoint(target, manifest, done, {}, attrs.evolve(journal.tally(), batch=None))
-    make_folder(saved.at("state", "0"))
     make_folder(saved.at("files"))
-    rows = [(_SHARD, f"{stage}/{key}", value) for stage, key, value in journal.values()]
-    pl.DataFrame(rows, schema=_STATE, orient="row").write_parquet(saved.at("state", "0", "part-0.parquet"))
+    write_state(saved, {(stage, key): value for stage, key, value in journal.values()})
     for name, facts in manifest["sources"].items():
         position = journal.position(name)
         if "files listed by" in facts:
@@ -86,6 +84,13 @@ def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, t
     rename(f"{facts_file}.tmp", facts_file)
     sync_tree(target)
     return saved
+
+
+def write_state(saved: Savepoint, values: Mapping[tuple[str, str], bytes]) -> None:
+    """Writes the values of stages by key, as the state of one shard."""
+    make_folder(saved.at("state", "0"))
+    rows = [(_SHARD, f"{stage}/{key}", value) for (stage, key), value in values.items()]
+    pl.DataFrame(rows, schema=_STATE, orient="row").write_parquet(saved.at("state", "0", "part-0.parquet"))
 
 
 def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
@@ -168,7 +173,7 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
     if name not in saved.offsets:
         return {}
     if isinstance(source.source, ReadInFiles):
-        return {file: to_facts(place) for file, place in _places(name, saved)}
+        return {file: to_facts(place) for file, place in places(name, saved)}
     if isinstance(source.source, HasSparkOffsets):
         return source.source.position_of(saved.offsets[name])
     kind = type(source.source).__name__
@@ -178,7 +183,8 @@ def _position(name: str, source: SourcePlan, saved: Savepoint) -> Mapping[str, A
     )
 
 
-def _places(name: str, saved: Savepoint) -> Iterator[tuple[str, FileProgress]]:
+def places(name: str, saved: Savepoint) -> Iterator[tuple[str, FileProgress]]:
+    """Yields the files that a source has read, each with its progress, in the order in which they were found."""
     read = _read_files(name, saved)
     for number, file in enumerate(read):
         yield file, FileProgress(number)

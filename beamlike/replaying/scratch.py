@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -25,6 +25,7 @@ from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, othe
 from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.runtime.run.side_tables import at_hand, kept_tables
 from beamlike.system.path_names import is_remote
+from beamlike.system.threads import ALONE, Threads
 
 
 @attrs.define(eq=False)
@@ -37,6 +38,18 @@ class Scratch:
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         self.frames[part.batch] = frame
+
+
+class NoSinks(BatchSinks):
+    """Sinks that receive nothing."""
+
+    def __init__(self) -> None:
+        pass
+
+    def write(
+        self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
+    ) -> dict[str, int]:
+        return {name: sum(map(len, frames)) for name, frames in arrived.items()}
 
 
 def scratch_sinks(plan: Plan, run: str) -> BatchSinks:

@@ -19,26 +19,12 @@ from beamlike.plan.ways import texts_to
 from beamlike.records.model import BatchRecord
 from beamlike.replaying.diffing.outcome import Effect, Outcome, Point
 from beamlike.replaying.inputs import input_again
-from beamlike.replaying.scratch import fit_of
-from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.replaying.scratch import NoSinks, fit_of
 from beamlike.runtime.batch.stage_task import StageTurn
 from beamlike.runtime.recorded.batches import STEPS, RecordedRun
 from beamlike.runtime.run.side_tables import with_tables_read
-from beamlike.system.threads import ALONE, Threads
 from stages.progress.reports import Report
 from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, WINDOW_COLUMNS
-
-
-class _NoSinks(BatchSinks):
-    """Sinks that receive nothing."""
-
-    def __init__(self) -> None:
-        pass
-
-    def write(
-        self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
-    ) -> dict[str, int]:
-        return {name: sum(map(len, frames)) for name, frames in arrived.items()}
 
 
 @attrs.define
@@ -81,7 +67,7 @@ def play(plan: Plan, run: RecordedRun, since: int) -> Outcome:
         now = batch.now
         engine.sent.clear()
         engine.panes.clear()
-        records.append(engine.run(input_again(plan, batch), batch.number, _NoSinks()))
+        records.append(engine.run(input_again(plan, batch), batch.number, NoSinks()))
         if batch.now < since:
             continue
         for producer, consumer, frame in engine.sent:

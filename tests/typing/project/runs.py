@@ -111,6 +111,8 @@ def compared(p: bl.Pipeline) -> None:
     panes: int = found.predictions[0].stages["counts"].panes.most
     versions = bl.diff(p, p, "checkpoint", last="1h")
     versions.write_report("diff.html")
+    again = bl.rebuild("checkpoint", "savepoint", p, stage=["counts"], since="2026-11-01", into="past")
+    print(again.savepoint, again.read["plays"], *again.notes)
     print(panes, bool(versions), [part.rows.same for part in versions.parts])
 
 
