@@ -42,6 +42,18 @@ def at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
     return rows[pl.Series(positions, dtype=pl.UInt32)]
 
 
+def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
+    """Gathers the rows at these positions, which must be ascending and distinct, from a frame of several chunks."""
+    # Polars gathers lists from several chunks ten times as slowly as it filters them.
+    if len(positions) <= _FEW:
+        return at(rows, positions)
+    import numpy as np  # slow to import
+
+    mask = np.zeros(len(rows), np.bool_)
+    mask[positions] = True
+    return rows.filter(mask)
+
+
 def repeated(value: pl.Series, count: int) -> pl.Series:
     """Repeats the only value of a series `count` times. Takes a tenth of the time of an expression."""
     return value.new_from_index(0, count)

@@ -80,7 +80,7 @@ def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowL
     """Merges arrivals into state, for windows that do not merge with each other."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
-    return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
+    return Combined(_grouped(pl.concat([state, incoming], rechunk=True), layout), placed)
 
 
 def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
