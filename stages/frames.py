@@ -37,6 +37,14 @@ def partition(rows: pl.DataFrame, mask: pl.Series | pl.Expr) -> tuple[pl.DataFra
     return at(rows, np.flatnonzero(holds)), at(rows, np.flatnonzero(~holds))
 
 
+def split(rows: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Divides rows into (rows that equal a row of `reached` in the columns `on`, other rows)."""
+    if rows.is_empty() or not on:
+        return rows, rows.clear()
+    hit = rows.with_row_index("__row").join(reached, on=on, how="semi", nulls_equal=True)["__row"]
+    return partition(rows, pl.int_range(len(rows), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
+
+
 def at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
     """Gathers the rows at these positions."""
     return rows[pl.Series(positions, dtype=pl.UInt32)]

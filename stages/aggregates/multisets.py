@@ -4,12 +4,13 @@ added at once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
 from stages.aggregates.lists import GROUP
 from stages.frames import at
+from stages.packed import packed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 VALUE: Final = "value"
 COUNT: Final = "count"
-_KEY: Final = "__key"
-_RANGE: Final = 2**62
-"""The number of packed keys that are used at most."""
 
 
 def added(items: pl.DataFrame) -> pl.DataFrame:
@@ -49,8 +47,7 @@ def _order(items: pl.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bo
     import numpy as np
 
     columns = _columns(items)
-    key = _packed(columns)
-    if key is not None:
+    if (key := packed(columns)) is not None:
         order = np.argsort(key, kind="stable")
         ordered = key[order]
         return order, ordered[1:] != ordered[:-1]
@@ -66,27 +63,3 @@ def _columns(items: pl.DataFrame) -> pl.DataFrame:
         return items.select(GROUP, VALUE)
     fields = (pl.col(VALUE).struct.field(field.name).alias(f"__{field.name}") for field in dtype.fields)
     return items.select(GROUP, *fields)
-
-
-def _packed(columns: pl.DataFrame) -> npt.NDArray[np.int64] | None:
-    """Returns an integer for each row, in the order of the columns; None if there are too many values.
-
-    A sort by one integer takes half of the time of a sort by two columns.
-    """
-    if not all(dtype.is_integer() or dtype.is_temporal() or dtype == pl.Boolean for dtype in columns.dtypes):
-        return None
-    whole = columns.select(pl.all().to_physical())
-    bounds: dict[str, Any] = whole.select(
-        *(pl.col(name).min().alias(f"{name}.least") for name in whole.columns),
-        *(pl.col(name).max().alias(f"{name}.greatest") for name in whole.columns),
-    ).row(0, named=True)
-    key, keys = pl.lit(0, pl.Int64), 1
-    for name in whole.columns:
-        least, greatest = (int(bounds[f"{name}.{bound}"] or 0) for bound in ("least", "greatest"))
-        span = greatest - least + 2  # with the null, which is first
-        keys *= span
-        if keys > _RANGE or max(-least, greatest) > _RANGE:
-            return None
-        place = (pl.col(name).cast(pl.Int64) - (least - 1)).fill_null(0)
-        key = key * span + place
-    return whole.select(key.alias(_KEY)).to_series().to_numpy()

@@ -209,14 +209,6 @@ def _merge_into_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Windo
     )
 
 
-def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Divides state into (rows that equal a row of `reached` in the columns `on`, other rows)."""
-    if state.is_empty() or not on:
-        return state, state.clear()
-    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    return partition(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
-
-
 def split_alone(
     touched: pl.DataFrame, incoming: pl.DataFrame, windows: WindowFn, keys: tuple[str, ...]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
