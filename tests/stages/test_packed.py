@@ -44,9 +44,10 @@ def test_rows_are_sorted_by_columns_of_any_type_with_null_first(
     frame: pl.DataFrame, names: list[str], count: int
 ) -> None:
     by = names[:count]
-    ordered = sorted_by(frame.with_row_index("number"), by)
+    numbered = frame.with_row_index("number")
+    ordered = sorted_by(numbered, [*by, "number"])
     expected = sorted(
-        frame.with_row_index("number").rows(named=True),
+        numbered.rows(named=True),
         key=lambda row: in_order(tuple(row[name] for name in by)),
     )
     assert ordered.rows(named=True) == expected
