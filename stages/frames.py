@@ -37,9 +37,29 @@ def partition(rows: pl.DataFrame, mask: pl.Series | pl.Expr) -> tuple[pl.DataFra
     return at(rows, np.flatnonzero(holds)), at(rows, np.flatnonzero(~holds))
 
 
+def split(rows: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Divides rows into (rows that equal a row of `reached` in the columns `on`, other rows)."""
+    if rows.is_empty() or not on:
+        return rows, rows.clear()
+    hit = rows.with_row_index("__row").join(reached, on=on, how="semi", nulls_equal=True)["__row"]
+    return partition(rows, pl.int_range(len(rows), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
+
+
 def at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
     """Gathers the rows at these positions."""
     return rows[pl.Series(positions, dtype=pl.UInt32)]
+
+
+def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
+    """Gathers the rows at these positions, which must be ascending and distinct, from a frame of several chunks."""
+    # Polars gathers lists from several chunks ten times as slowly as it filters them.
+    if len(positions) <= _FEW:
+        return at(rows, positions)
+    import numpy as np  # slow to import
+
+    mask = np.zeros(len(rows), np.bool_)
+    mask[positions] = True
+    return rows.filter(mask)
 
 
 def repeated(value: pl.Series, count: int) -> pl.Series:

@@ -11,6 +11,7 @@ import polars as pl
 
 from stages.changes import summed
 from stages.operator import HOLD, PENDING
+from stages.packed import sorted_by
 from stages.state_tables import Spread, StateTable, TimeTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_COLUMNS
@@ -81,7 +82,7 @@ def left_of(rows: pl.DataFrame, columns: Sequence[str]) -> tuple[pl.DataFrame, p
     net = summed(rows, [*columns, *there])
     unmatched = net.filter(PANE_RETRACTED)
     left = net.filter(~pl.col(PANE_RETRACTED)).drop(PANE_RETRACTED)
-    ordered = left.sort(by_values(left.select(columns).schema))
+    ordered = sorted_by(left, by_values(left.select(columns).schema))
     return ordered.with_columns(pl.int_range(pl.len()).alias(NUMBER)), unmatched
 
 

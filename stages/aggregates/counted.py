@@ -11,6 +11,7 @@ import polars as pl
 
 from stages.aggregates.base import Numeric, OfColumn, OfComparable, Part, Schema, alike
 from stages.aggregates.lists import GROUP, chosen, merged, only
+from stages.aggregates.multisets import added
 
 _COUNTS: Final = "counts"
 _VALUE: Final = pl.element().struct.field("value")
@@ -56,13 +57,6 @@ class _Counted(OfColumn):
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {_COUNTS: merged(acc[_COUNTS], added)}
-
-
-def added(items: pl.DataFrame) -> pl.DataFrame:
-    """Adds up the counts of equal values of each group; values whose count is 0 are left out."""
-    counts = items.group_by(GROUP, "value").agg(pl.col("count").sum())
-    # Counts of 0 are removed, so a value that was added and retracted leaves no trace in state.
-    return counts.filter(pl.col("count") != 0).sort(GROUP, "value")
 
 
 class _Distinct(OfComparable, _Counted):

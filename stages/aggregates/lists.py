@@ -8,6 +8,8 @@ from typing import Final
 
 import polars as pl
 
+from stages.frames import partition
+
 GROUP: Final = "__group"
 """The column with the position of an item's group."""
 ITEM: Final = "__item"
@@ -44,12 +46,14 @@ def _merged(merge: Merge, groups: pl.Series) -> pl.Series:
     if not groups.explode().list.len().max():
         return pl.repeat([], len(groups), dtype=dtype, eager=True).alias(groups.name)
     numbered = groups.alias(ITEM).to_frame().with_row_index(GROUP)
-    several = pl.col(ITEM).list.len() > 1
-    unchanged = numbered.filter(~several).with_columns(pl.col(ITEM).list.first())
-    if len(unchanged) == len(numbered):
+    several, single = partition(numbered, pl.col(ITEM).list.len() > 1)
+    unchanged = single.with_columns(pl.col(ITEM).list.first())
+    if several.is_empty():
         return unchanged[ITEM].fill_null(pl.Series([[]], dtype=dtype))
-    items = _items(numbered.filter(several).explode(ITEM), dtype)
+    items = _items(several.explode(ITEM), dtype)
     combined = _item(merge(items), dtype).group_by(GROUP, maintain_order=True).agg(ITEM)
+    if len(combined) == len(numbered):
+        return combined[ITEM].cast(dtype)
     # Rechunked, since polars gathers lists from several chunks ten times as slowly.
     both = pl.concat([unchanged, combined.cast(unchanged.schema)], rechunk=True)
     found = numbered.select(GROUP).join(both, on=GROUP, how="left", maintain_order="left")[ITEM]

@@ -9,7 +9,8 @@ import polars as pl
 
 from stages.aggregates.base import COMPARABLE, Aggregate, Part, Schema, alike, is_comparable
 from stages.aggregates.lists import GROUP, merged, only
-from stages.aggregates.standing import Refoldable
+from stages.aggregates.multisets import COUNT, VALUE
+from stages.aggregates.standing import RESULT, Refoldable, Standing
 from stages.frames import in_order
 from stages.keys import key_hash
 from windowing.columns import EVENT_TIME
@@ -158,6 +159,63 @@ class _Several(_Chosen):
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
         return acc[_ROWS].list.eval(pl.element().struct.field(_VALUE))
+
+    def for_retractions(self) -> Aggregate:
+        return Standing.of(RowsLeft(self, where=self.where))
+
+    def first_rows(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Returns the selected rows of each group; columns GROUP, _BY and _VALUE."""
+        return self._first(rows)
+
+
+@attrs.frozen
+class RowsLeft(Refoldable):
+    """The aggregate `rows` over elements that may be retracted. An accumulator is the rank and value of one element."""
+
+    rows: _Several
+
+    @property
+    def kind(self) -> str:
+        return self.rows.kind
+
+    def identity(self) -> Any:
+        return self.rows.identity()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return self.rows.reads
+
+    def dtype(self, schema: Schema) -> pl.DataType:
+        return self.rows.dtype(schema)
+
+    def parts(self, schema: Schema) -> dict[str, Part]:
+        return {_BY: Part(self.rows.rank(schema)[1]), _VALUE: Part(self.rows.value_type(schema))}
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        rank, _ = self.rows.rank(schema)
+        return {_BY: rank, _VALUE: pl.when(rank.is_not_null()).then(self.rows.value(schema))}
+
+    def of_values(self, values: pl.DataFrame, schema: Schema) -> pl.DataFrame:
+        ranked = values.unnest(VALUE).filter(pl.col(_BY).is_not_null())
+        near = ranked.filter(self._near(ranked))
+        rows = near.select(pl.all().repeat_by(COUNT).explode()) if (near[COUNT] > 1).any() else near
+        selected = self.rows.first_rows(rows.select(GROUP, _BY, _VALUE))
+        return selected.group_by(GROUP, maintain_order=True).agg(pl.col(_VALUE).alias(RESULT))
+
+    def _near(self, ranked: pl.DataFrame) -> pl.Series:
+        """Returns a mask of the rows, in order of group and rank, whose rank is among the first `n` rows of their
+        group.
+        """
+        import numpy as np  # slow to import
+
+        group, rank, n = ranked[GROUP].to_numpy(), ranked[_BY], self.rows.n
+        new_group = np.append(True, group[1:] != group[:-1])[: len(group)]
+        first = np.flatnonzero(new_group)
+        end = np.append(first[1:], len(group))[: len(first)]
+        ranks = np.cumsum(new_group | rank.ne_missing(rank.shift(1)).to_numpy())
+        place = np.maximum(end - n, first) if self.rows.greatest else np.minimum(first + n, end) - 1
+        last = np.repeat(ranks[place], end - first)
+        return pl.Series(ranks >= last if self.rows.greatest else ranks <= last)
 
 
 @attrs.frozen

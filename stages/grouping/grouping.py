@@ -17,7 +17,7 @@ from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
 from stages.dropped import late_schema
-from stages.frames import concat_nonempty, partition, replaced
+from stages.frames import concat_nonempty, partition, replaced, split
 from stages.grouping.accepting import AcceptedInput, with_accumulators
 from stages.grouping.described import facts_of, kept_for_changes
 from stages.grouping.dropped import DividedInput, DroppedInput, DroppedRows, Met
@@ -28,7 +28,6 @@ from stages.grouping.merging import (
     combine_merging,
     combine_windows,
     reduce_arrivals,
-    split,
     split_alone,
 )
 from stages.grouping.pre_aggregation import (

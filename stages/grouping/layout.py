@@ -14,8 +14,8 @@ import polars as pl
 
 from stages.aggregates.base import Aggregate, Part
 from stages.aggregates.combine_fn import PICKLE, Combine
-from stages.aggregates.counted import added
 from stages.aggregates.lists import merged, only
+from stages.aggregates.multisets import added
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (
     ASKED_COLUMNS,

@@ -80,7 +80,7 @@ def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowL
     """Merges arrivals into state, for windows that do not merge with each other."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
-    return Combined(_grouped(pl.concat([state, incoming]), layout), placed)
+    return Combined(_grouped(pl.concat([state, incoming], rechunk=True), layout), placed)
 
 
 def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
@@ -207,14 +207,6 @@ def _merge_into_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: Windo
     return pl.concat([open_, _grouped(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed").select(
         list(layout.incoming)
     )
-
-
-def split(state: pl.DataFrame, reached: pl.DataFrame, on: list[str]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Divides state into (rows that equal a row of `reached` in the columns `on`, other rows)."""
-    if state.is_empty() or not on:
-        return state, state.clear()
-    hit = state.with_row_index("__row").join(reached.unique(), on=on, how="semi", nulls_equal=True)["__row"]
-    return partition(state, pl.int_range(len(state), eager=True, dtype=pl.UInt32).is_in(hit.implode()))
 
 
 def split_alone(

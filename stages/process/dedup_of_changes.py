@@ -11,9 +11,9 @@ longer are, are retracted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import attrs
 import polars as pl
@@ -21,7 +21,9 @@ import polars as pl
 from stages.changes import WEIGHT, repeated, weight
 from stages.clock import StepClock
 from stages.declared import Text
+from stages.frames import at, concat_nonempty, partition, split
 from stages.operator import HOLD, PENDING
+from stages.packed import packed
 from stages.pending_rows import NUMBER, by_values
 from stages.process.dedup import SINCE_TIME, first_and_uncovered
 from stages.process.keyed import CELL, Keyed, Result
@@ -32,6 +34,12 @@ from windowing.lateness import collected_at, in_time
 from windowing.time import MAX_TIME, Microseconds, format_duration
 from windowing.windows import GlobalWindows
 
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+MANY: Final = 2
+"""If there are more than this many rows of state for each arrival, rows of ids without arrivals are left out."""
 EMITTED: Final = "__emitted"
 """A column of each row of state: true if the row is emitted, and not retracted."""
 
@@ -125,19 +133,21 @@ class DedupOfChanges(Keyed):
             pl.lit(None, pl.Int64).alias(HOLD),
         )
         loaded = state.load(self.cells, weighed.select(list(self.cells.rows)))
-        of_arrivals: dict[str, Any] = {
-            "on": [*self.keys, *self._windows],
-            "nulls_equal": True,
-            "maintain_order": "left",
-        }
-        ids = loaded.incoming.select(of_arrivals["on"]).unique()
-        before = loaded.rows.join(ids, how="semi", **of_arrivals)
-        others = loaded.rows.join(ids, how="anti", **of_arrivals)
+        before, others = self._divided(loaded)
         found = self._summed(pl.concat([before, loaded.incoming]))
         left = self._emitted(found.filter(pl.col(WEIGHT) > 0))
         over = self.cells.deadlines(clock.now)[WATERMARK] <= clock.watermark
-        state.write_back(self.cells, pl.concat([others, left.select(list(self.cells.rows))]).filter(~over))
+        kept = concat_nonempty(others, left.select(list(self.cells.rows)))
+        state.write_back(self.cells, partition(kept, over)[1])
         return Result(self._changes(found, left), unmatched=self._unmatched(found))
+
+    def _divided(self, loaded: Loaded) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides rows of state into (rows whose ids have arrivals, other rows)."""
+        # Rows without arrivals change nothing. If they are few, processing them takes less time than finding them.
+        if len(loaded.rows) <= MANY * len(loaded.incoming):
+            return loaded.rows, loaded.rows.clear()
+        id = [*self.keys, *self._windows]
+        return split(loaded.rows, loaded.incoming.select(id), id)
 
     def _split_late(self, rows: pl.DataFrame, watermark: int) -> tuple[pl.DataFrame, pl.DataFrame]:
         timely, late = super()._split_late(rows, watermark)
@@ -149,24 +159,32 @@ class DedupOfChanges(Keyed):
 
     def _summed(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Sums up equal rows. The result is in order of time and values, with the numbers of the rows."""
-        first = [PENDING, HOLD, *(name for name in WINDOW_COLUMNS if name not in self._windows)]
-        summed = rows.group_by(*self.schema, EVENT_TIME, *self._windows).agg(
-            pl.col(WEIGHT).sum(), pl.col(EMITTED).any(), pl.col(first).first()
-        )
-        ordered = summed.sort(EVENT_TIME, *by_values(self.schema), *WINDOW_COLUMNS)
+        columns = [EVENT_TIME, *self.schema, *self._windows]
+        key = packed(rows.select(columns))
+        ordered = self._by_columns(rows, columns) if key is None else _by_key(rows, key)
         return ordered.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(NUMBER))
+
+    def _by_columns(self, rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+        first = [name for name in self.cells.rows if name not in {*columns, WEIGHT, EMITTED}]
+        folds = (pl.col(WEIGHT).sum(), pl.col(EMITTED).any(), pl.col(first).first())
+        return rows.group_by(columns).agg(folds).sort(EVENT_TIME, *by_values(self.schema), *WINDOW_COLUMNS)
 
     def _emitted(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Computes EMITTED of rows in order of time."""
+        cells = self._cells_of(rows)
         if self.within is None:
-            return rows.with_columns(pl.struct(*self.keys, *self._windows).is_first_distinct().alias(EMITTED))
-        id = [*self.keys, *self._windows]
-        cells = rows.select(id).unique().with_row_index(CELL)
-        candidates = rows.join(cells, on=id, nulls_equal=True, maintain_order="left").select(
-            CELL, NUMBER, pl.col(EVENT_TIME).alias(SINCE_TIME)
-        )
+            return rows.with_columns(cells.is_first_distinct().alias(EMITTED))
+        candidates = rows.select(cells, NUMBER, pl.col(EVENT_TIME).alias(SINCE_TIME))
         numbers = first_and_uncovered(candidates, self.within)[NUMBER]
         return rows.with_columns(pl.col(NUMBER).is_in(numbers.implode()).alias(EMITTED))
+
+    def _cells_of(self, rows: pl.DataFrame) -> pl.Series:
+        """Returns an integer for each row in the column CELL, the same for rows with the same keys and window."""
+        id = [*self.keys, *self._windows]
+        if (key := packed(rows.select(id))) is not None:
+            return pl.Series(CELL, key)
+        cells = rows.select(id).unique().with_row_index(CELL)
+        return rows.select(id).join(cells, on=id, how="left", nulls_equal=True, maintain_order="left")[CELL]
 
     def _changes(self, found: pl.DataFrame, left: pl.DataFrame) -> pl.DataFrame:
         """Returns the rows that are not emitted any more, as retractions, and then those that are newly emitted."""
@@ -182,3 +200,18 @@ class DedupOfChanges(Keyed):
         wrong = found.filter(pl.col(WEIGHT) < 0)
         each = repeated(wrong, -wrong[WEIGHT])
         return each.select(*self.content, pl.lit(True).alias(PANE_RETRACTED))
+
+
+def _by_key(rows: pl.DataFrame, key: npt.NDArray[np.int64]) -> pl.DataFrame:
+    """Sums up rows with the same key, and sorts them by it."""
+    import numpy as np  # slow to import
+
+    order = np.argsort(key)
+    ordered = key[order]
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    if len(first) == len(rows):
+        return at(rows, order)
+    weights = np.add.reduceat(rows[WEIGHT].to_numpy()[order], first)
+    emitted = np.logical_or.reduceat(rows[EMITTED].to_numpy()[order], first)
+    sums = (pl.Series(WEIGHT, weights), pl.Series(EMITTED, emitted))
+    return at(rows, order[first]).with_columns(sums)

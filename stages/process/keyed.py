@@ -13,6 +13,7 @@ from stages.clock import StepClock
 from stages.declared import Declaration, Text
 from stages.dropped import LATE, NO_WINDOW, UNMATCHED, late_schema, with_reason
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, Refused, StepOutput
+from stages.packed import sorted_by
 from stages.pending_rows import NUMBER, PendingRows, left_of
 from stages.state_tables import BucketTable, State, StateTable, Table
 from windowing.clocks import WATERMARK
@@ -261,8 +262,8 @@ class Keyed(Operator):
     def by_cell(self, cells: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         """Adds the column CELL to rows, the position of their cell in `cells`, and sorts them in processing order."""
         numbers = cells.select(self.id).with_row_index(CELL)
-        order = [CELL, TIMED, pl.when(pl.col(TIMED) == 1).then(EVENT_TIME), NUMBER]
-        return rows.join(numbers, on=self.id, how="left", nulls_equal=True).sort(order)
+        found = rows.join(numbers, on=self.id, how="left", nulls_equal=True)
+        return sorted_by(found, [CELL, TIMED, pl.when(pl.col(TIMED) == 1).then(EVENT_TIME), NUMBER])
 
     def _shown(self, late: pl.DataFrame, nowhere: pl.DataFrame, unmatched: pl.DataFrame) -> pl.DataFrame:
         """Adds the reasons to dropped rows, and concatenates them. Rows `nowhere` are in no window."""

@@ -15,6 +15,7 @@ from stages.facts import SPARSE
 from stages.frames import concat_nonempty
 from stages.keys import key_shown, shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
+from stages.packed import packed
 from stages.state.buckets import BUCKET, inside, single_bucket
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
@@ -24,6 +25,7 @@ from windowing.clocks import PROCESSING_TIME, Times
 from windowing.time import MIN_TIME, format_time
 
 KEY: Final = "index"
+_ID: Final = "__id"
 DEADLINE: Final = "deadline."
 """The prefix of an index column that ends in the name of a clock: the time (us) on it at which a bucket is due."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
@@ -283,8 +285,7 @@ class _Summary:
 @lru_cache(maxsize=256)
 def _summary(table: Table, clocks: tuple[str, ...], *, panes: bool) -> _Summary:
     """Creates the expressions that summarize a table. `panes` is true if rows may have panes that can be retracted."""
-    # Keys get internal names, since a user's column may have the name of an index column.
-    named = {f"__key.{number}": pl.col(key) for number, key in enumerate(table.keys)}
+    named = dict(zip(_named(table), map(pl.col, table.keys), strict=True))
     start, end = table.bounds
     pane = pl.col(OUTSTANDING_HOLD) if panes else pl.lit(None, pl.Int64)
     columns = {
@@ -303,7 +304,7 @@ def _summary(table: Table, clocks: tuple[str, ...], *, panes: bool) -> _Summary:
     aggregations = (
         pl.len().cast(pl.Int64).alias("rows"),
         pl.col("pending", "timers").sum(),
-        _distinct(list(named)).cast(pl.Int64).alias("keys"),
+        pl.col(_ID).n_unique().cast(pl.Int64).alias("keys"),
         pl.col("hold", *(DEADLINE + clock for clock in clocks)).min(),
         *(pl.col(key).get(least) for key in named),
         pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
@@ -332,7 +333,7 @@ def summarize(
     summary = _summary(table, clocks, panes=OUTSTANDING_HOLD in rows.columns)
     due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
     due["due"] = deadlines.get(PROCESSING_TIME, _NEVER)
-    columns = rows.select(*summary.columns, **due)
+    columns = _with_id(rows.select(*summary.columns, **due), _named(table))
     if (only := single_bucket(rows)) is not None:
         return _of_one(columns, table, clocks, only, sizes[only])
     found = columns.group_by(BUCKET).agg(summary.aggregations)
@@ -347,24 +348,27 @@ def _of_one(
     columns: pl.DataFrame, table: Table, clocks: tuple[str, ...], bucket: int, size: Size
 ) -> pl.DataFrame:
     """Summarizes the rows of a single bucket. Takes half of the time of the aggregations by group."""
-    named = [f"__key.{number}" for number in range(len(table.keys))]
     values = dict[str, Any](zip(SIZES, attrs.astuple(size), strict=True))
-    values |= {BUCKET: bucket, "rows": len(columns)}
+    values |= {BUCKET: bucket, "rows": len(columns), "keys": columns[_ID].n_unique()}
     values |= {name: columns[name].sum() for name in ("pending", "timers")}
-    values["keys"] = (
-        columns[named].n_unique() if len(named) > 1 else columns[named[0]].n_unique() if named else 1
-    )
     values |= {name: columns[name].min() for name in ("hold", *(DEADLINE + clock for clock in clocks))}
     if (least := columns["hold"].arg_min()) is not None:
         holder = columns[least : least + 1]
         values |= {f"holder_{name}": holder[name].item() for name in ("start", "end", "pane", "timer", "due")}
-        values["holder_key"] = ", ".join(shown(holder[key]).item() for key in named)
+        values["holder_key"] = ", ".join(shown(holder[key]).item() for key in _named(table))
     schema = _schema(clocks)
     return pl.DataFrame([[values.get(name) for name in schema]], schema, orient="row")
 
 
-def _distinct(columns: list[str]) -> pl.Expr:
-    """Returns the number of distinct keys; 1 without key columns."""
-    if not columns:
-        return pl.lit(1)
-    return (pl.col(columns[0]) if len(columns) == 1 else pl.struct(columns)).n_unique()
+def _named(table: Table) -> list[str]:
+    """Returns the names of the key columns in a summary, since a user's column may have the name of an index column."""
+    return [f"__key.{number}" for number in range(len(table.keys))]
+
+
+def _with_id(columns: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Adds a column that is equal in rows of the same key."""
+    if len(keys) < 2:
+        return columns.with_columns((pl.col(keys[0]) if keys else pl.lit(0)).alias(_ID))
+    # Counting distinct integers takes a fifth of the time of counting distinct structs.
+    key = packed(columns.select(keys))
+    return columns.with_columns((pl.struct(keys) if key is None else pl.Series(key)).alias(_ID))

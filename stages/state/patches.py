@@ -28,7 +28,7 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.frames import concat_nonempty
+from stages.frames import concat_nonempty, rows_at
 from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER
@@ -203,7 +203,7 @@ class _Slicer:
             # The slice becomes all live rows. Requested rows are among them, and must not be returned twice.
             positions, requested = Positions(np.flatnonzero(remaining)), Positions(requested[:0])
         remaining[positions] = False
-        rows = content.rows[positions]
+        rows = rows_at(content.rows, positions)
         index_row = self._index_row(content, rows, remaining)
         if index_row is None:
             return None
