@@ -22,6 +22,7 @@ from apache_beam.transforms.userstate import (  # noqa: E402
 from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.cells import StatefulParDo  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
+from tests.support.places import ROOT  # noqa: E402
 
 
 class RunningSum(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
@@ -139,3 +140,10 @@ def test_a_requirement_that_it_does_not_support_is_refused_by_name() -> None:
         NotImplementedError, match="does not support the requirement 'beam:requirement:pardo:stable"
     ):
         BeamlikeRunner().run_via_runner_api(proto, PipelineOptions([]))
+
+
+def test_the_program_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "beam.md").read_text()
+    code = page.split("```python beam\n")[1].split("```")[0]
+    exec(code, {"__name__": "__main__"})
+    assert sorted(capsys.readouterr().out.splitlines()) == ["('blue', 2)", "('red', 8)"]
