@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick changelog demo docs faults help lint nexmark packages pictures rooms servers setup soak test test-connectors test-install test-spark
+.PHONY: bench bench-quick changelog demo docs faults help lint nexmark packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test-install: setup ## build the package and check it in empty environments, on 
 
 test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="4.0 4.1", ARGS=--quick
 	$(BIN)/python -m tests.versions $(VERSIONS) $(ARGS)
+
+test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them
+	$(BIN)/python -m tests.beam $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
 	$(BIN)/python -m tests.faults $(ARGS)

@@ -9,7 +9,14 @@ import pytest
 
 from tests.support.places import ROOT
 
-PUBLIC = {"beamlike", "beamlike.errors", "beamlike.observe", "beamlike.operators", "beamlike.testing"}
+PUBLIC = {
+    "beamlike",
+    "beamlike.beam",
+    "beamlike.errors",
+    "beamlike.observe",
+    "beamlike.operators",
+    "beamlike.testing",
+}
 SHOWN = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "examples").glob("*.py"))]
 
 _IMPORT = re.compile(r"^\s*(?:from|import) ((?:beamlike|stages|windowing)\b[\w.]*)", re.M)

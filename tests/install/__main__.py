@@ -62,7 +62,7 @@ def with_extras(wheel: Path, resolution: Any) -> None:
     if interpreter is None:
         sys.exit(f"there is no Python {PYTHONS[0]}, on which the lowest versions are checked")
     with working(resolution) as folder:
-        extras = sorted({*PROJECT["optional-dependencies"]} - {"dev", "java"})
+        extras = sorted({*PROJECT["optional-dependencies"]} - {"beam", "dev", "java"})
         made = environment(folder / "env", interpreter, wheel, extras, resolution)
         print(f"{resolution}: {', '.join(uv('pip', 'freeze', '--python', made).stdout.split())}")
         flagship("spark", made, folder)

@@ -1,0 +1,132 @@
+"""A GroupByKey of a Beam pipeline, as a windowed grouping of the engine."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import polars as pl
+from apache_beam.coders.coder_impl import PaneInfoCoderImpl, create_InputStream
+from apache_beam.portability import common_urns
+from apache_beam.utils import windowed_value
+
+from beamlike.beam.strategies import bounds, end_of, interval, windowing_of, windows_of
+from stages.aggregates.builtin import Collect, Min
+from stages.grouping.grouping import Grouping
+from stages.operator import MAIN
+from stages.stage import Stage
+from stages.state.store import DictStore
+from windowing.clocks import Times
+from windowing.columns import (
+    EVENT_TIME,
+    PANE_FIRST,
+    PANE_INDEX,
+    PANE_LAST,
+    PANE_NONSPECULATIVE_INDEX,
+    PANE_TIMING,
+    WINDOW_END,
+    WINDOW_START,
+)
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+
+KEY: Final = "key"
+VALUE: Final = "value"
+WINDOW: Final = "window"
+SEQUENCE: Final = "sequence"
+"""A column with the number of an element in order of arrival."""
+_TIMES: Final = (EVENT_TIME, WINDOW_START, WINDOW_END)
+_TIMINGS: Final = {"early": 0, "on_time": 1, "late": 2}
+
+
+class GroupNode:
+    """A grouping with its state: reads encoded keyed elements, and emits encoded panes.
+
+    Windows that are no intervals are encoded, and are one more key column.
+    """
+
+    def __init__(self, name: str, context: Any, collection: str, buffer: bytes) -> None:
+        self.name, self.buffer = name, buffer
+        components, built = context.pipeline_components, context.pipeline_context
+        coder = built.coders[context.safe_coders[context.data_channel_coders[collection]]]
+        self.coder = coder.get_impl()
+        self.key_coder = coder.key_coder().get_impl()
+        self.value_coder = coder.value_coder().get_impl()
+        self.window_coder = coder.window_coder.get_impl()
+        strategy_id = components.pcollections[collection].windowing_strategy_id
+        proto = components.windowing_strategies[strategy_id]
+        urn = components.coders[proto.window_coder_id].spec.urn
+        self.is_global = urn == common_urns.coders.GLOBAL_WINDOW.urn
+        self.is_interval = urn == common_urns.coders.INTERVAL_WINDOW.urn
+        windowing = windowing_of(proto, windows_of(proto, urn, built, strategy_id))
+        keys = (KEY,) if self.is_global or self.is_interval else (KEY, WINDOW)
+        schema = {**dict.fromkeys((*keys, VALUE), pl.Binary()), SEQUENCE: pl.Int64()}
+        self.schema = pl.Schema({**schema, **dict.fromkeys(_TIMES, pl.Int64())})
+        aggregates = {VALUE: Collect(VALUE), SEQUENCE: Min(SEQUENCE)}
+        self.stage = Stage(name, Grouping(keys, windowing, aggregates, pl.Schema(schema)))
+        self.store, self.panes_coder = DictStore(), PaneInfoCoderImpl()
+        self.pending: list[bytes] = []
+        self.output, self.seen = MIN_TIME, 0
+        self.clock: tuple[int, int] | None = None
+
+    def step(self, watermark: int, processing_time: int) -> bytes:
+        """Groups the pending elements, then advances the clocks (us). Returns the encoded panes."""
+        if not self.pending and self.clock == (watermark, processing_time):
+            return b""
+        self.clock = (watermark, processing_time)
+        done = self.stage.step(self.store, {MAIN: self._arrivals()}, Times.of(watermark, processing_time))
+        self.output = done.watermarks.output
+        panes = done.panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
+        return b"".join(self._encoded(pane) for pane in panes.iter_rows(named=True))
+
+    def _arrivals(self) -> pl.DataFrame:
+        """Removes the pending elements, and decodes them to a frame with a row for each window."""
+        rows = list[tuple[Any, ...]]()
+        for chunk in self.pending:
+            stream = create_InputStream(chunk)
+            while stream.size() > 0:
+                rows += self._rows(self.coder.decode_from_stream(stream, True), self.seen + len(rows))
+        self.pending = []
+        self.seen += len(rows)
+        names = [KEY, VALUE, SEQUENCE, *_TIMES, *({WINDOW} & {*self.schema})]
+        frame = pl.DataFrame(rows, {name: self.schema[name] for name in names}, orient="row")
+        return frame.select(*self.schema)
+
+    def _rows(self, element: Any, number: int) -> list[tuple[Any, ...]]:
+        key, value = element.value
+        encoded = self.key_coder.encode_nested(key), self.value_coder.encode_nested(value)
+        return [
+            (*encoded, number + place, element.timestamp_micros, *self._placed(window))
+            for place, window in enumerate(element.windows)
+        ]
+
+    def _placed(self, window: Any) -> tuple[Any, ...]:
+        """Returns the bounds of a window (us), and the encoded window if it is a key."""
+        if self.is_global:
+            return MIN_TIME, GLOBAL_WINDOW_END
+        if self.is_interval:
+            return bounds(window)
+        return MIN_TIME, end_of(window), self.window_coder.encode_nested(window)
+
+    def _encoded(self, pane: dict[str, Any]) -> bytes:
+        """Encodes a pane as an element of the output: its time, window, pane info, key and values."""
+        millis = max(pane[EVENT_TIME], MIN_TIME) // 1000
+        values = pane[VALUE] or []
+        info = windowed_value.PaneInfo(
+            pane[PANE_FIRST],
+            pane[PANE_LAST],
+            _TIMINGS[pane[PANE_TIMING]],
+            pane[PANE_INDEX],
+            pane[PANE_NONSPECULATIVE_INDEX],
+        )
+        head = struct.pack(">Qi", millis + (1 << 63), 1)
+        parts = [head, self._window(pane), self.panes_coder.encode(info), pane[KEY]]
+        return b"".join([*parts, struct.pack(">i", len(values)), *values])
+
+    def _window(self, pane: dict[str, Any]) -> bytes:
+        if self.is_global:
+            return b""
+        if self.is_interval:
+            encoded: bytes = self.window_coder.encode_nested(interval(pane[WINDOW_START], pane[WINDOW_END]))
+            return encoded
+        window: bytes = pane[WINDOW]
+        return window

@@ -1,0 +1,99 @@
+"""The fused stages of a Beam pipeline, with the elements that wait for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+from apache_beam.runners.portability.fn_api_runner import execution
+from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
+from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
+
+from beamlike.beam.phases import payload_of
+from windowing.time import MIN_TIME
+
+
+class BundleContext(execution.BundleContextManager):
+    """Beam's manager of a fused stage, whose outputs are plain lists for each reader."""
+
+    def get_buffer(self, buffer_id: bytes, transform_id: str) -> Any:
+        """Returns the buffer with this id."""
+        if split_buffer_id(buffer_id)[0] == "timers":
+            return super().get_buffer(buffer_id, transform_id)
+        return self.execution_context.pcoll_buffers.setdefault(buffer_id, ListBuffer(None))
+
+
+class Context(execution.FnApiRunnerExecutionContext):
+    """Beam's context of a run, with a `BundleContext` for each fused stage."""
+
+    def bundle_manager_for(self, stage: Any, num_workers: int | None = None) -> Any:
+        """Returns the manager of a stage."""
+        if stage.name not in self._stage_managers:
+            self._stage_managers[stage.name] = BundleContext(
+                self, stage, num_workers or self.num_workers, split_managers=self.split_managers
+            )
+        return self._stage_managers[stage.name]
+
+
+@attrs.frozen(eq=False)
+class SideUse:
+    """A side input of a transform: the collection that it reads, and its proto."""
+
+    transform: str
+    tag: str
+    collection: str
+    proto: Any
+
+
+class StageNode:
+    """A fused stage with pending elements, and the residuals of its splittable functions."""
+
+    def __init__(self, stage: Any, manager: Any, inputs: Mapping[str, bytes]) -> None:
+        self.stage, self.manager, self.inputs = stage, manager, inputs
+        self.pending: dict[str, list[bytes]] = {name: [] for name in inputs}
+        self.outputs: dict[Any, bytes] = manager.stage_data_outputs
+        self.sides = [
+            SideUse(transform.unique_name, tag, transform.inputs[tag], side)
+            for transform in stage.transforms
+            if (payload := payload_of(transform)) is not None
+            for tag, side in payload.side_inputs.items()
+        ]
+        self.side_version: tuple[int, ...] | None = None
+        self.deferred_hold: int | None = None
+        self.not_before = 0.0
+        self.output = MIN_TIME
+
+    @property
+    def has_pending(self) -> bool:
+        """True if elements wait."""
+        return any(self.pending.values())
+
+    @property
+    def ready(self) -> bool:
+        """True if pending elements may be processed: residuals may ask for a delay."""
+        return self.has_pending and time.time() >= self.not_before
+
+    def wakes(self) -> list[float]:
+        """Returns the times (s, of this machine) at which the stage must be processed again."""
+        return [] if self.deferred_hold is None else [self.not_before]
+
+    def advance(self, watermark: int, *, blocked: bool) -> bool:
+        """Advances the output watermark (us); true if it moves. A blocked stage waits for a side input."""
+        holds = [watermark] + ([] if self.deferred_hold is None else [self.deferred_hold])
+        before = self.output
+        if not blocked:
+            self.output = max(self.output, min(holds))
+        return self.output != before
+
+    def defer(self, residuals: list[Any]) -> None:
+        """Sets the hold and the delay of the residuals that are pending."""
+        marks = [
+            [mark.ToMicroseconds() for mark in each.application.output_watermarks.values()]
+            for each in residuals
+        ]
+        known = bool(marks) and all(marks)
+        self.deferred_hold = min(mark for each in marks for mark in each) if known else self.output
+        delays = [each.requested_time_delay.ToMicroseconds() / 1e6 for each in residuals]
+        self.not_before = time.time() + min(delays, default=0.0)

@@ -1,0 +1,149 @@
+"""The phases that convert a Beam pipeline to fused stages: Beam's own, and three of this runner."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
+from apache_beam.runners.portability.fn_api_runner import translations
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
+from apache_beam.runners.worker import bundle_processor
+from apache_beam.utils import proto_utils
+
+STREAM: Final = "stream"
+"""The kind of the buffers that contain the elements of a TestStream."""
+
+
+def optimized(pipeline: Any, *, drain: bool) -> Any:
+    """Returns (context, fused stages in topological order) of a pipeline proto."""
+    primitives = common_urns.primitives
+    return translations.create_and_optimize_stages(
+        copy.deepcopy(pipeline),
+        phases=[
+            translations.annotate_downstream_side_inputs,
+            translations.fix_side_input_pcoll_coders,
+            translations.pack_combiners,
+            lift_combiners,
+            translations.expand_sdf,
+            translations.expand_gbk,
+            streams_to_input,
+            stateful_first,
+            translations.sink_flattens,
+            translations.greedily_fuse,
+            translations.read_to_impulse,
+            translations.impulse_to_input,
+            translations.sort_stages,
+            translations.add_impulse_to_dangling_transforms,
+            translations.setup_timer_mapping,
+            translations.populate_data_channel_coders,
+        ],
+        known_runner_urns=frozenset(
+            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn]
+        ),
+        use_state_iterables=False,
+        is_drain=drain,
+    )
+
+
+def payload_of(transform: Any) -> Any | None:
+    """Returns the payload of a ParDo; None for another transform."""
+    if transform.spec.urn not in translations.PAR_DO_URNS:
+        return None
+    return proto_utils.parse_Bytes(transform.spec.payload, beam_protos.ParDoPayload)
+
+
+def stateful_payload(transform: Any) -> Any | None:
+    """Returns the payload of a ParDo that has state or timers; None for another transform."""
+    payload = payload_of(transform)
+    return payload if payload and (payload.state_specs or payload.timer_family_specs) else None
+
+
+def streams_to_input(stages: Any, context: Any) -> Iterator[Any]:
+    """Replaces a TestStream by a read of a buffer for each output."""
+    for stage in stages:
+        transform = stage.transforms[0]
+        if transform.spec.urn != common_urns.primitives.TEST_STREAM.urn:
+            yield stage
+            continue
+        for tag, collection in transform.outputs.items():
+            context.length_prefix_pcoll_coders(collection)
+            name, buffer = f"{transform.unique_name}/{tag}/Read", create_buffer_id(collection, STREAM)
+            yield _read(name, collection, buffer, stage, stage.must_follow)
+
+
+def stateful_first(stages: Any, context: Any) -> Iterator[Any]:
+    """Separates a ParDo with state or timers from the transforms before it, so that it begins a fused stage.
+
+    The elements that arrive at the stage then have the key and the windows of the state.
+    """
+    for stage in stages:
+        transform = stage.transforms[0]
+        payload = stateful_payload(transform)
+        if payload is not None:
+            yield from _separated(stage, transform, payload, context)
+        yield stage
+
+
+def _separated(stage: Any, transform: Any, payload: Any, context: Any) -> Iterator[Any]:
+    """Yields a write and a read before a stage, whose transform then reads a collection of its own."""
+    (tag,) = set(transform.inputs) - set(payload.side_inputs)
+    source, collections = transform.inputs[tag], context.components.pcollections
+    target = translations.unique_name(collections, source + "_keyed")
+    collections[target].CopyFrom(collections[source])
+    transform.inputs[tag] = target
+    for collection in (source, target):
+        context.length_prefix_pcoll_coders(collection)
+    name = transform.unique_name + "/Keyed"
+    buffer = create_buffer_id(name)
+    write = _write(name + "/Write", source, buffer, stage)
+    yield write
+    yield _read(
+        name + "/Read", target, buffer, stage, translations.union(frozenset([write]), stage.must_follow)
+    )
+
+
+def _read(name: str, collection: str, buffer: bytes, stage: Any, must_follow: Any) -> Any:
+    spec = beam_protos.FunctionSpec(urn=bundle_processor.DATA_INPUT_URN, payload=buffer)
+    transform = beam_protos.PTransform(unique_name=name, outputs={"out": collection}, spec=spec)
+    return translations.Stage(
+        name, [transform], downstream_side_inputs=stage.downstream_side_inputs, must_follow=must_follow
+    )
+
+
+def _write(name: str, collection: str, buffer: bytes, stage: Any) -> Any:
+    spec = beam_protos.FunctionSpec(urn=bundle_processor.DATA_OUTPUT_URN, payload=buffer)
+    transform = beam_protos.PTransform(unique_name=name, inputs={"in": collection}, spec=spec)
+    return translations.Stage(
+        name, [transform], downstream_side_inputs=frozenset(), must_follow=stage.must_follow
+    )
+
+
+def lift_combiners(stages: Any, context: Any) -> Iterator[Any]:
+    """Combines before a grouping, as Beam does, except where this would change times.
+
+    If windows merge, each element is alone in its window before the grouping. If panes have the earliest time, only
+    the grouping knows which elements hold the watermark.
+    """
+    for stage in stages:
+        transform = stage.transforms[0]
+        if transform.spec.urn == common_urns.composites.COMBINE_PER_KEY.urn:
+            collection = context.components.pcollections[only_element(transform.inputs.values())]
+            strategy = context.components.windowing_strategies[collection.windowing_strategy_id]
+            merges = strategy.merge_status == beam_protos.MergeStatus.NEEDS_MERGE
+            if merges or strategy.output_time == beam_protos.OutputTime.EARLIEST_IN_PANE:
+                yield from _without_lifting(stage, strategy, context)
+                continue
+        yield from translations.lift_combiners([stage], context)
+
+
+def _without_lifting(stage: Any, strategy: Any, context: Any) -> list[Any]:
+    """Applies Beam's phase to a combiner with a trigger for which the phase does not combine early."""
+    trigger = beam_protos.Trigger()
+    trigger.CopyFrom(strategy.trigger)
+    strategy.trigger.element_count.element_count = 2
+    stages = list(translations.lift_combiners([stage], context))
+    strategy.trigger.CopyFrom(trigger)
+    return stages

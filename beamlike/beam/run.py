@@ -1,0 +1,185 @@
+"""A run of a Beam pipeline: its fused stages and groupings, their watermarks, and the order of their steps."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from apache_beam.runners import runner as beam_runner
+from apache_beam.runners.common import ENCODED_IMPULSE_VALUE
+from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
+from apache_beam.runners.portability.fn_api_runner.translations import only_element, split_buffer_id
+from apache_beam.runners.worker import bundle_processor
+
+from beamlike.beam.bundles import Bundles
+from beamlike.beam.grouped import GroupNode
+from beamlike.beam.nodes import Context, StageNode
+from beamlike.beam.phases import STREAM, stateful_payload
+from beamlike.beam.sides import Sides
+from beamlike.beam.stateful import StatefulNode
+from beamlike.beam.streams import Streams
+from windowing.time import MAX_TIME, MIN_TIME
+
+_POLL: Final = 1.0
+"""The longest sleep (s) while timers or residuals wait for the clock of this machine."""
+
+
+def inputs_of(stage: Any) -> dict[str, bytes]:
+    """Returns the buffers that a fused stage reads by the name of the reading transform.
+
+    Must be called before the context of the run exists, which replaces the buffers by the ports of its data channel.
+    """
+    return {
+        transform.unique_name: transform.spec.payload
+        for transform in stage.transforms
+        if transform.spec.urn == bundle_processor.DATA_INPUT_URN
+    }
+
+
+class Run:
+    """The nodes of a pipeline in topological order, connected by buffers.
+
+    fused stage  --send-->  pending elements of fused stages
+                 --send-->  pending elements of a grouping  --panes-->  pending elements of fused stages
+                 --send-->  content of side inputs
+    """
+
+    def __init__(self, runner: Any, context: Context, handlers: Any, streams: list[Any]) -> None:
+        self.context, self.bundles = context, Bundles(runner, context, handlers)
+        self.sides = Sides(context, self._written)
+        self.streams = Streams(streams, context, self._send)
+        self.groups: dict[bytes, GroupNode] = {}
+        self.nodes: list[StageNode | GroupNode] = []
+        self.writers = defaultdict[bytes, list[StageNode]](list)
+        self.readers = defaultdict[bytes, list[tuple[StageNode, str]]](list)
+
+    def build(self, stages: Iterable[Any], inputs: Mapping[str, Mapping[str, bytes]]) -> None:
+        """Creates the nodes of fused stages, whose input buffers are `inputs`, and of the groupings between them."""
+        for stage in stages:
+            node = self._node(stage, inputs[stage.name])
+            self.sides.declare(node)
+            for name, buffer in node.inputs.items():
+                self.readers[buffer].append((node, name))
+                self._declare_group(buffer)
+                if buffer == translations.IMPULSE_BUFFER:
+                    node.pending[name].append(ENCODED_IMPULSE_VALUE)
+            for buffer in node.outputs.values():
+                self.writers[buffer].append(node)
+            self.nodes.append(node)
+        for buffer in list(self.writers):  # a grouping whose panes are not read receives elements, too
+            self._declare_group(buffer)
+
+    def play(self) -> Any:
+        """Runs the pipeline to its end, and returns Beam's result."""
+        self._settle()
+        self.streams.play(self._settle)
+        return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, self.bundles.metrics)
+
+    def _node(self, stage: Any, inputs: Mapping[str, bytes]) -> StageNode:
+        manager = self.context.bundle_manager_for(stage)
+        if any(stateful_payload(transform) is not None for transform in stage.transforms):
+            return StatefulNode(stage, manager, inputs, self.bundles, self._now)
+        return StageNode(stage, manager, inputs)
+
+    def _declare_group(self, buffer: bytes) -> None:
+        if buffer == translations.IMPULSE_BUFFER or buffer in self.groups:
+            return
+        kind, name = split_buffer_id(buffer)
+        if kind == "group":
+            transform = self.context.pipeline_components.transforms[name]
+            node = GroupNode(name, self.context, only_element(transform.inputs.values()), buffer)
+            self.groups[buffer] = node
+            self.nodes.append(node)
+
+    # Watermarks.
+
+    def _written(self, buffer: bytes) -> int:
+        """Returns the watermark (us) of the elements that are written to a buffer."""
+        return min((node.output for node in self.writers[buffer]), default=MAX_TIME)
+
+    def _read(self, node: StageNode) -> int:
+        """Returns the input watermark (us) of a fused stage."""
+        return min(map(self._readable, node.inputs.values()), default=MAX_TIME)
+
+    def _readable(self, buffer: bytes) -> int:
+        if buffer == translations.IMPULSE_BUFFER:
+            return MAX_TIME
+        kind, name = split_buffer_id(buffer)
+        if kind == STREAM:
+            return self.streams.watermarks[name]
+        return self.groups[buffer].output if buffer in self.groups else self._written(buffer)
+
+    def _now(self) -> int:
+        """Returns the processing time (us)."""
+        simulated = self.streams.processing_time
+        return time.time_ns() // 1000 if simulated is None else simulated
+
+    # Steps.
+
+    def _settle(self) -> None:
+        """Steps all nodes until none has work. Sleeps while timers or residuals wait for the clock of this machine."""
+        while True:
+            moved = [self._step(node) for node in self.nodes]
+            if any(moved):
+                continue
+            wakes = self._wakes()
+            if not wakes:
+                return
+            time.sleep(min(max(0.0, min(wakes) - time.time()), _POLL) + 0.001)
+
+    def _wakes(self) -> list[float]:
+        nodes = [node for node in self.nodes if isinstance(node, StageNode)]
+        if self.streams.processing_time is None:
+            return [wake for node in nodes for wake in node.wakes()]
+        return [
+            wake for node in nodes for wake in StageNode.wakes(node)
+        ]  # timers wait for the clock of the stream
+
+    def _step(self, node: StageNode | GroupNode) -> bool:
+        """Steps a node; true if it has emitted elements, or if its watermark has moved."""
+        if isinstance(node, GroupNode):
+            return self._step_group(node)
+        return self._step_stateful(node) if isinstance(node, StatefulNode) else self._step_stage(node)
+
+    def _step_group(self, node: GroupNode) -> bool:
+        before = node.output
+        # Without a TestStream the input ends at once, so that panes by processing time are emitted at the end.
+        panes = node.step(self._written(node.buffer), self.streams.processing_time or 0)
+        for reader, name in self.readers[node.buffer]:
+            reader.pending[name] += [panes] if panes else []
+        return bool(panes) or node.output != before
+
+    def _step_stage(self, node: StageNode) -> bool:
+        watermark, blocked, moved = self._read(node), False, False
+        if node.ready:
+            data, blocked = self.sides.admit(node)
+            moved = any(data.values())
+            if moved:
+                self._send_all(self.bundles.process(node, data, {}))
+        return node.advance(watermark, blocked=blocked) or moved
+
+    def _step_stateful(self, node: StatefulNode) -> bool:
+        watermark = self._read(node)
+        data, blocked = self.sides.admit(node) if node.has_pending else ({}, False)
+        if blocked:
+            watermark = MIN_TIME if node.clock is None else node.clock[0]
+        output, moved = node.step(data, watermark)
+        self._send_all(output)
+        return moved
+
+    def _send_all(self, output: Iterable[tuple[bytes, bytes]]) -> None:
+        for buffer, data in output:
+            self._send(buffer, data)
+
+    def _send(self, buffer: bytes, data: bytes) -> None:
+        """Adds elements to the nodes and sides that read a buffer."""
+        if not data:
+            return
+        if buffer in self.groups:
+            self.groups[buffer].pending.append(data)
+            return
+        self.sides.add(buffer, data)
+        for node, name in self.readers[buffer]:
+            node.pending[name].append(data)

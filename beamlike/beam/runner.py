@@ -1,0 +1,68 @@
+"""The Beam runner."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
+
+from beamlike.beam.nodes import Context
+from beamlike.beam.phases import optimized
+from beamlike.beam.run import Run, inputs_of
+from beamlike.beam.streams import streams_of
+
+
+class BeamlikeRunner(fn_runner.FnApiRunner):
+    """A runner that executes a Beam pipeline in process, on the stages of this engine. Experimental.
+
+    Groupings, and the state and timers of DoFns, are stages of the engine. Other transforms run in Beam's own worker.
+
+    Raises:
+        NotImplementedError: By `run`, before any element is processed, if the pipeline needs something that this runner
+            does not support. The message names it.
+
+    Example:
+        with beam.Pipeline(runner=BeamlikeRunner()) as pipeline:
+            pipeline | beam.Create([1, 2, 3]) | beam.CombineGlobally(sum) | beam.Map(print)
+    """
+
+    def _check_requirements(self, pipeline_proto: Any) -> None:
+        supported = set(self.supported_requirements())
+        for requirement in pipeline_proto.requirements:
+            if requirement not in supported:
+                raise NotImplementedError(f"BeamlikeRunner does not support the requirement {requirement!r}")
+        for stream in streams_of(pipeline_proto):
+            payload = beam_protos.TestStreamPayload.FromString(stream.spec.payload)
+            if payload.HasField("endpoint") and payload.endpoint.url:
+                raise NotImplementedError(
+                    f"BeamlikeRunner plays a TestStream with events, and {stream.unique_name!r} reads "
+                    "them from a service"
+                )
+
+    def create_stages(self, pipeline_proto: Any) -> Any:
+        """Returns Beam's context and the fused stages of a pipeline."""
+        self._streams = streams_of(pipeline_proto)
+        return optimized(pipeline_proto, drain=self._is_drain)
+
+    def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
+        """Runs fused stages to the end of their input."""
+        inputs = {stage.name: inputs_of(stage) for stage in stages}
+        handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
+        try:
+            context = Context(
+                stages,
+                handlers,
+                stage_context.components,
+                stage_context.safe_coders,
+                stage_context.data_channel_coders,
+                1,
+                split_managers=self._split_managers,
+            )
+            context.setup()
+            run = Run(self, context, handlers, self._streams)
+            run.build(stages, inputs)
+            return run.play()
+        finally:
+            handlers.close_all()

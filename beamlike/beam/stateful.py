@@ -1,0 +1,248 @@
+"""A fused stage that begins with a ParDo with state or timers, as a stage of the engine."""
+
+from __future__ import annotations
+
+import marshal
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import attrs
+import polars as pl
+from apache_beam.coders.coder_impl import create_OutputStream
+from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
+from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
+from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
+from apache_beam.utils.windowed_value import WindowedValue
+
+from beamlike.beam.bundles import Bundles
+from beamlike.beam.cells import BUFFER, DATA, CellRow, StatefulParDo
+from beamlike.beam.nodes import StageNode
+from beamlike.beam.phases import stateful_payload
+from beamlike.beam.strategies import end_of, lateness_of
+from stages.operator import MAIN
+from stages.stage import Stage
+from stages.state.index import DEADLINE
+from stages.state.store import DictStore
+from windowing.clocks import PROCESSING_TIME, Times
+
+Family = tuple[str, str]
+"""A timer family: the names of its transform and of itself."""
+_STATE: Final = ("bag_user_state", "multimap_user_state", "ordered_list_user_state")
+
+
+@attrs.define
+class Cell:
+    """The state and timers of a key, with the times at which they are due (us)."""
+
+    state: dict[bytes, list[bytes]] = attrs.field(factory=dict)
+    ordered: dict[bytes, list[int]] = attrs.field(factory=dict)
+    timers: list[tuple[Family, bytes]] = attrs.field(factory=list)
+    due: list[int] = attrs.field(factory=list)
+    due_by_clock: list[int] = attrs.field(factory=list)
+    holds: list[int] = attrs.field(factory=list)
+
+    def row(self, key: bytes) -> CellRow:
+        """Returns the cell as a row of the table."""
+        hold, due, due_by_clock = (
+            min(each, default=None) for each in (self.holds, self.due, self.due_by_clock)
+        )
+        content = marshal.dumps((self.state, self.ordered, self.timers))
+        return key, content, len(self.timers), hold, due, due_by_clock
+
+
+class StatefulNode(StageNode):
+    """A fused stage whose state and timers are stored in a table of the engine."""
+
+    def __init__(
+        self,
+        stage: Any,
+        manager: Any,
+        inputs: Mapping[str, bytes],
+        bundles: Bundles,
+        now: Callable[[], int],
+    ) -> None:
+        super().__init__(stage, manager, inputs)
+        self.bundles, self.now, self.servicer = bundles, now, bundles.context.state_servicer
+        (self.name,) = inputs
+        transform = next(each for each in stage.transforms if stateful_payload(each) is not None)
+        self.lateness = self._lateness(transform)
+        self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
+        self.engine, self.store = Stage(stage.name, StatefulParDo(self, self.lateness)), DictStore()
+        self.timers: dict[tuple[Any, ...], Any] = {}
+        self.clock: tuple[int, int] | None = None
+        self.next_wake: int | None = None
+        self.out: list[tuple[bytes, bytes]] = []
+
+    def _lateness(self, transform: Any) -> int:
+        components = self.bundles.context.pipeline_components
+        (tag,) = set(transform.inputs) - set(stateful_payload(transform).side_inputs)  # type: ignore[union-attr]
+        collection = components.pcollections[transform.inputs[tag]]
+        return lateness_of(components.windowing_strategies[collection.windowing_strategy_id])
+
+    def _find_coders(self, read: Any) -> None:
+        context = self.bundles.context
+        own = context.data_channel_coders[only_element(read.outputs.values())]
+        safe = context.pipeline_context.coders[context.safe_coders.get(own, own)]
+        self.coder = self.manager.get_input_coder_impl(self.name)
+        self.key_coder = safe.wrapped_value_coder.key_coder().get_impl()
+        self.window_coder = safe.window_coder.get_impl()
+        # The key of a timer is decoded; that of an element is not, and has a prefix with its length.
+        decoding = context.pipeline_context.coders[own]
+        self.timer_key_coder = decoding.wrapped_value_coder.key_coder().get_impl()
+
+    def step(
+        self, data: Mapping[str, Iterable[bytes]], watermark: int
+    ) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Processes elements, then advances the clocks. Returns the output, and true if anything has happened."""
+        rows, now = self._arrivals(data.get(self.name, ())), self.now()
+        waits = self.next_wake is None or self.next_wake > now
+        if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
+            return [], False
+        self.clock = (watermark, now)
+        done = self.engine.step(self.store, {MAIN: rows}, Times.of(watermark, now))
+        before, self.output = self.output, done.watermarks.output
+        self.next_wake = self._least_wake()
+        output = list(done.panes.select(BUFFER, DATA).iter_rows())
+        return output, bool(len(rows) or output or done.fired) or self.output != before
+
+    def _least_wake(self) -> int | None:
+        """Returns the least due time (us) of the timers that wait for the processing time."""
+        index = next(iter(self.engine.tables(self.store).indices.values()))
+        least: Any = index.buckets[DEADLINE + PROCESSING_TIME].min()
+        return None if least is None else int(least)
+
+    def wakes(self) -> list[float]:
+        return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
+
+    def _arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        rows = [
+            (
+                self.key_coder.encode_nested(element.value[0]),
+                self._alone(element, window),
+                element.timestamp_micros,
+                end_of(window),
+            )
+            for chunk in chunks
+            for element in self.coder.decode_all(chunk)
+            for window in element.windows
+        ]
+        return pl.DataFrame(rows, self.engine.operator.inputs[MAIN].schema, orient="row")
+
+    def _alone(self, element: Any, window: Any) -> bytes:
+        """Encodes an element in one of its windows."""
+        out = create_OutputStream()
+        one = WindowedValue(element.value, element.timestamp, (window,), element.pane_info)
+        self.coder.encode_to_stream(one, out, True)
+        encoded: bytes = out.get()
+        return encoded
+
+    # The node is the host of its operator.
+
+    def load(self, cell: bytes) -> None:
+        state, ordered, timers = marshal.loads(cell)
+        for name, values in state.items():
+            self.servicer._state[name] = list(values)
+        for name, numbers in ordered.items():
+            self.servicer._ordered_list_keys[name].update(numbers)
+        for family, encoded in timers:
+            for timer in self.manager.get_timer_coder_impl(*family).decode_all(encoded):
+                self._set(family, timer)
+
+    def play(self, elements: list[bytes], watermark: int) -> int:
+        if elements:
+            self._process({self.name: [b"".join(elements)]}, {})
+        fired = 0
+        while timers := self._due(watermark):
+            fired += 1
+            self._process({}, timers)
+        return fired
+
+    def save(self, watermark: int) -> list[CellRow]:
+        cells = defaultdict[bytes, Cell](Cell)
+        self._save_state(cells, watermark)
+        for (transform, family, user_key, _, _), timer in self.timers.items():
+            cell = cells[self.timer_key_coder.encode_nested(user_key)]
+            cell.timers.append(((transform, family), self._encoded((transform, family), [timer])))
+            due = cell.due if self._by_watermark((transform, family)) else cell.due_by_clock
+            due.append(timer.fire_timestamp.micros)
+            cell.holds.append(timer.hold_timestamp.micros)
+        self.timers.clear()
+        return [cell.row(key) for key, cell in cells.items()]
+
+    def emitted(self) -> list[tuple[bytes, bytes]]:
+        out, self.out = self.out, []
+        return out
+
+    def _process(self, data: Mapping[str, Iterable[bytes]], timers: Mapping[Any, Any]) -> None:
+        self.out += self.bundles.process(self, data, timers)
+        for family in self.stage.timers:
+            self._collect_timers(family)
+
+    def _save_state(self, cells: Mapping[bytes, Cell], watermark: int) -> None:
+        """Moves user state from the servicer to cells. State of collected windows is removed."""
+        for name in list(self.servicer._state):
+            key = fn_protos.StateKey.FromString(name)
+            kind = key.WhichOneof("type")
+            if kind not in _STATE:
+                continue
+            own = getattr(key, kind)
+            values, numbers = self.servicer._state.pop(name), self.servicer._ordered_list_keys.pop(name, ())
+            collected = end_of(self.window_coder.decode_nested(own.window)) + self.lateness
+            if values and collected > watermark:
+                cell = cells[own.key]
+                cell.state[name] = list(values)
+                cell.due.append(collected)
+                if numbers:
+                    cell.ordered[name] = list(numbers)
+        self.servicer._ordered_list_keys.clear()
+
+    def _collect_timers(self, family: Family) -> None:
+        """Moves the timers that a bundle has set or cleared from their buffer."""
+        transform, name = family
+        written = self.manager.get_buffer(create_buffer_id(name, "timers"), transform)
+        if written.cleared:
+            return
+        coder = self.manager.get_timer_coder_impl(transform, name)
+        for timer in [timer for chunk in written for timer in coder.decode_all(chunk)]:
+            self._set(family, timer)
+        written.clear()
+
+    def _set(self, family: Family, timer: Any) -> None:
+        key = (*family, timer.user_key, timer.dynamic_timer_tag, timer.windows[0])
+        if timer.clear_bit:
+            self.timers.pop(key, None)
+        else:
+            self.timers[key] = timer
+
+    def _by_watermark(self, family: Family) -> bool:
+        domain: bool = self.manager.stage_timer_outputs[family][1] == beam_protos.TimeDomain.EVENT_TIME
+        return domain
+
+    def _due(self, watermark: int) -> dict[Family, Any]:
+        """Removes the timers with the least due time, and returns them encoded by family."""
+        now = self.now()
+        ready = [
+            (timer.fire_timestamp, key)
+            for key, timer in self.timers.items()
+            if timer.fire_timestamp.micros <= (watermark if self._by_watermark(key[:2]) else now)
+        ]
+        first = min((when for when, _ in ready), default=None)
+        fired = defaultdict[Family, list[Any]](list)
+        for when, key in ready:
+            if when == first:
+                fired[key[:2]].append(self.timers.pop(key))
+        return {family: self._buffer(family, timers) for family, timers in fired.items()}
+
+    def _buffer(self, family: Family, timers: list[Any]) -> Any:
+        buffer = ListBuffer(self.manager.get_timer_coder_impl(*family))
+        buffer.append(self._encoded(family, timers))
+        return buffer
+
+    def _encoded(self, family: Family, timers: list[Any]) -> bytes:
+        coder, out = self.manager.get_timer_coder_impl(*family), create_OutputStream()
+        for timer in timers:
+            coder.encode_to_stream(timer, out, True)
+        encoded: bytes = out.get()
+        return encoded

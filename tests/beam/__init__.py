@@ -1,0 +1,1 @@
+"""Beam's own test suites on `BeamlikeRunner`, in an environment of their own (`make test-beam`)."""

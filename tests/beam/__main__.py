@@ -1,0 +1,100 @@
+"""Runs Beam's own tests on `BeamlikeRunner`: `python -m tests.beam` (`make test-beam`), or some: `... userstate`.
+
+Beam is installed into an environment of its own in `build/beam`, with the packages that its tests need: its
+dependencies exclude the newest versions of packages that other extras install.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Final
+
+from tests.support.places import ROOT
+
+VERSION: Final = "2.77.0"
+FOLDER: Final = ROOT / "build" / "beam"
+PACKAGES: Final = ("hypothesis", "mock", "parameterized", "pyhamcrest", "pytest")
+OWN: Final = "tests/beamlike/beam"
+FNS: Final = "runners.portability.fn_api_runner.fn_runner_test"
+SUITES: Final = (
+    "transforms.trigger_test",
+    "transforms.window_test",
+    "testing.test_stream_test",
+    "transforms.userstate_test",
+    "transforms.sideinputs_test",
+    "testing.util_test",
+    "transforms.util_test",
+    "transforms.combiners_test",
+    "transforms.core_test",
+    "transforms.create_test",
+    "transforms.combinefn_lifecycle_test",
+    "transforms.deduplicate_test",
+    "transforms.dofn_lifecycle_test",
+    "transforms.error_handling_test",
+    "transforms.ptransform_test",
+    "transforms.stats_test",
+    "transforms.timestamped_value_type_test",
+    "transforms.transforms_keyword_only_args_test",
+    "transforms.write_ptransform_test",
+    "pipeline_test",
+)
+CLASSES: Final = (
+    "FnApiRunnerTest",
+    "FnApiRunnerMetricsTest",
+    "FnApiRunnerSplitTest",
+    "FnApiBasedStateBackedCoderTest",
+)
+"""The classes of `FNS`. Others choose another worker of Beam or several, which this runner does not have."""
+
+
+def environment(version: str) -> Path:
+    """Makes or updates the environment, and returns its Python."""
+    python = FOLDER / version / "bin" / "python"
+    if not python.exists():
+        venv.create(FOLDER / version, symlinks=True, with_pip=True)
+    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([python, *install, "-e", str(ROOT), f"apache-beam=={version}", *PACKAGES], check=True)
+    return python
+
+
+def job(python: Path, parts: list[str]) -> list[str | Path]:
+    """Returns the command that runs Beam's suites of which a name contains one of `parts`, or all."""
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
+    chosen = [suite for suite in (*SUITES, FNS) if not parts or any(part in suite for part in parts)]
+    files = [f"{packages}/apache_beam/{suite.replace('.', '/')}.py" for suite in chosen if suite != FNS]
+    if FNS in chosen:
+        files += [f"{packages}/apache_beam/{FNS.replace('.', '/')}.py::{name}" for name in CLASSES]
+    options = [
+        "-q",
+        "-c",
+        os.devnull,
+        f"--rootdir={packages}",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "tests.beam.plugin",
+    ]
+    return [python, "-m", "pytest", "--no-header", "--tb=short", *options, *files]
+
+
+def main() -> int:
+    """Runs the tests of this project's own for Beam, then Beam's suites."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suites", nargs="*", help="parts of names of Beam's suites; all by default")
+    parser.add_argument("--version", default=VERSION, help="the version of Beam")
+    given = parser.parse_args()
+    python = environment(given.version)
+    own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", OWN]
+    here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    codes = [subprocess.run(each, **here).returncode for each in (own, job(python, given.suites))]  # type: ignore[call-overload]
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Beam pipelines on `BeamlikeRunner`: groupings, state that lasts, timers, side inputs, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+beam = pytest.importorskip("apache_beam")
+
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions  # noqa: E402
+from apache_beam.testing.test_stream import TestStream  # noqa: E402
+from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
+from apache_beam.transforms.timeutil import TimeDomain  # noqa: E402
+from apache_beam.transforms.userstate import (  # noqa: E402
+    BagStateSpec,
+    TimerSpec,
+    on_timer,
+)
+
+from beamlike.beam import BeamlikeRunner  # noqa: E402
+from beamlike.beam.cells import StatefulParDo  # noqa: E402
+from beamlike.beam.stateful import StatefulNode  # noqa: E402
+from tests.support.places import ROOT  # noqa: E402
+
+
+class RunningSum(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
+    """Emits the sum of the values of a key so far, with each value."""
+
+    TOTAL = BagStateSpec("total", beam.coders.VarIntCoder())
+
+    def process(self, element: Any, total: Any = beam.DoFn.StateParam(TOTAL)) -> Iterator[Any]:
+        total.add(element[1])
+        yield element[0], sum(total.read())
+
+
+class AtTheEnd(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
+    """Emits the values of a key when the watermark reaches 10."""
+
+    VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
+    END = TimerSpec("end", TimeDomain.WATERMARK)
+
+    def process(
+        self, element: Any, values: Any = beam.DoFn.StateParam(VALUES), end: Any = beam.DoFn.TimerParam(END)
+    ) -> None:
+        values.add(element[1])
+        end.set(10)
+
+    @on_timer(END)
+    def fire(
+        self, key: Any = beam.DoFn.KeyParam, values: Any = beam.DoFn.StateParam(VALUES)
+    ) -> Iterator[Any]:
+        yield key, sorted(values.read())
+
+
+def in_bundles(*bundles: list[tuple[str, int]]) -> Any:
+    """A stream whose bundles arrive one by one, before its watermark moves."""
+    coder = beam.coders.TupleCoder([beam.coders.StrUtf8Coder(), beam.coders.VarIntCoder()])
+    stream = TestStream(coder=coder, output_tags=None)
+    for bundle in bundles:
+        stream = stream.advance_processing_time(1).add_elements(bundle)
+    return stream.advance_watermark_to(20).advance_watermark_to_infinity()
+
+
+def pipeline() -> Any:
+    """A pipeline on the runner."""
+    options = PipelineOptions([])
+    options.view_as(StandardOptions).streaming = True
+    return beam.Pipeline(runner=BeamlikeRunner(), options=options)
+
+
+def without_worker_cache(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Checks that Beam's servicer has no user state between bundles. Returns a list with an item for each check."""
+    checks = list[int]()
+    step = StatefulParDo.step
+
+    def checked(self: Any, state: Any, arrivals: Any, clock: Any) -> Any:
+        servicer: Any = self.host.servicer
+        assert not [key for key in servicer._state if b"total" in key]
+        checks.append(1)
+        return step(self, state, arrivals, clock)
+
+    monkeypatch.setattr(StatefulParDo, "step", checked)
+    return checks
+
+
+def test_a_grouping_emits_a_pane_for_each_window() -> None:
+    with pipeline() as p:
+        timed = [("a", 1), ("b", 2), ("a", 3), ("a", 12)]
+        rows = p | beam.Create(timed) | beam.Map(lambda row: beam.window.TimestampedValue(row, row[1]))
+        sums = rows | beam.WindowInto(beam.window.FixedWindows(10)) | beam.CombinePerKey(sum)
+        assert_that(sums, equal_to([("a", 4), ("b", 2), ("a", 12)]))
+
+
+def test_state_lasts_from_bundle_to_bundle_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = without_worker_cache(monkeypatch)
+    with pipeline() as p:
+        sums = (
+            p | in_bundles([("a", 1), ("b", 5)], [("a", 2)], [("a", 4), ("b", 6)]) | beam.ParDo(RunningSum())
+        )
+        assert_that(sums, equal_to([("a", 1), ("b", 5), ("a", 3), ("a", 7), ("b", 11)]))
+    assert len(checks) >= 3
+
+
+def test_state_that_the_engine_forgets_is_not_read_from_the_cache_of_the_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    save = StatefulNode.save
+    monkeypatch.setattr(StatefulNode, "save", lambda node, watermark: save(node, watermark) and [])
+    with pipeline() as p:
+        sums = p | in_bundles([("a", 1)], [("a", 2)], [("a", 4)]) | beam.ParDo(RunningSum())
+        assert_that(sums, equal_to([("a", 1), ("a", 2), ("a", 4)]))
+
+
+def test_a_timer_fires_when_the_watermark_reaches_it() -> None:
+    with pipeline() as p:
+        fired = p | in_bundles([("a", 2)], [("a", 1), ("b", 3)]) | beam.ParDo(AtTheEnd())
+        assert_that(fired, equal_to([("a", [1, 2]), ("b", [3])]))
+
+
+def test_a_function_reads_a_side_input() -> None:
+    with pipeline() as p:
+        names = p | "names" >> beam.Create([(1, "one"), (2, "two")])
+        read = p | beam.Create([2, 1]) | beam.Map(lambda n, names: names[n], beam.pvalue.AsDict(names))
+        assert_that(read, equal_to(["one", "two"]))
+
+
+def test_the_runner_has_a_name_for_the_command_line() -> None:
+    options = PipelineOptions(["--runner=beamlike.beam.BeamlikeRunner"])
+    with beam.Pipeline(options=options) as p:
+        assert type(p.runner) is BeamlikeRunner
+        assert_that(p | beam.Create([1, 2]), equal_to([1, 2]))
+
+
+def test_a_requirement_that_it_does_not_support_is_refused_by_name() -> None:
+    proto = beam.Pipeline().to_runner_api()
+    proto.requirements.append("beam:requirement:pardo:stable_input:v1")
+    with pytest.raises(
+        NotImplementedError, match="does not support the requirement 'beam:requirement:pardo:stable"
+    ):
+        BeamlikeRunner().run_via_runner_api(proto, PipelineOptions([]))
+
+
+def test_the_program_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "beam.md").read_text()
+    code = page.split("```python beam\n")[1].split("```")[0]
+    exec(code, {"__name__": "__main__"})
+    assert sorted(capsys.readouterr().out.splitlines()) == ["('blue', 2)", "('red', 8)"]
