@@ -80,9 +80,10 @@ class Computed:
                 made = aggregates.arg_max if isinstance(node, exp.ArgMax) else aggregates.arg_min
                 return made(self.column(argument), by=self.column(node.expression), **options)
             case exp.ApproxQuantile() | exp.Quantile():
-                return aggregates.quantile(
-                    self.column(argument), float(node.args["quantile"].name), **options
-                )
+                share = node.args["quantile"]
+                if not isinstance(share, exp.Literal) or share.is_string or not 0 <= float(share.name) <= 1:
+                    raise self.scope.fault(share, f"a quantile is a number from 0 to 1, not {share.sql()}")
+                return aggregates.quantile(self.column(argument), float(share.name), **options)
             case exp.ArrayAgg(this=exp.Distinct(expressions=[one])):
                 return aggregates.collect_set(self.column(one), **options)
         if type(node) in _ONE and argument is not None and not isinstance(argument, exp.Distinct):

@@ -27,7 +27,7 @@ SYSTEM: Final[Mapping[str, Callable[[], nw.Expr]]] = {
 """Values of a row that are no columns: `window_start`, `pane_timing` and so on."""
 
 BINARY: Final[Mapping[type[exp.Expr], str]] = {
-    exp.Add: "__add__", exp.Sub: "__sub__", exp.Mul: "__mul__", exp.Div: "__truediv__", exp.Pow: "__pow__",
+    exp.Add: "__add__", exp.Sub: "__sub__", exp.Mul: "__mul__",
     exp.EQ: "__eq__", exp.NEQ: "__ne__", exp.LT: "__lt__", exp.LTE: "__le__", exp.GT: "__gt__", exp.GTE: "__ge__",
     exp.And: "__and__", exp.Or: "__or__",
 }  # fmt: skip
@@ -141,7 +141,7 @@ class Scope:
     def _function(self, node: exp.Expr) -> Any:
         if type(node) in BINARY:
             return self._binary(node)
-        if isinstance(node, exp.Mod | exp.IntDiv):
+        if isinstance(node, exp.Mod | exp.IntDiv | exp.Div):
             return self._divided(node)
         if type(node) in METHODS and node.this is not None:
             return _called(self.expression(node.this), METHODS[type(node)])
@@ -152,6 +152,9 @@ class Scope:
                 return nw.concat_str(self.expression(node.this), self.expression(node.expression))
             case exp.Concat():
                 return nw.concat_str(*map(self.expression, node.expressions))
+            case exp.Pow():
+                # Powers of whole numbers with negative exponents are fractions.
+                return (self.expression(node.left) * 1.0) ** self.expression(node.right)
             case exp.Trim():
                 return self.expression(node.this).str.strip_chars(" ")
             case exp.Round():
@@ -163,12 +166,13 @@ class Scope:
             case exp.Replace():
                 new = self._text(node.args["replacement"]) if node.args.get("replacement") else ""
                 old = self._text(node.expression)
+                if not old:
+                    raise self.fault(node.expression, "REPLACE needs a text that is not empty")
                 return self.expression(node.this).str.replace_all(old, new, literal=True)
             case exp.Substring():
                 return self._substring(node)
             case exp.SplitPart():
-                parts = self.expression(node.this).str.split(self._text(node.args["delimiter"]))
-                return parts.list.get(self._number(node.args["part_index"], 1) - 1)
+                return self._part(node)
             case exp.RegexpExtract():
                 group = node.args.get("group") or node.args.get("position")  # the third argument
                 number = 1 if group is None else self._number(group)
@@ -202,9 +206,13 @@ class Scope:
             raise self.fault(node, f"- needs a number, not {node.this.sql()}")
         return None if value is None else -value
 
-    def _divided(self, node: exp.Mod | exp.IntDiv) -> nw.Expr:
-        """Divides as SQL does, towards zero: `-7 DIV 2` is -3, and `-7 % 2` is -1. Python's results are -4 and 1."""
+    def _divided(self, node: exp.Mod | exp.IntDiv | exp.Div) -> nw.Expr:
+        """Divides as SQL does, towards zero: `-7 DIV 2` is -3, and `-7 % 2` is -1. Python's results are -4 and 1. A
+        division by zero is NULL.
+        """
         left, right = self.expression(node.left), self.expression(node.right)
+        if isinstance(node, exp.Div):
+            return nw.when(right != 0).then(left / right)
         rest = left % right
         differs = (rest != 0) & ((rest < 0) != (left < 0))
         if isinstance(node, exp.Mod):
@@ -222,7 +230,8 @@ class Scope:
         # Twice the difference is 1, or -1, only for a half that was rounded towards zero.
         towards_zero = ((scaled - even).abs() * 2 == 1) & (((scaled - even) > 0) == (scaled > 0))
         away = nw.when(towards_zero).then(even + (scaled - even) * 2).otherwise(even)
-        return away / scale if scale > 1 else away
+        # polars multiplies by a reciprocal, so the last digits of the quotient need rounding.
+        return (away / scale).round(len(str(scale)) - 1) if scale > 1 else away
 
     def _is_in(self, node: exp.In) -> Any:
         value = self.expression(node.this)
@@ -274,9 +283,11 @@ class Scope:
         kind = node.to.this.name
         if kind == "DECIMAL" and len(node.to.expressions) == 2:
             digits, scale = (self._number(one.this) for one in node.to.expressions)
+            if not 1 <= digits <= 38 or scale > digits:
+                raise self.fault(node.this, "DECIMAL has 1 to 38 digits, of which the scale is a part")
             return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
-        if kind not in _TYPES:
-            raise self.fault(node.this, f"there is no type {kind}{nearest(kind, _TYPES)}")
+        if kind not in _TYPES or node.to.expressions:
+            raise self.fault(node.this, f"there is no type {node.to.sql()}{nearest(node.to.sql(), _TYPES)}")
         if kind in _FROM_TEXT and isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._time(node.this, kind)
         return self.expression(node.this).cast(as_narwhals(_TYPES[kind]))  # type: ignore[arg-type]
@@ -292,6 +303,15 @@ class Scope:
         if kind == "TIMESTAMPTZ" and isinstance(value, datetime):
             value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return nw.lit(value, as_narwhals(_TYPES[kind]))
+
+    def _part(self, node: exp.SplitPart) -> nw.Expr:
+        """Returns a part of a text; an empty text if there are fewer parts."""
+        delimiter, number = self._text(node.args["delimiter"]), self._number(node.args["part_index"], 1)
+        if not delimiter:
+            raise self.fault(node, "SPLIT_PART needs a delimiter that is not empty")
+        # With more delimiters at the end, each part exists.
+        longer = nw.concat_str(self.expression(node.this), nw.lit(delimiter * number))
+        return longer.str.split(delimiter).list.get(number - 1)
 
     def _substring(self, node: exp.Substring) -> nw.Expr:
         start, length = node.args.get("start"), node.args.get("length")

@@ -63,11 +63,21 @@ class TopN:
 
     @classmethod
     def _limited(cls, select: exp.Select, inner: exp.Select, ranked: exp.Alias, query: str) -> TopN:
+        if inner.args.get("distinct"):
+            raise fault(
+                query, inner, "SELECT DISTINCT with a rank: write a subquery with DISTINCT, and rank its rows"
+            )
         where = select.args.get("where")
-        others, count = [], None
+        others: list[exp.Expr] = []
+        count: int | None = None
         for one in conjuncts(where.this if where else None):
             if cls._is_limit(one, ranked):
-                count = int(literal(one.args["expression"])) - isinstance(one, exp.LT)
+                limit = literal(one.args["expression"])
+                if not isinstance(limit, int) or count is not None or limit <= isinstance(one, exp.LT):
+                    raise fault(
+                        query, one, f"a rank has one limit, a whole number such as {ranked.alias} <= 10"
+                    )
+                count = limit - isinstance(one, exp.LT)
                 if isinstance(one, exp.EQ) and count != 1:
                     raise fault(
                         query, one, f"write {ranked.alias} <= {count}; only the first row can be chosen by ="

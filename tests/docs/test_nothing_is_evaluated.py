@@ -43,6 +43,8 @@ ALLOWED: Final = {
     "stages/pickled.py": {"import pickle", "pickle.loads in load"},
     # Writes the compiled code of the user's modules, which the workers would compile otherwise.
     "beamlike/spark/session/archive.py": {"compile in _compiled", "import marshal"},
+    # The state of a worker of Beam, as dicts, lists and bytes, which this process itself has written.
+    "beamlike/beam/stateful.py": {"import marshal", "marshal.loads in load"},
     # Looks at what Spark will pickle; nothing is read.
     "beamlike/spark/query/modules.py": {"import pyspark.cloudpickle"},
     # The operator or function itself, which Spark sends to its tasks pickled anyway.

@@ -86,6 +86,23 @@ REFUSED = {
     "SELECT COUNT(DISTINCT user, points) AS x FROM plays": "no counterpart",
     "SELECT DATE_FORMAT(event_time, 'EEEE') AS x FROM plays": "'EEEE' has no counterpart",
     "SELECT -'a' AS x FROM plays": "- needs a number",
+    "SELECT REPLACE(user, '', 'x') AS x FROM plays": "not empty",
+    "SELECT SPLIT_PART(user, '', 2) AS x FROM plays": "not empty",
+    "SELECT CAST(points AS DECIMAL(60, 2)) AS x FROM plays": "1 to 38 digits",
+    "SELECT CAST(user AS VARCHAR(3)) AS x FROM plays": "there is no type VARCHAR(3)",
+    "SELECT APPROX_QUANTILE(points, points) AS x FROM plays": "a number from 0 to 1",
+    # Ranks
+    **{
+        f"SELECT user FROM (SELECT {what}, ROW_NUMBER() OVER (ORDER BY user{nulls}) AS n FROM plays) "
+        f"WHERE {limit}": said
+        for what, nulls, limit, said in [
+            ("user", "", "n <= 3 AND n <= 1", "one limit"),
+            ("user", "", "n <= 1.5", "a whole number"),
+            ("user", "", "n < 1", "a whole number"),
+            ("user", " NULLS LAST", "n <= 1", "NULLS LAST"),
+            ("DISTINCT user", "", "n <= 1", "SELECT DISTINCT with a rank"),
+        ]
+    },
 }
 
 
@@ -132,6 +149,7 @@ def rows_of(query: str) -> list[Any]:
 def theirs_of(query: str) -> list[Any]:
     """The rows that DuckDB finds, sorted."""
     with duckdb.connect() as db:
+        db.execute("SET error_on_division_by_zero = false")
         db.register("plays", pl.DataFrame(ROWS, SCHEMA).to_arrow())
         db.register("ages", pl.DataFrame(AGES).to_arrow())
         return sorted(map(rounded, db.execute(query).fetchall()), key=repr)
@@ -156,6 +174,8 @@ SAME = [
     "SELECT TRIM(user) AS x, SUBSTRING(user, 2, 2) AS y, SPLIT_PART(user, 'd', 1) AS z FROM plays",
     "SELECT CASE WHEN points > 2 THEN 'big' END AS x, COALESCE(points, -1) AS y FROM plays",
     "SELECT points + half AS x, -points AS y, ABS(half) AS z FROM plays",
+    "SELECT half / 4 AS x, points / 4 AS y, POWER(7, points) AS p, SPLIT_PART(user, 'd', 9) AS z FROM plays",
+    "SELECT ROUND(half * 0.1, 1) AS x FROM plays",
 ]
 
 
@@ -201,3 +221,9 @@ def test_an_expression_means_what_it_means_in_duckdb(condition: str, number: str
     query = f'SELECT "at", {number} AS x FROM plays WHERE {condition}'
     ours, theirs = rows_of(query), theirs_of(query)
     assert ours == theirs
+
+
+def test_a_division_by_zero_is_null() -> None:
+    """As in Spark, where DuckDB's results depend on the types."""
+    query = "SELECT half / points AS a, points / 0 AS b, points % 0 AS c, points DIV 0 AS d FROM plays WHERE points = 0"
+    assert rows_of(query) == [(None, None, None, None)]
