@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from importlib import import_module
 from typing import Any
@@ -23,7 +24,9 @@ class Docstrings(griffe.Extension):
     def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
         """Adds a constructor to an attrs class or a named tuple, whose source has none."""
         if "__init__" not in cls.members and _has_made_constructor(cls):
-            cls.set_member("__init__", _constructor(cls))
+            # A package such as Beam may not be installed for the site, which does not show its classes.
+            with contextlib.suppress(ModuleNotFoundError):
+                cls.set_member("__init__", _constructor(cls))
 
 
 def _has_made_constructor(cls: griffe.Class) -> bool:
