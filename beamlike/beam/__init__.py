@@ -1,6 +1,6 @@
 """A runner that executes Apache Beam pipelines in process, on the stages of this engine. Experimental.
 
-May import `stages` and all below it.
+May import `spec` and all below it.
 """
 
 from __future__ import annotations
