@@ -50,11 +50,16 @@ def at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
     return rows[pl.Series(positions, dtype=pl.UInt32)]
 
 
+def has_nested(rows: pl.DataFrame) -> bool:
+    """True if a column has lists or structs."""
+    return any(dtype.is_nested() for dtype in rows.dtypes)
+
+
 def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame:
     """Gathers the rows at these positions, which must be ascending and distinct, from a frame of several chunks."""
     # Polars gathers lists from several chunks ten times as slowly as it filters them.
-    if len(positions) <= _FEW:
-        return at(rows, positions)
+    if len(positions) <= _FEW or not has_nested(rows):
+        return rows[positions]
     import numpy as np  # slow to import
 
     mask = np.zeros(len(rows), np.bool_)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.frames import at, partition, repeated, replaced
+from stages.frames import at, has_nested, partition, repeated, replaced
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, STANDING, WindowLayout
 from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
@@ -80,7 +80,10 @@ def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowL
     """Merges arrivals into state, for windows that do not merge with each other."""
     merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
     placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
-    return Combined(_grouped(pl.concat([state, incoming], rechunk=True), layout), placed)
+    both = pl.concat(
+        [state, incoming], rechunk=has_nested(state)
+    )  # lists in several chunks are slow to merge
+    return Combined(_grouped(both, layout), placed)
 
 
 def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:

@@ -12,7 +12,7 @@ import polars as pl
 
 from stages.clock import Watermarks
 from stages.facts import SPARSE
-from stages.frames import concat_nonempty
+from stages.frames import concat_nonempty, repeated
 from stages.keys import key_shown, shown
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.packed import packed
@@ -26,6 +26,7 @@ from windowing.time import MIN_TIME, format_time
 
 KEY: Final = "index"
 _ID: Final = "__id"
+_SAME: Final = pl.Series(_ID, [0])
 DEADLINE: Final = "deadline."
 """The prefix of an index column that ends in the name of a clock: the time (us) on it at which a bucket is due."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
@@ -368,7 +369,8 @@ def _named(table: Table) -> list[str]:
 def _with_id(columns: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """Adds a column that is equal in rows of the same key."""
     if len(keys) < 2:
-        return columns.with_columns((pl.col(keys[0]) if keys else pl.lit(0)).alias(_ID))
+        # A query would take longer: this is done for each batch.
+        return columns.hstack([(columns[keys[0]] if keys else repeated(_SAME, len(columns))).alias(_ID)])
     # Counting distinct integers takes a fifth of the time of counting distinct structs.
     key = packed(columns.select(keys))
     return columns.with_columns((pl.struct(keys) if key is None else pl.Series(key)).alias(_ID))
