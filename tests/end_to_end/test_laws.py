@@ -12,19 +12,9 @@ from hypothesis import strategies as st
 
 import beamlike as bl
 from stages.changes import WEIGHT
-from tests.support.chains import (
-    IN_TIME,
-    ONCE,
-    PAIRS,
-    Bundle,
-    Operator,
-    Panes,
-    bundles,
-    chains,
-    played,
-    total,
-)
+from tests.support.chains import IN_TIME, ONCE, PAIRS, Operator, Panes, chains
 from tests.support.examples import share
+from tests.support.played_chains import Bundle, bundles, played, total
 from windowing.columns import PANE_RETRACTED
 
 some = share(3)

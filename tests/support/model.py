@@ -6,12 +6,13 @@ and children only. Numbers such as 4.1 are sections of BEAM_MODEL.md; "(here)" m
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 import attrs
 
 from tests.support.model_clocks import Clocks, Now
+from tests.support.model_times import Dropped, Element, Key, Placed, chosen, combine, output_time
 from tests.support.model_triggers import Machine, machine
 from tests.support.model_windows import (
     GLOBAL_WINDOW,
@@ -25,82 +26,14 @@ from tests.support.model_windows import (
 )
 from windowing import (
     Accumulation,
-    CumulativeWindows,
-    CustomWindows,
-    SlidingWindows,
     TimestampCombiner,
-    TimestampOf,
-    WindowFn,
     Windowing,
 )
 
 __all__ = ["GLOBAL_WINDOW", "MAX_TIME", "MIN_TIME", "Element", "Key", "Model", "Pane", "Step", "Window"]
 __all__ += ["assign", "chosen", "merge"]
 
-Key = Hashable
-Element = tuple[Key, int, int]  # key, value, event time in microseconds
-Dropped = tuple[Key, int, int, Window | tuple[None, None], str]  # an element in a window, and the reason
 EARLY, ON_TIME, LATE = "early", "on_time", "late"
-
-
-def chosen(value: int) -> bool:
-    """Which elements `timestamp_of` marks, in the model and in what is compared with it: even values."""
-    return value % 2 == 0
-
-
-@attrs.frozen
-class Placed:
-    """An element in one of its windows. `assigned` is that window before merging."""
-
-    number: int  # in its bundle
-    key: Key
-    value: int
-    time: int
-    assigned: Window
-    window: Window
-
-    def dropped(self, reason: str) -> Dropped:
-        return self.key, self.value, self.time, self.assigned, reason
-
-
-# --- Timestamp combiners (2.1, 2.3) ---
-
-
-def output_time(windowing: Windowing, place: Placed) -> int | None:
-    """The output time that one element alone gives: assign(w, ts)."""
-    combiner = windowing.timestamp_combiner
-    if combiner is TimestampCombiner.END_OF_WINDOW:
-        return maximum(place.window)
-    if combiner is TimestampCombiner.LATEST:
-        return place.time
-    if isinstance(combiner, TimestampOf) and not chosen(place.value):  # (here)
-        return None
-    before = previous_end(windowing.windows, place)  # the overlap adjustment (here)
-    return place.time if before is None else max(place.time, before)
-
-
-def previous_end(windows: WindowFn, place: Placed) -> int | None:
-    """The end of the window before that which an element is in, if that may reach into it."""
-    if isinstance(windows, SlidingWindows):
-        return place.window[1] - windows.period
-    if isinstance(windows, CumulativeWindows):
-        return place.window[1] - windows.step
-    if not isinstance(windows, CustomWindows) or windows.merging:
-        return None
-    if type(windows).previous_end is not CustomWindows.previous_end:
-        return windows.previous_end(place.window)
-    row = {"key": place.key, "value": place.value}
-    return max((end for _, end in assign(windows, place.time, row) if end < place.window[1]), default=None)
-
-
-def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -> int | None:
-    """The output time of several in one window: merge(into, ts...); None where there is no time."""
-    known = [time for time in times if time is not None]
-    if not known:
-        return None
-    if windowing.timestamp_combiner is TimestampCombiner.END_OF_WINDOW:
-        return maximum(window)
-    return max(known) if windowing.timestamp_combiner is TimestampCombiner.LATEST else min(known)
 
 
 # --- Panes (4.2) and the grouping engine (4.1) ---
