@@ -29,7 +29,7 @@ pictures: demo ## run the demo and take its pictures into docs/pictures, where R
 packages: setup ## what a cluster needs beside Spark, into build/packages: the code as a zip file, and its packages (docs/deploy.md)
 	PYTHON=$(abspath $(BIN))/python docs/deploy/packages.sh build/packages $(CURDIR)
 
-rooms: setup ## draw who imports whom, and the run of docs/concepts.md, into docs/pictures
+rooms: setup ## draw who imports whom, and runs that move, into docs/pictures
 	$(BIN)/python -m tests.docs.rooms
 	$(BIN)/python -m tests.docs.moving
 
