@@ -25,6 +25,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sources.Openable,
         sources.InfersSchema,
         sources.AcceptsCommits,
+        sources.MayBeComplete,
         sources.Closeable,
         sources.HasSparkOffsets,
         sources.HasSpans,

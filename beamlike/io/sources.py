@@ -177,6 +177,18 @@ class InfersSchema(Source, Protocol):
 
 
 @runtime_checkable
+class MayBeComplete(Source, Protocol):
+    """A source that the user can declare complete: it has all its input when a run begins.
+
+    When that is read, the watermark of the source goes to the end of time, and other sources go on.
+    """
+
+    @property
+    def complete(self) -> bool:
+        """True if the source is complete."""
+
+
+@runtime_checkable
 class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
     """A source whose position can be converted to Spark's offsets and back. So its savepoints work on both runners."""
 

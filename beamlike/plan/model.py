@@ -12,6 +12,7 @@ import polars as pl
 
 from beamlike.errors import WrongType
 from beamlike.io.base import Sink, Source
+from beamlike.io.complete import is_complete
 from beamlike.io.in_process import InProcess
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import ReadBySpark
@@ -65,6 +66,11 @@ class SourcePlan:
     def timed(self) -> bool:
         """True if the rows have an event time."""
         return not isinstance(self.watermark, NoEventTime)
+
+    @property
+    def complete(self) -> bool:
+        """True if the watermark goes to the end of time when the input is read that exists when a run begins."""
+        return is_complete(self.source) and not self.whole
 
     @property
     def system(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.complete import OVER, is_over
 from beamlike.io.files.changes import Stamp
 from beamlike.io.sources import PlannedBatch
 from beamlike.records.history import History
@@ -122,7 +123,7 @@ class _Logs:
             taken=taken,
             started=starts[known][1] if known >= 0 else None,
             ended=over == {*self.sources},
-            over=over,
+            commanded=over,
             done=number <= done,
         )
 
@@ -195,8 +196,9 @@ class _Logs:
             taken |= {number: lists.files[number] for number in numbers}
             known += lists.known.get(name, ())
             whole = whole and name in lists.known
-        files = tuple(_taken_file(taken[number]) for number in sorted(taken))
-        return FilesTaken(files, tuple(known) if whole else None)
+        found = [taken[number] for number in sorted(taken)]
+        files = tuple(_taken_file(part) for part in found if part.file != OVER)
+        return FilesTaken(files, tuple(known) if whole else None, len(files) < len(found))
 
     def _lists(self, source: str) -> _SourceLists:
         if source not in self._sources:
@@ -226,7 +228,8 @@ class _Logs:
             for plan in known
             if plan.input is not None or plan.watermark is not None
         )
-        return BatchTaken(batches, in_process=False) if batches else None
+        over = any(is_over(plan.position) for plan in known)
+        return BatchTaken(batches, in_process=False, over=over) if batches or over else None
 
     def _commands(self, stream: int, before: str, after: str) -> tuple[int | None, frozenset[str]]:
         """Returns the step of test streams that a batch plays, if any, and the sources that it ends."""

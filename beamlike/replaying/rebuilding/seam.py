@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from beamlike.errors import CheckpointError
+from beamlike.io.complete import OVER, without_end
 from beamlike.io.files.reader import FileProgress
 from beamlike.io.sources import ReadInFiles
 from beamlike.local.savepoint import places
@@ -63,7 +64,7 @@ def input_up_to(saved: Savepoint, run: RecordedRun, plan: Plan) -> Input:
         number=known[0].number - 1,
         taken={name: early[name] for name in counts},
         ended=False,
-        over=frozenset(),
+        commanded=frozenset(),
     )
     return Input((first, *known), counts)
 
@@ -94,7 +95,7 @@ def _earlier_files(name: str, taken: list[Taken], read: Mapping[str, FileProgres
     early = [
         before
         for file, place in sorted(read.items(), key=lambda item: item[1].number)
-        if (before := _before(name, file, place, logged.get(file, []))) is not None
+        if file != OVER and (before := _before(name, file, place, logged.get(file, []))) is not None
     ]
     return FilesTaken(tuple(early), tuple(file.file for file in early))
 
@@ -139,7 +140,7 @@ def _require_continuous(
     reached = dict[str, Any]()
     for position in _positions(taken):
         reached |= position
-    if reached != saved.positions.get(name, {}):
+    if without_end(reached) != without_end(saved.positions.get(name, {})):
         raise _seam(name, f"the batches end at {reached}, the savepoint at {saved.positions.get(name)}")
 
 
