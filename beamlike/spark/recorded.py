@@ -32,7 +32,14 @@ from beamlike.runtime.recorded.taken import (
 )
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep, read_command
-from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, last_entry, logged_files, offset_lines
+from beamlike.spark.checkpoint.sourcelog import (
+    NO_OFFSET,
+    is_of_files,
+    last_batch,
+    last_entry,
+    logged_files,
+    offset_lines,
+)
 from beamlike.spark.query.listing import FilePart, KnownFiles, Lists
 from beamlike.spark.query.planner import PlanLog
 from beamlike.system.path_names import file_name
@@ -157,12 +164,18 @@ class _Logs:
 
     def _files(self, stream: int, before: str, after: str) -> list[str] | None:
         """Returns the files that a file source of Spark read between two offsets; None for other sources."""
-        if after == NO_OFFSET or not (logged := self._logged(stream)):
+        if after == NO_OFFSET or not is_of_files(after):
             return [] if after == NO_OFFSET else None
+        logged = self._logged(stream)
         first, last = last_entry(before), last_entry(after)
         return [path for number, path in logged if first < number <= last]
 
     def _logged(self, stream: int) -> list[tuple[int, str]]:
+        """Returns the files in the log of a file source of Spark; none for other sources."""
+        if not any(
+            is_of_files(lines[stream + 2]) for lines in self.offsets.values() if len(lines) > stream + 2
+        ):
+            return []
         if stream not in self._known:
             self._known[stream] = logged_files(self.checkpoint, f"sources/{stream}")
         return self._known[stream]
