@@ -29,6 +29,7 @@ _PROTOCOLS: Final[Mapping[Role, tuple[type, ...]]] = {
         sources.Closeable,
         sources.HasSparkOffsets,
         sources.HasSpans,
+        sources.HasPast,
         sources.ReadFromMemory,
         sources.ReadInFiles,
         sources.ReadInSteps,

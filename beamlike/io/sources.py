@@ -204,7 +204,22 @@ class HasSpans(HasSparkOffsets, Protocol):
     """A source that can read the rows between two of its positions again, whichever runner read them first."""
 
     def span(self, begin: Position, end: Position) -> PlannedBatch:
-        """Returns the batch of the rows between two positions, for the reader that `resume` returns."""
+        """Returns the batch of the rows between two positions, for the reader that `resume` returns.
+
+        Its input is `{"begin": ..., "end": ...}`, both with the entries of the position that the batch moves.
+        """
+
+
+@runtime_checkable
+class HasPast(Source, Protocol):
+    """A source that can read all its input up to a position again, although the batches are not known any more."""
+
+    def past(self, position: Position, since: int | None) -> PlannedBatch | None:
+        """Plans the input from the beginning to a position as one batch; None if there is none.
+
+        With `since`, input may be left out if all its event times are before that time (us). Raises `LookupError` if
+        the input cannot be read again.
+        """
 
 
 @runtime_checkable

@@ -266,6 +266,21 @@ class Delta(LakeTable):
         path, system = absolute(self.path), PyFileSystem(self._files())
         return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
 
+    def past(self, position: Position, since: int | None) -> PlannedBatch | None:
+        """Plans all rows of the table up to a position as one batch.
+
+        Raises `LookupError` if the table no longer has that version.
+        """
+        from pyarrow.fs import PyFileSystem
+
+        if not position:
+            return None
+        path, system = absolute(self.path), PyFileSystem(self._files())
+        try:
+            return DeltaLog(path, system, self._table).past(position, self.start_version)
+        except _deltalake().exceptions.DeltaError as error:
+            raise LookupError(f"version {position['version']} cannot be read any more: {error}") from error
+
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         return rows_of(part, self.schema(), dict(self.storage_options), rows)
 
