@@ -209,6 +209,18 @@ class Plan:
             one.source.bounded or isinstance(one.source, Refreshed) for one in self.sources.values()
         )
 
+    @cached_property
+    def complete(self) -> frozenset[str]:
+        """The names of the complete sources, and of the stages all of whose input is from such sources.
+
+        Their end is that of the input, also in a run that may end before its input does.
+        """
+        found = {name for name, source in self.sources.items() if source.complete}
+        for name in chain.from_iterable(self.levels):
+            if found.issuperset(self.stages[name].inputs):
+                found.add(name)
+        return frozenset(found)
+
     @property
     def ends(self) -> bool:
         """True if a run without a checkpoint can reach the end of all sources, as none is unbounded and read by Spark

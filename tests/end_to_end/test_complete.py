@@ -239,6 +239,29 @@ def test_it_may_be_declared_on_a_restart() -> None:
     assert got == FIRST
 
 
+def test_the_end_of_a_complete_source_is_no_drain() -> None:
+    put_numbers([1, 5, 12])
+    put_live(25)
+    found = {}
+    for complete in (True, False):
+        p, out = bl.Pipeline("plays"), bl.Memory()
+        how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+        for name, source in {
+            "past": Numbers("in", complete=complete),
+            "live": bl.JSONLines("live", COLUMNS),
+        }.items():
+            windows = p.read(name, source, **how).window_into(bl.FixedWindows("10s"))
+            counts = windows.group_by("user", name=f"counts of {name}").aggregate(n=bl.count())
+            seen = counts.with_columns(of=bl.lit(name), cause=bl.pane_cause(), drained=bl.pane_drained())
+            seen.write(f"{name} out", out)
+        run = p.run(bl.LocalRunner(checkpoint=f"complete {complete}", drain=True))
+        found[complete] = out.frame().sort("of", "window_start").select("of", "cause", "drained").rows()
+        assert run.batches[-1].stages["counts of live"].drained == 1
+    live = ("live", "drained", True)
+    assert found[True] == [live, ("past", "over", False), ("past", "over", False)]
+    assert found[False] == [live, ("past", "over", False), ("past", "drained", True)]
+
+
 def new_stage_on_a_restart(runner: Runner) -> None:
     put_numbers([1, 5, 12])
     put_live(25)
