@@ -76,6 +76,21 @@ def test_a_table_is_read_up_to_the_first_known_batch(
     assert again.read == {"plays": sum(map(len, USERS))}
 
 
+@pytest.mark.parametrize("known", [1, 3])
+def test_a_first_snapshot_is_read_up_to_the_first_known_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: int
+) -> None:
+    monkeypatch.setattr(journal, "KEPT_BATCHES", known)
+    follow(tmp_path, delta, put_in_delta, USERS[:5], 0)
+    run(tmp_path, "checkpoint", 4, source=delta(tmp_path))
+    run(tmp_path, "always", 4, source=delta(tmp_path), gap=7)
+    found = rebuilt(tmp_path, gap=7, source=delta(tmp_path))
+    assert found.read == {"plays": sum(map(len, USERS[:5]))}
+    restore(tmp_path, gap=7, source=delta(tmp_path))
+    for after, always in follow(tmp_path, delta, put_in_delta, USERS[5:], 5, ("after", 7), ("always", 7)):
+        assert after == always
+
+
 def test_versions_before_the_first_one_of_the_source_are_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
