@@ -1,7 +1,7 @@
 """The operator of a ParDo with state or timers: a state table with a row for each key.
 
 A row has all state and timers of its key as bytes, and the times that the engine needs: when the row is due on each
-clock, and where it holds the watermark.
+clock, and where it holds the watermark, with the timer that holds it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ ELEMENT: Final = "element"
 CELL: Final = "cell"
 BUFFER: Final = "buffer"
 DATA: Final = "data"
+TIMER: Final = "__timer"
+"""The name of the timer that holds the watermark."""
+SET_FOR: Final = "__set_for"
+"""The time (us) for which that timer is set."""
 DUE: Final = "__due"
 DUE_BY_CLOCK: Final = "__due_by_clock"
 _OUTPUT: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 
-CellRow = tuple[bytes, bytes, int, int | None, int | None, int | None]
-"""A row of the table: key, cell, pending timers, hold, due by watermark, due by processing time (us)."""
+CellRow = tuple[bytes, bytes, str | None, int, int | None, int | None, int | None, int | None]
+"""A row of the table: key, cell, holding timer, pending timers, hold, the time of the holding timer, due by watermark,
+due by processing time (us)."""
 
 
 class Host(Protocol):
@@ -57,15 +62,16 @@ class Cells(StateTable[KeyedTable]):
 
     @cached_property
     def table(self) -> KeyedTable:
-        times = dict.fromkeys((PENDING, HOLD, DUE, DUE_BY_CLOCK), pl.Int64())
+        times = dict.fromkeys((PENDING, HOLD, SET_FOR, DUE, DUE_BY_CLOCK), pl.Int64())
         return KeyedTable(
             row="timer",
             waits="is pending",
             keys=(KEY,),
-            bounds=(HOLD, DUE),
-            schema=pl.Schema({KEY: pl.Binary(), CELL: pl.Binary(), **times}),
+            bounds=(HOLD, SET_FOR),
+            schema=pl.Schema({KEY: pl.Binary(), CELL: pl.Binary(), TIMER: pl.String(), **times}),
             incoming=pl.Schema({KEY: pl.Binary()}),
             timers=pl.col(PENDING),
+            holder=TIMER,
         )
 
     @property

@@ -18,18 +18,23 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from beamlike.beam.bundles import Bundles
 from beamlike.beam.cells import BUFFER, DATA, CellRow, StatefulParDo
-from beamlike.beam.nodes import StageNode
+from beamlike.beam.nodes import StageNode, readable
 from beamlike.beam.phases import stateful_payload
 from beamlike.beam.strategies import end_of, lateness_of
 from stages.operator import MAIN
-from stages.stage import Stage
-from stages.state.index import DEADLINE
+from stages.stage import Stage, StageResult
+from stages.state.index import DEADLINE, HoldOwner
 from stages.state.store import DictStore
 from windowing.clocks import PROCESSING_TIME, Times
 
 Family = tuple[str, str]
 """A timer family: the names of its transform and of itself."""
 _STATE: Final = ("bag_user_state", "multimap_user_state", "ordered_list_user_state")
+
+
+def timer_name(family: str) -> str:
+    """Returns the name of a timer that a user has given, from that of its family."""
+    return family.removeprefix("ts-")
 
 
 @attrs.define
@@ -41,15 +46,15 @@ class Cell:
     timers: list[tuple[Family, bytes]] = attrs.field(factory=list)
     due: list[int] = attrs.field(factory=list)
     due_by_clock: list[int] = attrs.field(factory=list)
-    holds: list[int] = attrs.field(factory=list)
+    holds: list[tuple[int, int, str]] = attrs.field(factory=list)
+    """The hold of each timer, the time for which it is set, and its name."""
 
     def row(self, key: bytes) -> CellRow:
         """Returns the cell as a row of the table."""
-        hold, due, due_by_clock = (
-            min(each, default=None) for each in (self.holds, self.due, self.due_by_clock)
-        )
+        due, due_by_clock = (min(each, default=None) for each in (self.due, self.due_by_clock))
+        hold, set_for, timer = min(self.holds, default=(None, None, None))
         content = marshal.dumps((self.state, self.ordered, self.timers))
-        return key, content, len(self.timers), hold, due, due_by_clock
+        return key, content, timer, len(self.timers), hold, set_for, due, due_by_clock
 
 
 class StatefulNode(StageNode):
@@ -69,9 +74,12 @@ class StatefulNode(StageNode):
         transform = next(each for each in stage.transforms if stateful_payload(each) is not None)
         self.lateness = self._lateness(transform)
         self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
-        self.engine, self.store = Stage(stage.name, StatefulParDo(self, self.lateness)), DictStore()
+        self.operator = StatefulParDo(self, self.lateness)
+        self.engine, self.store = Stage(stage.name, self.operator), DictStore()
         self.timers: dict[tuple[Any, ...], Any] = {}
         self.clock: tuple[int, int] | None = None
+        self.done: StageResult | None = None
+        self.held: HoldOwner | None = None
         self.next_wake: int | None = None
         self.out: list[tuple[bytes, bytes]] = []
 
@@ -101,7 +109,8 @@ class StatefulNode(StageNode):
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
         self.clock = (watermark, now)
-        done = self.engine.step(self.store, {MAIN: rows}, Times.of(watermark, now))
+        done = self.done = self.engine.step(self.store, {MAIN: rows}, Times.of(watermark, now))
+        self.held = done.holder
         before, self.output = self.output, done.watermarks.output
         self.next_wake = self._least_wake()
         output = list(done.panes.select(BUFFER, DATA).iter_rows())
@@ -112,6 +121,9 @@ class StatefulNode(StageNode):
         index = next(iter(self.engine.tables(self.store).indices.values()))
         least: Any = index.buckets[DEADLINE + PROCESSING_TIME].min()
         return None if least is None else int(least)
+
+    def holder(self) -> HoldOwner | None:
+        return super().holder() or readable(self.held, self.timer_key_coder.decode_nested)
 
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
@@ -165,9 +177,10 @@ class StatefulNode(StageNode):
         for (transform, family, user_key, _, _), timer in self.timers.items():
             cell = cells[self.timer_key_coder.encode_nested(user_key)]
             cell.timers.append(((transform, family), self._encoded((transform, family), [timer])))
-            due = cell.due if self._by_watermark((transform, family)) else cell.due_by_clock
-            due.append(timer.fire_timestamp.micros)
-            cell.holds.append(timer.hold_timestamp.micros)
+            due = cell.due if self.by_watermark((transform, family)) else cell.due_by_clock
+            fires = timer.fire_timestamp.micros
+            due.append(fires)
+            cell.holds.append((timer.hold_timestamp.micros, fires, timer_name(family)))
         self.timers.clear()
         return [cell.row(key) for key, cell in cells.items()]
 
@@ -216,7 +229,8 @@ class StatefulNode(StageNode):
         else:
             self.timers[key] = timer
 
-    def _by_watermark(self, family: Family) -> bool:
+    def by_watermark(self, family: Family) -> bool:
+        """True if the timers of a family fire by the watermark."""
         domain: bool = self.manager.stage_timer_outputs[family][1] == beam_protos.TimeDomain.EVENT_TIME
         return domain
 
@@ -226,7 +240,7 @@ class StatefulNode(StageNode):
         ready = [
             (timer.fire_timestamp, key)
             for key, timer in self.timers.items()
-            if timer.fire_timestamp.micros <= (watermark if self._by_watermark(key[:2]) else now)
+            if timer.fire_timestamp.micros <= (watermark if self.by_watermark(key[:2]) else now)
         ]
         first = min((when for when, _ in ready), default=None)
         fired = defaultdict[Family, list[Any]](list)

@@ -15,6 +15,7 @@ from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.cells import StatefulParDo  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
+from beamlike.observe import History, why  # noqa: E402
 from tests.beamlike.beam.pipelines import AtTheEnd, RunningSum, in_bundles, pairs, streaming, timed  # noqa: E402
 from tests.support.places import ROOT  # noqa: E402
 
@@ -110,8 +111,21 @@ def test_a_requirement_that_it_does_not_support_is_refused_by_name() -> None:
         BeamlikeRunner().run_via_runner_api(proto, PipelineOptions([]))
 
 
-def test_the_program_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def blocks(kind: str) -> list[str]:
+    """The blocks of docs/beam.md of a kind."""
     page = (ROOT / "docs" / "beam.md").read_text()
-    code = page.split("```python beam\n")[1].split("```")[0]
-    exec(code, {"__name__": "__main__"})
-    assert sorted(capsys.readouterr().out.splitlines()) == ["('blue', 2)", "('red', 8)"]
+    return [part.split("```")[0] for part in page.split(f"```{kind}\n")[1:]]
+
+
+def test_the_programs_of_the_docs_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec("".join(blocks("python beam")), {"__name__": "__main__"})
+    printed = ["('blue', 2)", "('cellar', 9)", "('kitchen', 20)", "('red', 8)"]
+    assert sorted(capsys.readouterr().out.splitlines()) == printed
+    read = History.open("rooms.jsonl")
+    until = next(n for n, batch in enumerate(read.batches, 1) if batch.stages["show"].output == 45_000_000)
+    del read.batches[until:]
+    (text,) = blocks("text rooms")
+    assert text in "".join(f"{line}\n" for line in why(read, stage="show"))
