@@ -24,7 +24,7 @@ from beamlike.beam.strategies import end_of, lateness_of
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import DEADLINE, HoldOwner
-from stages.state.store import DictStore
+from stages.state.store import DictStore, StateStore
 from windowing.clocks import PROCESSING_TIME, Times
 
 Family = tuple[str, str]
@@ -109,16 +109,23 @@ class StatefulNode(StageNode):
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
         self.clock = (watermark, now)
-        done = self.done = self.engine.step(self.store, {MAIN: rows}, Times.of(watermark, now))
+        done = self.done = self.processed(rows, Times.of(watermark, now))
         self.held = done.holder
         before, self.output = self.output, done.watermarks.output
-        self.next_wake = self._least_wake()
+        self.next_wake = min((wake for wake in self.due_by_clock() if wake is not None), default=None)
         output = list(done.panes.select(BUFFER, DATA).iter_rows())
         return output, bool(len(rows) or output or done.fired) or self.output != before
 
-    def _least_wake(self) -> int | None:
-        """Returns the least due time (us) of the timers that wait for the processing time."""
-        index = next(iter(self.engine.tables(self.store).indices.values()))
+    def processed(self, rows: pl.DataFrame, times: Times) -> StageResult:
+        """Processes elements with the stage, then advances its clocks."""
+        return self.engine.step(self.store, {MAIN: rows}, times)
+
+    def due_by_clock(self) -> list[int | None]:
+        """Returns the least due time (us) of the timers that wait for the processing time, of each store."""
+        return [self._least_wake(self.store)]
+
+    def _least_wake(self, store: StateStore) -> int | None:
+        index = next(iter(self.engine.tables(store).indices.values()))
         least: Any = index.buckets[DEADLINE + PROCESSING_TIME].min()
         return None if least is None else int(least)
 

@@ -84,3 +84,12 @@ def streaming(**named: Any) -> Any:
     options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     return beam.Pipeline(runner=BeamlikeRunner(**named), options=options)
+
+
+seen: list[Any] = []
+"""The elements that pipelines have passed to `see`."""
+
+
+def see(element: Any) -> None:
+    """Notes an element. The worker imports this function by name, so that it appends to the list of this module."""
+    seen.append(element)
