@@ -11,7 +11,6 @@ from apache_beam.portability import common_urns
 from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.phases import payload_of, stateful_payload
-from beamlike.beam.units import Unit
 
 _SPLITTABLE: Final = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
 
@@ -70,10 +69,10 @@ class Flow:
             elif collection not in self.writers or self.writers[collection].buffer is not None:
                 self.writers[collection] = Writer(stage, buffer=buffer)
 
-    def parts(self, unit: Unit) -> Parts:
-        """Returns the parts of a unit that can hold its watermark."""
-        seen, groups, stages = {*unit.reads.values()}, dict[bytes, None](), dict[str, None]()
-        left = [each for each in unit.outputs if each in self.writers]
+    def parts(self, outputs: Iterable[str], inputs: Iterable[str]) -> Parts:
+        """Returns the parts of a unit, with these inputs and outputs, that can hold its watermark."""
+        seen, groups, stages = {*inputs}, dict[bytes, None](), dict[str, None]()
+        left = [each for each in outputs if each in self.writers]
         while left:
             collection = left.pop()
             if collection in seen:

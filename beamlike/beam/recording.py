@@ -44,9 +44,15 @@ class Recording:
     def __init__(self, path: str | os.PathLike[str] | None, run: Run, units: list[Unit], flow: Flow) -> None:
         self.run, self.units, self.flow = run, units, flow
         self.writes = path is not None
-        self.parts = {unit.label: flow.parts(unit) for unit in units}
         self.stages = {node.stage.name: node for node in run.nodes if isinstance(node, StageNode)}
         self.makers = {collection: unit.label for unit in units for collection in unit.outputs}
+        self.reads = {collection: [*unit.reads.values()] for unit in units for collection in unit.outputs}
+        self.parts = {
+            unit.label: flow.parts(
+                unit.outputs, {real for each in unit.reads.values() for real in self._real(each)}
+            )
+            for unit in units
+        }
         simulated = run.streams.processing_time is not None
         self.records = RunRecords.described(path, self._described, run.now, fresh=True, simulated=simulated)
         self.number = 0
@@ -190,6 +196,15 @@ class Recording:
 
     def _watermark(self, collection: str) -> int:
         """Returns the watermark (us) of a collection."""
+        return min(map(self._real_watermark, self._real(collection)), default=MAX_TIME)
+
+    def _real(self, collection: str) -> list[str]:
+        """Returns the collection, or, if fusion has removed it, the collections that its unit reads."""
+        if collection in self.flow.writers:
+            return [collection]
+        return [real for each in self.reads.get(collection, ()) for real in self._real(each)]
+
+    def _real_watermark(self, collection: str) -> int:
         writer = self.flow.writers[collection]
         if writer.buffer is not None:
             return self.run.readable(writer.buffer)

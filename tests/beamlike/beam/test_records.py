@@ -12,6 +12,7 @@ beam = pytest.importorskip("apache_beam")
 
 from apache_beam.io.restriction_trackers import OffsetRange, OffsetRestrictionTracker  # noqa: E402
 from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
+from apache_beam.portability import python_urns  # noqa: E402
 from apache_beam.transforms.core import RestrictionProvider  # noqa: E402
 from apache_beam.utils.timestamp import Duration  # noqa: E402
 
@@ -149,6 +150,30 @@ def test_a_composite_is_one_transform_unless_its_parts_have_state() -> None:
     p | "lines" >> beam.Create(["a b"]) | "words" >> Words() | "counts" >> Counts() | beam.Reshuffle()
     units = units_of(p.to_runner_api())
     assert [unit.label for unit in units] == ["lines", "words", "counts/pair", "counts/sum", "Reshuffle"]
+
+
+def test_combinations_that_beam_packs_into_one_have_their_own_labels(tmp_path: Path) -> None:
+    class Range(beam.PTransform):  # type: ignore[misc, name-defined, unused-ignore]
+        def annotations(self) -> dict[str, bytes]:
+            return {python_urns.APPLY_COMBINER_PACKING: b""}
+
+        def expand(self, numbers: Any) -> Any:
+            return (
+                numbers | "least" >> beam.CombineGlobally(min),
+                numbers | "most" >> beam.CombineGlobally(max),
+            )
+
+    path = tmp_path / "run.jsonl"
+    with beam.Pipeline(runner=BeamlikeRunner(records=path)) as p:
+        p | "numbers" >> beam.Create([1, 2, 3]) | "range" >> Range()
+    read = history(path)
+    end = read.batches[-1].sources["numbers"].watermark
+    for name in ("least/KeyWithVoid", "least/CombinePerKey", "most/KeyWithVoid", "most/CombinePerKey"):
+        name = f"range/{name}"
+        assert read.batches[-1].stages[name].output == end
+        assert sum(batch.stages[name].panes.get("on_time", 0) for batch in read.batches) == name.endswith(
+            "Key"
+        )
 
 
 def test_a_run_that_fails_says_so_in_its_records(tmp_path: Path) -> None:
