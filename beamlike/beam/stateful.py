@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -16,8 +17,9 @@ from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beamlike.beam.bags import CHUNK_BYTES, Bag
 from beamlike.beam.bundles import Bundles
-from beamlike.beam.cells import BUFFER, DATA, CellRow, StatefulParDo
+from beamlike.beam.cells import BUFFER, DATA, CellRow, Changes, ReadChunks, StatefulParDo
 from beamlike.beam.nodes import StageNode, readable
 from beamlike.beam.phases import stateful_payload
 from beamlike.beam.strategies import end_of, lateness_of
@@ -37,11 +39,19 @@ def timer_name(family: str) -> str:
     return family.removeprefix("ts-")
 
 
+def state_of(name: bytes) -> Any | None:
+    """Returns the key, the window and the user's name of a state of the servicer; None if it is no user state."""
+    key = fn_protos.StateKey.FromString(name)
+    kind = key.WhichOneof("type")
+    return getattr(key, kind) if kind in _STATE else None
+
+
 @attrs.define
 class Cell:
     """The state and timers of a key, with the times at which they are due (us)."""
 
-    state: dict[bytes, list[bytes]] = attrs.field(factory=dict)
+    state: dict[bytes, tuple[int, list[bytes]]] = attrs.field(factory=dict)
+    """For each bag the number of its chunks, and the content that is in no chunk."""
     ordered: dict[bytes, list[int]] = attrs.field(factory=dict)
     timers: list[tuple[Family, bytes]] = attrs.field(factory=list)
     due: list[int] = attrs.field(factory=list)
@@ -81,6 +91,9 @@ class StatefulNode(StageNode):
         self.done: StageResult | None = None
         self.held: HoldOwner | None = None
         self.next_wake: int | None = None
+        self.chunked: dict[bytes, tuple[bytes, Bag]] = {}
+        """The loaded bags that have chunks, each with its key."""
+        self.changed = Changes()
         self.out: list[tuple[bytes, bytes]] = []
 
     def _lateness(self, transform: Any) -> int:
@@ -159,10 +172,16 @@ class StatefulNode(StageNode):
 
     # The node is the host of its operator.
 
-    def load(self, cell: bytes) -> None:
+    def load(self, cell: bytes, read: ReadChunks) -> None:
         state, ordered, timers = marshal.loads(cell)
-        for name, values in state.items():
-            self.servicer._state[name] = list(values)
+        for name, (chunks, values) in state.items():
+            own = state_of(name)
+            assert own is not None
+            key = own.key
+            bag = Bag(chunks, partial(read, key, name), list(values))
+            self.servicer._state[name] = bag
+            if chunks:
+                self.chunked[name] = key, bag
         for name, numbers in ordered.items():
             self.servicer._ordered_list_keys[name].update(numbers)
         for family, encoded in timers:
@@ -189,7 +208,12 @@ class StatefulNode(StageNode):
             due.append(fires)
             cell.holds.append((timer.hold_timestamp.micros, fires, timer_name(family)))
         self.timers.clear()
+        self.chunked.clear()
         return [cell.row(key) for key, cell in cells.items()]
+
+    def changes(self) -> Changes:
+        changed, self.changed = self.changed, Changes()
+        return changed
 
     def emitted(self) -> list[tuple[bytes, bytes]]:
         out, self.out = self.out, []
@@ -203,20 +227,30 @@ class StatefulNode(StageNode):
     def _save_state(self, cells: Mapping[bytes, Cell], watermark: int) -> None:
         """Moves user state from the servicer to cells. State of collected windows is removed."""
         for name in list(self.servicer._state):
-            key = fn_protos.StateKey.FromString(name)
-            kind = key.WhichOneof("type")
-            if kind not in _STATE:
+            own = state_of(name)
+            if own is None:
                 continue
-            own = getattr(key, kind)
             values, numbers = self.servicer._state.pop(name), self.servicer._ordered_list_keys.pop(name, ())
             collected = end_of(self.window_coder.decode_nested(own.window)) + self.lateness
-            if values and collected > watermark:
+            if len(values) and collected > watermark:
                 cell = cells[own.key]
-                cell.state[name] = list(values)
+                cell.state[name] = self._chunked(own.key, name, values)
                 cell.due.append(collected)
                 if numbers:
                     cell.ordered[name] = list(numbers)
+        self.changed.removed.extend((key, name) for name, (key, _) in self.chunked.items())
         self.servicer._ordered_list_keys.clear()
+
+    def _chunked(self, key: bytes, name: bytes, values: Any) -> tuple[int, list[bytes]]:
+        """Returns the content of a bag as it is stored in a cell. What has become large is moved to a new chunk."""
+        # A bag that the worker has cleared is a new list, and its chunks are removed.
+        bag = values if isinstance(values, Bag) else Bag(0, list, list(values))
+        if (known := self.chunked.get(name)) is not None and known[1] is bag:
+            del self.chunked[name]
+        if sum(map(len, bag.values)) < CHUNK_BYTES:
+            return bag.chunks, bag.values
+        self.changed.written.append((key, name, bag.chunks, b"".join(bag.values)))
+        return bag.chunks + 1, []
 
     def _collect_timers(self, family: Family) -> None:
         """Moves the timers that a bundle has set or cleared from their buffer."""

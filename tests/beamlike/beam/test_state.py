@@ -18,6 +18,7 @@ from apache_beam.transforms.timeutil import TimeDomain  # noqa: E402
 from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer  # noqa: E402
 
 from beamlike.beam import run as beam_run  # noqa: E402
+from beamlike.beam import stateful  # noqa: E402
 from beamlike.beam.cells import KEY  # noqa: E402
 from beamlike.beam.sides import Sides  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
@@ -158,12 +159,53 @@ def require_model(steps: list[Step]) -> None:
 
 
 @pytest.mark.parametrize("node", [StatefulNode, OnShards])
-@share(3)
+@pytest.mark.parametrize("chunk", [stateful.CHUNK_BYTES, 2], ids=["in cells", "in chunks"])
+@share(4)
 @given(_steps)
-def test_state_and_timers_last_from_bundle_to_bundle(node: Any, steps: list[Step]) -> None:
+def test_state_and_timers_last_from_bundle_to_bundle(node: Any, chunk: int, steps: list[Step]) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(beam_run, "StatefulNode", node)
+        patched.setattr(stateful, "CHUNK_BYTES", chunk)
         require_model(steps)
+
+
+class Appends(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
+    """Adds as many numbers to a bag as the value says. Emits their sum and clears the bag if the value is 0."""
+
+    VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
+
+    def process(self, element: Any, values: Any = beam.DoFn.StateParam(VALUES)) -> Iterator[int]:
+        for number in range(element[1]):
+            values.add(number)
+        if element[1] == 0:
+            yield sum(values.read())
+            values.clear()
+
+
+def test_an_append_to_a_large_bag_does_not_write_the_bag_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stores, written = list[DictStore](), list[int]()
+
+    class Counting(DictStore):
+        def __init__(self) -> None:
+            super().__init__()
+            stores.append(self)
+
+        def put(self, stage: str, key: str, value: bytes) -> None:
+            written.append(len(value))
+            super().put(stage, key, value)
+
+    monkeypatch.setattr(stateful, "DictStore", Counting)
+    count, appends = 100_000, 20
+    stream = pairs().add_elements([timed(1, "red", count)])
+    for _ in range(appends):
+        stream = stream.add_elements([timed(2, "red", 1)])
+    before = stream.add_elements([timed(3, "blue", 1)])
+    seen.clear()
+    with streaming() as p:
+        p | before.add_elements([timed(4, "red", 0)]) | beam.ParDo(Appends()) | beam.Map(see)
+    assert seen == [sum(range(count))]
+    assert sum(written) < appends * count / 2  # each of the bundles would write at least `count` bytes again
+    assert sum(map(len, stores[0].values.values())) < count
 
 
 def require_holds() -> None:
