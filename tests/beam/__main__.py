@@ -58,7 +58,9 @@ def environment(version: str) -> Path:
     if not python.exists():
         venv.create(FOLDER / version, symlinks=True, with_pip=True)
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([python, *install, "-e", str(ROOT), f"apache-beam=={version}", *PACKAGES], check=True)
+    subprocess.run(
+        [python, *install, "-e", str(ROOT), f"apache-beam[yaml]=={version}", *PACKAGES], check=True
+    )
     return python
 
 
