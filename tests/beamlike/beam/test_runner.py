@@ -122,7 +122,10 @@ def test_the_programs_of_the_docs_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     exec("".join(blocks("python beam")), {"__name__": "__main__"})
-    printed = ["('blue', 2)", "('cellar', 9)", "('kitchen', 20)", "('red', 8)"]
+    printed = ["('blue', 2)", "('cellar', 9)", "('kitchen', 20)", "('red', 8)", "red 10", "red 12"]
+    assert (
+        "CalculateTeamScores/ExtractAndSumScore/CombinePerKey(sum)" in History.open("game.jsonl").plan.stages
+    )
     assert sorted(capsys.readouterr().out.splitlines()) == printed
     read = History.open("rooms.jsonl")
     until = next(n for n, batch in enumerate(read.batches, 1) if batch.stages["show"].output == 45_000_000)
