@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
+from apache_beam.internal import pickler
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
@@ -45,7 +47,7 @@ class Context(execution.FnApiRunnerExecutionContext):
         return self._stage_managers[stage.name]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class SideUse:
     """A side input of a transform: the collection that it reads, and its proto."""
 
@@ -53,6 +55,12 @@ class SideUse:
     tag: str
     collection: str
     proto: Any
+
+    @cached_property
+    def mapping(self) -> Callable[[Any], Any]:
+        """The function from the window of an element to the window of the side that it reads."""
+        mapping: Callable[[Any], Any] = pickler.loads(self.proto.window_mapping_fn.payload)
+        return mapping
 
 
 class StageNode:

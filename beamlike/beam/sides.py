@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import Any
 
 from apache_beam.coders.coder_impl import create_OutputStream
-from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.runners.portability.fn_api_runner import execution
@@ -19,11 +18,6 @@ from apache_beam.transforms import window as beam_window
 from beamlike.beam.nodes import Context, SideUse, StageNode
 from beamlike.beam.strategies import end_of
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
-
-
-def _mapped(side: SideUse, window: Any) -> Any:
-    """Returns the window of a side that an element in `window` reads."""
-    return pickler.loads(side.proto.window_mapping_fn.payload)(window)
 
 
 def _start_of(window: Any) -> int:
@@ -41,6 +35,9 @@ class Sides:
     def __init__(self, context: Context, written: Callable[[bytes], int]) -> None:
         self.context, self.written = context, written
         self.content: dict[bytes, list[bytes]] = {}
+        self.windows = defaultdict[str, set[Any]](set)
+        self.read = defaultdict[str, int](int)
+        """The number of chunks of a side whose windows are known."""
 
     def declare(self, node: StageNode) -> None:
         """Registers the side inputs of a stage."""
@@ -72,7 +69,7 @@ class Sides:
             missing = [
                 (_start_of(read), end_of(read))
                 for side in sides
-                for read in (_mapped(side, window) for window in element.windows)
+                for read in (side.mapping(window) for window in element.windows)
                 if not self._is_ready(side, read)
             ]
             coder.encode_to_stream(element, waiting if missing else ready, True)
@@ -97,8 +94,11 @@ class Sides:
     def _windows(self, side: SideUse) -> set[Any]:
         """Returns the windows of a side that have content."""
         coder = self._coder(side).get_impl()
-        chunks = self.content[create_buffer_id(side.collection)]
-        return {window for chunk in chunks for each in coder.decode_all(chunk) for window in each.windows}
+        chunks, found = self.content[create_buffer_id(side.collection)], self.windows[side.collection]
+        for chunk in chunks[self.read[side.collection] :]:
+            found.update(window for each in coder.decode_all(chunk) for window in each.windows)
+        self.read[side.collection] = len(chunks)
+        return found
 
     def _coder(self, side: SideUse) -> Any:
         context = self.context
