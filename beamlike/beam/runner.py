@@ -47,7 +47,7 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
 
     def __init__(self, records: str | os.PathLike[str] | None = None) -> None:
         super().__init__()
-        self.records = records
+        self.records = self._path = records
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
