@@ -1,13 +1,18 @@
-"""The operator of a ParDo with state or timers: a state table with a row for each key.
+"""The operator of a ParDo with state or timers: a row for each key, and the chunks of its large bags.
 
-A row has all state and timers of its key as bytes, and the times that the engine needs: when the row is due on each
-clock, and where it holds the watermark.
+A row has the state and timers of its key as bytes, and the times that the engine needs: when the row is due on each
+clock, and where it holds the watermark, with the timer that holds it. If a bag is large, most of its content is in
+chunks. They are read when the worker reads the bag, and written once:
+
+    key   cell                                        key   bag      number   data
+    red   bag: 2 chunks, then values 9 10; timers     red   values   0        values 1 2 3 4
+    blue  bag: values 1 2                             red   values   1        values 5 6 7 8
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Final, Protocol
 
 import attrs
@@ -21,31 +26,59 @@ from stages.state_tables import KeyedTable, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.lateness import collected_at
+from windowing.time import MAX_TIME, MIN_TIME
 
 KEY: Final = "key"
 ELEMENT: Final = "element"
 CELL: Final = "cell"
+BAG: Final = "bag"
+NUMBER: Final = "number"
 BUFFER: Final = "buffer"
 DATA: Final = "data"
+TIMER: Final = "__timer"
+"""The name of the timer that holds the watermark."""
+SET_FOR: Final = "__set_for"
+"""The time (us) for which that timer is set."""
 DUE: Final = "__due"
 DUE_BY_CLOCK: Final = "__due_by_clock"
 _OUTPUT: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 
-CellRow = tuple[bytes, bytes, int, int | None, int | None, int | None]
-"""A row of the table: key, cell, pending timers, hold, due by watermark, due by processing time (us)."""
+CellRow = tuple[bytes, bytes, str | None, int, int | None, int | None, int | None, int | None]
+"""A row of the table: key, cell, holding timer, pending timers, hold, the time of the holding timer, due by watermark,
+due by processing time (us)."""
+
+
+ReadChunks = Callable[[bytes, bytes], list[bytes]]
+"""A function that returns the chunks of a bag, in order: `(key, bag) -> chunks`."""
+
+
+@attrs.frozen
+class Changes:
+    """The changes of the chunks of bags.
+
+    Attributes:
+        written: New chunks: key, bag, number and content.
+        removed: The bags whose earlier chunks must be removed: key and bag.
+    """
+
+    written: list[tuple[bytes, bytes, int, bytes]] = attrs.field(factory=list)
+    removed: list[tuple[bytes, bytes]] = attrs.field(factory=list)
 
 
 class Host(Protocol):
     """The worker that processes elements and timers with the state of their keys."""
 
-    def load(self, cell: bytes) -> None:
-        """Loads the state and timers of a key."""
+    def load(self, cell: bytes, read: ReadChunks) -> None:
+        """Loads the state and timers of a key. Until `save` is called, `read` can be called for its bags."""
 
     def play(self, elements: list[bytes], watermark: int) -> int:
         """Processes elements, then all timers that are due. Returns the number of bundles of timers."""
 
     def save(self, watermark: int) -> list[CellRow]:
         """Removes all state and timers from the worker, and returns those that are still needed."""
+
+    def changes(self) -> Changes:
+        """Removes and returns the changes of the chunks."""
 
     def emitted(self) -> list[tuple[bytes, bytes]]:
         """Removes and returns the output: buffers and encoded elements."""
@@ -57,15 +90,16 @@ class Cells(StateTable[KeyedTable]):
 
     @cached_property
     def table(self) -> KeyedTable:
-        times = dict.fromkeys((PENDING, HOLD, DUE, DUE_BY_CLOCK), pl.Int64())
+        times = dict.fromkeys((PENDING, HOLD, SET_FOR, DUE, DUE_BY_CLOCK), pl.Int64())
         return KeyedTable(
             row="timer",
             waits="is pending",
             keys=(KEY,),
-            bounds=(HOLD, DUE),
-            schema=pl.Schema({KEY: pl.Binary(), CELL: pl.Binary(), **times}),
+            bounds=(HOLD, SET_FOR),
+            schema=pl.Schema({KEY: pl.Binary(), CELL: pl.Binary(), TIMER: pl.String(), **times}),
             incoming=pl.Schema({KEY: pl.Binary()}),
             timers=pl.col(PENDING),
+            holder=TIMER,
         )
 
     @property
@@ -74,6 +108,48 @@ class Cells(StateTable[KeyedTable]):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.col(DUE), PROCESSING_TIME: pl.col(DUE_BY_CLOCK)}
+
+
+@attrs.frozen(slots=False, eq=False)
+class Chunks(StateTable[KeyedTable]):
+    """The table of the chunks of large bags. A chunk is never due."""
+
+    clocks = (WATERMARK,)
+
+    @cached_property
+    def table(self) -> KeyedTable:
+        own = {KEY: pl.Binary(), BAG: pl.Binary(), NUMBER: pl.Int64(), DATA: pl.Binary()}
+        return KeyedTable(
+            name="chunks",
+            row="chunk",
+            waits="is stored",
+            keys=(KEY,),
+            bounds=(NUMBER, NUMBER),
+            schema=pl.Schema({**own, PENDING: pl.Int64(), HOLD: pl.Int64()}),
+            incoming=pl.Schema({KEY: pl.Binary()}),
+        )
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        return {WATERMARK: pl.lit(None, pl.Int64)}
+
+    def read(self, state: State, key: bytes, bag: bytes) -> list[bytes]:
+        """Returns the chunks of a bag, in order."""
+        keys = pl.DataFrame({KEY: [key]}, self.table.incoming)
+        rows = state.scan(self, (MIN_TIME, MAX_TIME), keys)
+        return rows.filter(pl.col(BAG) == pl.lit(bag)).sort(NUMBER)[DATA].to_list()
+
+    def apply(self, state: State, changes: Changes) -> None:
+        """Writes and removes chunks."""
+        if not changes.written and not changes.removed:
+            return
+        nothing = {PENDING: pl.lit(0, pl.Int64), HOLD: pl.lit(None, pl.Int64)}
+        names = (KEY, BAG, NUMBER, DATA)
+        schema = {name: self.table.schema[name] for name in names}
+        written = pl.DataFrame(changes.written, schema, orient="row").with_columns(**nothing)
+        removed = pl.DataFrame(changes.removed, {name: schema[name] for name in (KEY, BAG)}, orient="row")
+        changed = pl.concat([written.select(KEY), removed.select(KEY)]).unique(maintain_order=True)
+        loaded = state.load(self, changed).rows
+        state.write_back(self, pl.concat([loaded.join(removed, on=[KEY, BAG], how="anti"), written]))
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -93,9 +169,14 @@ class StatefulParDo(Operator):
         """The state table."""
         return Cells()
 
+    @cached_property
+    def chunks(self) -> Chunks:
+        """The table of the chunks of large bags."""
+        return Chunks()
+
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.cells,)
+        return (self.cells, self.chunks)
 
     @property
     def clocks(self) -> tuple[str, ...]:
@@ -122,10 +203,11 @@ class StatefulParDo(Operator):
         due = (pl.col(DUE) <= clock.watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
         used, other = touched(loaded.rows, loaded.incoming, due, [KEY])
         for cell in used[CELL].drop_nulls():
-            self.host.load(cell)
+            self.host.load(cell, partial(self.chunks.read, state))
         fired = self.host.play(rows[ELEMENT].to_list(), clock.watermark)
         saved = pl.DataFrame(self.host.save(clock.watermark), self.cells.table.schema, orient="row")
         state.write_back(self.cells, pl.concat([other, saved]))
+        self.chunks.apply(state, self.host.changes())
         panes = pl.DataFrame(self.host.emitted(), _OUTPUT, orient="row")
         dropped = {LATE: len(late)} if len(late) else {}
         # Elements are never pending: each is processed at once. Only timers are, which `PENDING` counts.

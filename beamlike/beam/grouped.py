@@ -10,11 +10,13 @@ from apache_beam.coders.coder_impl import PaneInfoCoderImpl, create_InputStream
 from apache_beam.portability import common_urns
 from apache_beam.utils import windowed_value
 
-from beamlike.beam.strategies import bounds, end_of, interval, windowing_of, windows_of
+from beamlike.beam.nodes import readable
+from beamlike.beam.strategies import bounds, described, end_of, interval, windowing_of, windows_of
 from stages.aggregates.builtin import Collect, Min
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
-from stages.stage import Stage
+from stages.stage import Stage, StageResult
+from stages.state.index import HoldOwner
 from stages.state.store import DictStore
 from windowing.clocks import Times
 from windowing.columns import (
@@ -45,11 +47,12 @@ class GroupNode:
     """
 
     def __init__(self, name: str, context: Any, collection: str, buffer: bytes) -> None:
-        self.name, self.buffer = name, buffer
+        self.name, self.label, self.buffer = name, name, buffer
         components, built = context.pipeline_components, context.pipeline_context
         coder = built.coders[context.safe_coders[context.data_channel_coders[collection]]]
         self.coder = coder.get_impl()
         self.key_coder = coder.key_coder().get_impl()
+        self.shown_key_coder = built.coders[context.data_channel_coders[collection]].key_coder().get_impl()
         self.value_coder = coder.value_coder().get_impl()
         self.window_coder = coder.window_coder.get_impl()
         strategy_id = components.pcollections[collection].windowing_strategy_id
@@ -58,6 +61,7 @@ class GroupNode:
         self.is_global = urn == common_urns.coders.GLOBAL_WINDOW.urn
         self.is_interval = urn == common_urns.coders.INTERVAL_WINDOW.urn
         windowing = windowing_of(proto, windows_of(proto, urn, built, strategy_id))
+        self.windowing = described(windowing, built.windowing_strategies.get_by_id(strategy_id).windowfn)
         keys = (KEY,) if self.is_global or self.is_interval else (KEY, WINDOW)
         schema = {**dict.fromkeys((*keys, VALUE), pl.Binary()), SEQUENCE: pl.Int64()}
         self.schema = pl.Schema({**schema, **dict.fromkeys(_TIMES, pl.Int64())})
@@ -67,14 +71,22 @@ class GroupNode:
         self.pending: list[bytes] = []
         self.output, self.seen = MIN_TIME, 0
         self.clock: tuple[int, int] | None = None
+        self.done: StageResult | None = None
+        self.held: HoldOwner | None = None
+
+    def holder(self) -> HoldOwner | None:
+        """Returns the key and window that hold the output watermark; None if none does."""
+        return readable(self.held, self.shown_key_coder.decode_nested)
 
     def step(self, watermark: int, processing_time: int) -> bytes:
         """Groups the pending elements, then advances the clocks (us). Returns the encoded panes."""
         if not self.pending and self.clock == (watermark, processing_time):
             return b""
         self.clock = (watermark, processing_time)
-        done = self.stage.step(self.store, {MAIN: self._arrivals()}, Times.of(watermark, processing_time))
-        self.output = done.watermarks.output
+        done = self.done = self.stage.step(
+            self.store, {MAIN: self._arrivals()}, Times.of(watermark, processing_time)
+        )
+        self.held, self.output = done.holder, done.watermarks.output
         panes = done.panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
         return b"".join(self._encoded(pane) for pane in panes.iter_rows(named=True))
 

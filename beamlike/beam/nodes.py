@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import attrs
+from apache_beam.internal import pickler
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
 
 from beamlike.beam.phases import payload_of
-from windowing.time import MIN_TIME
+from stages.state.index import HoldOwner
+from windowing.time import MAX_TIME, MIN_TIME
+
+
+def readable(holder: HoldOwner | None, decode: Callable[[bytes], Any]) -> HoldOwner | None:
+    """Returns a description of a row of state with its key decoded. A key too long for a description stays as it is."""
+    if holder is None or holder.key.endswith("..."):
+        return holder
+    return attrs.evolve(holder, key=str(decode(bytes.fromhex(holder.key.partition(",")[0]))))
 
 
 class BundleContext(execution.BundleContextManager):
@@ -37,7 +47,7 @@ class Context(execution.FnApiRunnerExecutionContext):
         return self._stage_managers[stage.name]
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, slots=False)
 class SideUse:
     """A side input of a transform: the collection that it reads, and its proto."""
 
@@ -46,12 +56,19 @@ class SideUse:
     collection: str
     proto: Any
 
+    @cached_property
+    def mapping(self) -> Callable[[Any], Any]:
+        """The function from the window of an element to the window of the side that it reads."""
+        mapping: Callable[[Any], Any] = pickler.loads(self.proto.window_mapping_fn.payload)
+        return mapping
+
 
 class StageNode:
     """A fused stage with pending elements, and the residuals of its splittable functions."""
 
     def __init__(self, stage: Any, manager: Any, inputs: Mapping[str, bytes]) -> None:
         self.stage, self.manager, self.inputs = stage, manager, inputs
+        self.label: str = stage.name
         self.pending: dict[str, list[bytes]] = {name: [] for name in inputs}
         self.outputs: dict[Any, bytes] = manager.stage_data_outputs
         self.sides = [
@@ -61,6 +78,8 @@ class StageNode:
             for tag, side in payload.side_inputs.items()
         ]
         self.side_version: tuple[int, ...] | None = None
+        self.awaited: tuple[int, int] | None = None
+        """The first window (us) of a side for which an element waits."""
         self.deferred_hold: int | None = None
         self.not_before = 0.0
         self.output = MIN_TIME
@@ -74,6 +93,13 @@ class StageNode:
     def ready(self) -> bool:
         """True if pending elements may be processed: residuals may ask for a delay."""
         return self.has_pending and time.time() >= self.not_before
+
+    def holder(self) -> HoldOwner | None:
+        """Returns what holds the output watermark; None if nothing of this stage does."""
+        if self.deferred_hold is not None:
+            what, until = "the rest of the input of a splittable DoFn", round(self.not_before * 1e6)
+            return HoldOwner(self.deferred_hold, "", self.deferred_hold, MAX_TIME, due=until, said=what)
+        return None if self.awaited is None else HoldOwner(self.output, "", *self.awaited)
 
     def wakes(self) -> list[float]:
         """Returns the times (s, of this machine) at which the stage must be processed again."""

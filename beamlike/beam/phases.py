@@ -30,7 +30,7 @@ def optimized(pipeline: Any, *, drain: bool) -> Any:
             translations.expand_sdf,
             translations.expand_gbk,
             streams_to_input,
-            stateful_first,
+            separate_waiting,
             translations.sink_flattens,
             translations.greedily_fuse,
             translations.read_to_impulse,
@@ -74,15 +74,16 @@ def streams_to_input(stages: Any, context: Any) -> Iterator[Any]:
             yield _read(name, collection, buffer, stage, stage.must_follow)
 
 
-def stateful_first(stages: Any, context: Any) -> Iterator[Any]:
-    """Separates a ParDo with state or timers from the transforms before it, so that it begins a fused stage.
+def separate_waiting(stages: Any, context: Any) -> Iterator[Any]:
+    """Separates a ParDo with state, timers or side inputs from the transforms before it: it begins a fused stage.
 
-    The elements that arrive at the stage then have the key and the windows of the state.
+    The elements that arrive at the stage then have the key of the state, and the windows that decide how long they wait
+    for a side input.
     """
     for stage in stages:
         transform = stage.transforms[0]
-        payload = stateful_payload(transform)
-        if payload is not None:
+        payload = payload_of(transform)
+        if payload is not None and (stateful_payload(transform) or payload.side_inputs):
             yield from _separated(stage, transform, payload, context)
         yield stage
 

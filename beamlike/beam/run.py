@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from apache_beam.runners import runner as beam_runner
 from apache_beam.runners.common import ENCODED_IMPULSE_VALUE
@@ -20,10 +20,21 @@ from beamlike.beam.phases import STREAM, stateful_payload
 from beamlike.beam.sides import Sides
 from beamlike.beam.stateful import StatefulNode
 from beamlike.beam.streams import Streams
+from beamlike.system.activity import activity
 from windowing.time import MAX_TIME, MIN_TIME
 
 _POLL: Final = 1.0
 """The longest sleep (s) while timers or residuals wait for the clock of this machine."""
+
+
+class Rounds(Protocol):
+    """An observer of the rounds of a run, in each of which all nodes have a step."""
+
+    def begin(self) -> None:
+        """Starts a round."""
+
+    def end(self, *, moved: bool) -> None:
+        """Ends a round. `moved`: an element has been emitted, or a watermark has moved."""
 
 
 def inputs_of(stage: Any) -> dict[str, bytes]:
@@ -71,16 +82,16 @@ class Run:
         for buffer in list(self.writers):  # a grouping whose panes are not read receives elements, too
             self._declare_group(buffer)
 
-    def play(self) -> Any:
+    def play(self, rounds: Rounds) -> Any:
         """Runs the pipeline to its end, and returns Beam's result."""
-        self._settle()
-        self.streams.play(self._settle)
+        self._settle(rounds)
+        self.streams.play(lambda: self._settle(rounds))
         return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, self.bundles.metrics)
 
     def _node(self, stage: Any, inputs: Mapping[str, bytes]) -> StageNode:
         manager = self.context.bundle_manager_for(stage)
         if any(stateful_payload(transform) is not None for transform in stage.transforms):
-            return StatefulNode(stage, manager, inputs, self.bundles, self._now)
+            return StatefulNode(stage, manager, inputs, self.bundles, self.now)
         return StageNode(stage, manager, inputs)
 
     def _declare_group(self, buffer: bytes) -> None:
@@ -101,9 +112,10 @@ class Run:
 
     def _read(self, node: StageNode) -> int:
         """Returns the input watermark (us) of a fused stage."""
-        return min(map(self._readable, node.inputs.values()), default=MAX_TIME)
+        return min(map(self.readable, node.inputs.values()), default=MAX_TIME)
 
-    def _readable(self, buffer: bytes) -> int:
+    def readable(self, buffer: bytes) -> int:
+        """Returns the watermark (us) of the elements that are read from a buffer."""
         if buffer == translations.IMPULSE_BUFFER:
             return MAX_TIME
         kind, name = split_buffer_id(buffer)
@@ -111,18 +123,21 @@ class Run:
             return self.streams.watermarks[name]
         return self.groups[buffer].output if buffer in self.groups else self._written(buffer)
 
-    def _now(self) -> int:
+    def now(self) -> int:
         """Returns the processing time (us)."""
         simulated = self.streams.processing_time
         return time.time_ns() // 1000 if simulated is None else simulated
 
     # Steps.
 
-    def _settle(self) -> None:
+    def _settle(self, rounds: Rounds) -> None:
         """Steps all nodes until none has work. Sleeps while timers or residuals wait for the clock of this machine."""
         while True:
-            moved = [self._step(node) for node in self.nodes]
-            if any(moved):
+            rounds.begin()
+            steps = [self._step(node) for node in self.nodes]
+            moved = any(steps)
+            rounds.end(moved=moved)
+            if moved:
                 continue
             wakes = self._wakes()
             if not wakes:
@@ -139,6 +154,10 @@ class Run:
 
     def _step(self, node: StageNode | GroupNode) -> bool:
         """Steps a node; true if it has emitted elements, or if its watermark has moved."""
+        with activity("stage", node.label):
+            return self._stepped(node)
+
+    def _stepped(self, node: StageNode | GroupNode) -> bool:
         if isinstance(node, GroupNode):
             return self._step_group(node)
         return self._step_stateful(node) if isinstance(node, StatefulNode) else self._step_stage(node)

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
 
+from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
 from beamlike.beam.phases import optimized
+from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
+from beamlike.beam.units import units_of
+
+
+class BeamlikeOptions(PipelineOptions):
+    """The pipeline options of `BeamlikeRunner`."""
+
+    @classmethod
+    def _add_argparse_args(cls, parser: Any) -> None:
+        parser.add_argument("--beamlike_records", help="a file for the records of the run")
 
 
 class BeamlikeRunner(fn_runner.FnApiRunner):
     """A runner that executes a Beam pipeline in process, on the stages of this engine. Experimental.
 
     Groupings, and the state and timers of DoFns, are stages of the engine. Other transforms run in Beam's own worker.
+
+    Args:
+        records: A file for the watermarks and counts of each transform, which `beamlike why`, `watch` and `report`
+            read. The pipeline option `--beamlike_records` has the same meaning. By default there are no records.
 
     Raises:
         NotImplementedError: By `run`, before any element is processed, if the pipeline needs something that this runner
@@ -27,6 +44,16 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
         with beam.Pipeline(runner=BeamlikeRunner()) as pipeline:
             pipeline | beam.Create([1, 2, 3]) | beam.CombineGlobally(sum) | beam.Map(print)
     """
+
+    def __init__(self, records: str | os.PathLike[str] | None = None) -> None:
+        super().__init__()
+        self.records = self._path = records
+
+    def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
+        """Runs a pipeline proto."""
+        asked = options.view_as(BeamlikeOptions).beamlike_records
+        self._path = asked if self.records is None else self.records
+        return super().run_via_runner_api(pipeline_proto, options)
 
     def _check_requirements(self, pipeline_proto: Any) -> None:
         supported = set(self.supported_requirements())
@@ -44,11 +71,12 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
         self._streams = streams_of(pipeline_proto)
+        self._units = [] if self._path is None else units_of(pipeline_proto)
         return optimized(pipeline_proto, drain=self._is_drain)
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
-        inputs = {stage.name: inputs_of(stage) for stage in stages}
+        inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:
             context = Context(
@@ -63,6 +91,6 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
             context.setup()
             run = Run(self, context, handlers, self._streams)
             run.build(stages, inputs)
-            return run.play()
+            return Recording(self._path, run, self._units, flow).follow(run.play)
         finally:
             handlers.close_all()

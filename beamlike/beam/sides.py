@@ -5,17 +5,24 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any
 
 from apache_beam.coders.coder_impl import create_OutputStream
-from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id
+from apache_beam.transforms import window as beam_window
 
 from beamlike.beam.nodes import Context, SideUse, StageNode
-from windowing.time import GLOBAL_WINDOW_END
+from beamlike.beam.strategies import end_of
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+
+
+def _start_of(window: Any) -> int:
+    start: int = window.start.micros if isinstance(window, beam_window.IntervalWindow) else MIN_TIME
+    return start
 
 
 class Sides:
@@ -28,6 +35,9 @@ class Sides:
     def __init__(self, context: Context, written: Callable[[bytes], int]) -> None:
         self.context, self.written = context, written
         self.content: dict[bytes, list[bytes]] = {}
+        self.windows = defaultdict[str, set[Any]](set)
+        self.read = defaultdict[str, int](int)
+        """The number of chunks of a side whose windows are known."""
 
     def declare(self, node: StageNode) -> None:
         """Registers the side inputs of a stage."""
@@ -44,7 +54,7 @@ class Sides:
 
         Returns these elements, and true if other elements wait.
         """
-        taken, node.pending = node.pending, {name: [] for name in node.inputs}
+        taken, node.pending, node.awaited = node.pending, {name: [] for name in node.inputs}, None
         waiting = [side for side in node.sides if self._watermark(side) < GLOBAL_WINDOW_END]
         if waiting:
             taken = {name: self._admitted(node, name, chunks, waiting) for name, chunks in taken.items()}
@@ -54,15 +64,23 @@ class Sides:
 
     def _admitted(self, node: StageNode, name: str, chunks: list[bytes], sides: list[SideUse]) -> list[bytes]:
         coder = node.manager.get_input_coder_impl(name)
-        ready, waiting = create_OutputStream(), create_OutputStream()
+        ready, waiting, awaited = create_OutputStream(), create_OutputStream(), list[tuple[int, int]]()
         for element in coder.decode_all(b"".join(chunks)):
-            fits = all(self._is_ready(side, window) for side in sides for window in element.windows)
-            coder.encode_to_stream(element, ready if fits else waiting, True)
+            missing = [
+                (_start_of(read), end_of(read))
+                for side in sides
+                for read in (side.mapping(window) for window in element.windows)
+                if not self._is_ready(side, read)
+            ]
+            coder.encode_to_stream(element, waiting if missing else ready, True)
+            awaited += missing
+        node.awaited = min(
+            [*awaited, *([node.awaited] if node.awaited else [])], key=itemgetter(1), default=None
+        )
         node.pending[name] += [waiting.get()] if waiting.size() else []
         return [ready.get()] if ready.size() else []
 
-    def _is_ready(self, side: SideUse, window: Any) -> bool:
-        read = pickler.loads(side.proto.window_mapping_fn.payload)(window)
+    def _is_ready(self, side: SideUse, read: Any) -> bool:
         if self._watermark(side) > read.max_timestamp().micros:
             return True
         components = self.context.pipeline_components
@@ -76,8 +94,11 @@ class Sides:
     def _windows(self, side: SideUse) -> set[Any]:
         """Returns the windows of a side that have content."""
         coder = self._coder(side).get_impl()
-        chunks = self.content[create_buffer_id(side.collection)]
-        return {window for chunk in chunks for each in coder.decode_all(chunk) for window in each.windows}
+        chunks, found = self.content[create_buffer_id(side.collection)], self.windows[side.collection]
+        for chunk in chunks[self.read[side.collection] :]:
+            found.update(window for each in coder.decode_all(chunk) for window in each.windows)
+        self.read[side.collection] = len(chunks)
+        return found
 
     def _coder(self, side: SideUse) -> Any:
         context = self.context

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import attrs
@@ -16,15 +17,16 @@ from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
 from apache_beam.utils.windowed_value import WindowedValue
 
+from beamlike.beam.bags import CHUNK_BYTES, Bag
 from beamlike.beam.bundles import Bundles
-from beamlike.beam.cells import BUFFER, DATA, CellRow, StatefulParDo
-from beamlike.beam.nodes import StageNode
+from beamlike.beam.cells import BUFFER, DATA, CellRow, Changes, ReadChunks, StatefulParDo
+from beamlike.beam.nodes import StageNode, readable
 from beamlike.beam.phases import stateful_payload
 from beamlike.beam.strategies import end_of, lateness_of
 from stages.operator import MAIN
-from stages.stage import Stage
-from stages.state.index import DEADLINE
-from stages.state.store import DictStore
+from stages.stage import Stage, StageResult
+from stages.state.index import DEADLINE, HoldOwner
+from stages.state.store import DictStore, StateStore
 from windowing.clocks import PROCESSING_TIME, Times
 
 Family = tuple[str, str]
@@ -32,24 +34,37 @@ Family = tuple[str, str]
 _STATE: Final = ("bag_user_state", "multimap_user_state", "ordered_list_user_state")
 
 
+def timer_name(family: str) -> str:
+    """Returns the name of a timer that a user has given, from that of its family."""
+    return family.removeprefix("ts-")
+
+
+def state_of(name: bytes) -> Any | None:
+    """Returns the key, the window and the user's name of a state of the servicer; None if it is no user state."""
+    key = fn_protos.StateKey.FromString(name)
+    kind = key.WhichOneof("type")
+    return getattr(key, kind) if kind in _STATE else None
+
+
 @attrs.define
 class Cell:
     """The state and timers of a key, with the times at which they are due (us)."""
 
-    state: dict[bytes, list[bytes]] = attrs.field(factory=dict)
+    state: dict[bytes, tuple[int, list[bytes]]] = attrs.field(factory=dict)
+    """For each bag the number of its chunks, and the content that is in no chunk."""
     ordered: dict[bytes, list[int]] = attrs.field(factory=dict)
     timers: list[tuple[Family, bytes]] = attrs.field(factory=list)
     due: list[int] = attrs.field(factory=list)
     due_by_clock: list[int] = attrs.field(factory=list)
-    holds: list[int] = attrs.field(factory=list)
+    holds: list[tuple[int, int, str]] = attrs.field(factory=list)
+    """The hold of each timer, the time for which it is set, and its name."""
 
     def row(self, key: bytes) -> CellRow:
         """Returns the cell as a row of the table."""
-        hold, due, due_by_clock = (
-            min(each, default=None) for each in (self.holds, self.due, self.due_by_clock)
-        )
+        due, due_by_clock = (min(each, default=None) for each in (self.due, self.due_by_clock))
+        hold, set_for, timer = min(self.holds, default=(None, None, None))
         content = marshal.dumps((self.state, self.ordered, self.timers))
-        return key, content, len(self.timers), hold, due, due_by_clock
+        return key, content, timer, len(self.timers), hold, set_for, due, due_by_clock
 
 
 class StatefulNode(StageNode):
@@ -69,10 +84,16 @@ class StatefulNode(StageNode):
         transform = next(each for each in stage.transforms if stateful_payload(each) is not None)
         self.lateness = self._lateness(transform)
         self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
-        self.engine, self.store = Stage(stage.name, StatefulParDo(self, self.lateness)), DictStore()
+        self.operator = StatefulParDo(self, self.lateness)
+        self.engine, self.store = Stage(stage.name, self.operator), DictStore()
         self.timers: dict[tuple[Any, ...], Any] = {}
         self.clock: tuple[int, int] | None = None
+        self.done: StageResult | None = None
+        self.held: HoldOwner | None = None
         self.next_wake: int | None = None
+        self.chunked: dict[bytes, tuple[bytes, Bag]] = {}
+        """The loaded bags that have chunks, each with its key."""
+        self.changed = Changes()
         self.out: list[tuple[bytes, bytes]] = []
 
     def _lateness(self, transform: Any) -> int:
@@ -101,17 +122,28 @@ class StatefulNode(StageNode):
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
         self.clock = (watermark, now)
-        done = self.engine.step(self.store, {MAIN: rows}, Times.of(watermark, now))
+        done = self.done = self.processed(rows, Times.of(watermark, now))
+        self.held = done.holder
         before, self.output = self.output, done.watermarks.output
-        self.next_wake = self._least_wake()
+        self.next_wake = min((wake for wake in self.due_by_clock() if wake is not None), default=None)
         output = list(done.panes.select(BUFFER, DATA).iter_rows())
         return output, bool(len(rows) or output or done.fired) or self.output != before
 
-    def _least_wake(self) -> int | None:
-        """Returns the least due time (us) of the timers that wait for the processing time."""
-        index = next(iter(self.engine.tables(self.store).indices.values()))
+    def processed(self, rows: pl.DataFrame, times: Times) -> StageResult:
+        """Processes elements with the stage, then advances its clocks."""
+        return self.engine.step(self.store, {MAIN: rows}, times)
+
+    def due_by_clock(self) -> list[int | None]:
+        """Returns the least due time (us) of the timers that wait for the processing time, of each store."""
+        return [self._least_wake(self.store)]
+
+    def _least_wake(self, store: StateStore) -> int | None:
+        index = next(iter(self.engine.tables(store).indices.values()))
         least: Any = index.buckets[DEADLINE + PROCESSING_TIME].min()
         return None if least is None else int(least)
+
+    def holder(self) -> HoldOwner | None:
+        return super().holder() or readable(self.held, self.timer_key_coder.decode_nested)
 
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
@@ -140,10 +172,16 @@ class StatefulNode(StageNode):
 
     # The node is the host of its operator.
 
-    def load(self, cell: bytes) -> None:
+    def load(self, cell: bytes, read: ReadChunks) -> None:
         state, ordered, timers = marshal.loads(cell)
-        for name, values in state.items():
-            self.servicer._state[name] = list(values)
+        for name, (chunks, values) in state.items():
+            own = state_of(name)
+            assert own is not None
+            key = own.key
+            bag = Bag(chunks, partial(read, key, name), list(values))
+            self.servicer._state[name] = bag
+            if chunks:
+                self.chunked[name] = key, bag
         for name, numbers in ordered.items():
             self.servicer._ordered_list_keys[name].update(numbers)
         for family, encoded in timers:
@@ -165,11 +203,17 @@ class StatefulNode(StageNode):
         for (transform, family, user_key, _, _), timer in self.timers.items():
             cell = cells[self.timer_key_coder.encode_nested(user_key)]
             cell.timers.append(((transform, family), self._encoded((transform, family), [timer])))
-            due = cell.due if self._by_watermark((transform, family)) else cell.due_by_clock
-            due.append(timer.fire_timestamp.micros)
-            cell.holds.append(timer.hold_timestamp.micros)
+            due = cell.due if self.by_watermark((transform, family)) else cell.due_by_clock
+            fires = timer.fire_timestamp.micros
+            due.append(fires)
+            cell.holds.append((timer.hold_timestamp.micros, fires, timer_name(family)))
         self.timers.clear()
+        self.chunked.clear()
         return [cell.row(key) for key, cell in cells.items()]
+
+    def changes(self) -> Changes:
+        changed, self.changed = self.changed, Changes()
+        return changed
 
     def emitted(self) -> list[tuple[bytes, bytes]]:
         out, self.out = self.out, []
@@ -183,20 +227,30 @@ class StatefulNode(StageNode):
     def _save_state(self, cells: Mapping[bytes, Cell], watermark: int) -> None:
         """Moves user state from the servicer to cells. State of collected windows is removed."""
         for name in list(self.servicer._state):
-            key = fn_protos.StateKey.FromString(name)
-            kind = key.WhichOneof("type")
-            if kind not in _STATE:
+            own = state_of(name)
+            if own is None:
                 continue
-            own = getattr(key, kind)
             values, numbers = self.servicer._state.pop(name), self.servicer._ordered_list_keys.pop(name, ())
             collected = end_of(self.window_coder.decode_nested(own.window)) + self.lateness
-            if values and collected > watermark:
+            if len(values) and collected > watermark:
                 cell = cells[own.key]
-                cell.state[name] = list(values)
+                cell.state[name] = self._chunked(own.key, name, values)
                 cell.due.append(collected)
                 if numbers:
                     cell.ordered[name] = list(numbers)
+        self.changed.removed.extend((key, name) for name, (key, _) in self.chunked.items())
         self.servicer._ordered_list_keys.clear()
+
+    def _chunked(self, key: bytes, name: bytes, values: Any) -> tuple[int, list[bytes]]:
+        """Returns the content of a bag as it is stored in a cell. What has become large is moved to a new chunk."""
+        # A bag that the worker has cleared is a new list, and its chunks are removed.
+        bag = values if isinstance(values, Bag) else Bag(0, list, list(values))
+        if (known := self.chunked.get(name)) is not None and known[1] is bag:
+            del self.chunked[name]
+        if sum(map(len, bag.values)) < CHUNK_BYTES:
+            return bag.chunks, bag.values
+        self.changed.written.append((key, name, bag.chunks, b"".join(bag.values)))
+        return bag.chunks + 1, []
 
     def _collect_timers(self, family: Family) -> None:
         """Moves the timers that a bundle has set or cleared from their buffer."""
@@ -216,7 +270,8 @@ class StatefulNode(StageNode):
         else:
             self.timers[key] = timer
 
-    def _by_watermark(self, family: Family) -> bool:
+    def by_watermark(self, family: Family) -> bool:
+        """True if the timers of a family fire by the watermark."""
         domain: bool = self.manager.stage_timer_outputs[family][1] == beam_protos.TimeDomain.EVENT_TIME
         return domain
 
@@ -226,7 +281,7 @@ class StatefulNode(StageNode):
         ready = [
             (timer.fire_timestamp, key)
             for key, timer in self.timers.items()
-            if timer.fire_timestamp.micros <= (watermark if self._by_watermark(key[:2]) else now)
+            if timer.fire_timestamp.micros <= (watermark if self.by_watermark(key[:2]) else now)
         ]
         first = min((when for when, _ in ready), default=None)
         fired = defaultdict[Family, list[Any]](list)

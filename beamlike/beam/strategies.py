@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+import attrs
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.transforms import window as beam_window
@@ -14,8 +15,10 @@ from beamlike.beam.triggers import trigger_of
 from windowing import (
     Accumulation,
     CustomWindows,
+    FixedWindows,
     GlobalWindows,
     Sessions,
+    SlidingWindows,
     TimestampCombiner,
     WindowFn,
     Windowing,
@@ -54,6 +57,31 @@ class MergingWindows(CustomWindows):
 
 class AssignedWindows(WindowFn):
     """Windows that the worker has assigned, and that do not merge."""
+
+
+@attrs.frozen
+class BeamWindows(WindowFn):
+    """Windows of a Beam `WindowFn` of the user, for descriptions."""
+
+    window_fn: str
+
+
+def described(windowing: Windowing, window_fn: Any) -> Windowing:
+    """Returns the windowing for people: with the windows that the worker assigns by a Beam `WindowFn`."""
+    match window_fn:
+        case beam_window.GlobalWindows() | beam_window.Sessions():
+            return windowing
+        case beam_window.FixedWindows(size=size, offset=offset):
+            own: WindowFn = FixedWindows(_us(size), _us(offset))
+        case beam_window.SlidingWindows(size=size, period=period, offset=offset):
+            own = SlidingWindows(_us(size), _us(period), _us(offset))
+        case _:
+            own = BeamWindows(type(window_fn).__name__)
+    return attrs.evolve(windowing, windows=own)
+
+
+def _us(duration: Any) -> Microseconds:
+    return Microseconds(duration.micros)
 
 
 def bounds(window: Any) -> Bounds:

@@ -72,7 +72,7 @@ def _stage(facts: StageFacts, plan: Plan) -> StageDescription:
         promise=_promise(facts.plan.promise),
         plain=tuple(name for name in facts.plan.reads(MAIN) if _is_plain(plan, name, facts)),
     )
-    return described if operator.panes is None else _windowed(described, operator.panes)
+    return described if operator.panes is None else with_windowing(described, operator.panes)
 
 
 def _promise(promise: Promise | None) -> PromiseDescription | None:
@@ -89,7 +89,8 @@ def _is_plain(plan: Plan, producer: str, facts: StageFacts) -> bool:
     )
 
 
-def _windowed(described: StageDescription, windowing: Windowing) -> StageDescription:
+def with_windowing(described: StageDescription, windowing: Windowing) -> StageDescription:
+    """Adds the description of the windows, the trigger and the lateness of a stage."""
     return attrs.evolve(
         described,
         spacing=_spaced(windowing.windows),

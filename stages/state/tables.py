@@ -9,6 +9,7 @@ import attrs
 import polars as pl
 
 from stages.clock import Watermarks
+from stages.state.buckets import touched
 from stages.state.index import HoldOwner, Index
 from stages.state.patches import rows_with
 from stages.state.runs import Runs
@@ -94,6 +95,10 @@ class Tables:
         buckets = storage.between(*between)
         if keys is None:
             return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
+        own, spread = storage.table.keys, storage.table.spread
+        if own and spread is None and not storage.table.has_due_soon_buffer and {*own} <= {*keys.columns}:
+            placed = touched(storage.buckets.place(keys)) if len(keys) else []
+            buckets = [bucket for bucket in placed if bucket in storage.sizes]
         return rows_with(storage, buckets, keys)
 
     def lookup(self, state_table: StateTable[AppendTable], keys: pl.DataFrame) -> pl.DataFrame:

@@ -1,7 +1,8 @@
 """Runs Beam's own tests on `BeamlikeRunner`: `python -m tests.beam` (`make test-beam`), or some: `... userstate`.
 
 Beam is installed into an environment of its own in `build/beam`, with the packages that its tests need: its
-dependencies exclude the newest versions of packages that other extras install.
+dependencies exclude the newest versions of packages that other extras install. `--version 2.72.0` tests the lowest
+version that the extra `beam` allows.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def environment(version: str) -> Path:
     if not python.exists():
         venv.create(FOLDER / version, symlinks=True, with_pip=True)
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([python, *install, "-e", str(ROOT), f"apache-beam=={version}", *PACKAGES], check=True)
+    subprocess.run(
+        [python, *install, "-e", str(ROOT), f"apache-beam[yaml]=={version}", *PACKAGES], check=True
+    )
     return python
 
 

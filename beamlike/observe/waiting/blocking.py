@@ -104,6 +104,9 @@ class BlockingChain:
     def _row_waits(self, name: str, row: HoldOwner) -> Iterator[Link]:
         """Yields a sentence about what a row of state waits for: that its time ends, or another event."""
         stage = self.plan.stages[name]
+        if row.said and row.due is not None:
+            yield Link(f"it waits for processing time to reach {moment(row.due)}", "row")
+            return
         if stage.sides and row.timer is None and row.table != WAITING:
             yield from self._side_waits(name, row.end)
             return

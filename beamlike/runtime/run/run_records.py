@@ -16,6 +16,7 @@ from beamlike.errors import RunError
 from beamlike.plan.model import Plan
 from beamlike.plan.run_graph import describe_run
 from beamlike.plan.stepped import steps_of
+from beamlike.records.graph import RunDescription
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import damaged_keys, keys_of
@@ -82,7 +83,35 @@ class RunRecords:
         or `FileExistsError` if the path cannot have the records of this run. If they cannot be written, raises
         `RunError` or the error of the hooks.
         """
+        levels = {name: stage.level for name, stage in plan.stages.items()} if tasks else None
         simulated = steps_of(plan) is not None
+        return cls.described(
+            path,
+            lambda: describe_run(plan),
+            clock,
+            fresh=fresh,
+            simulated=simulated,
+            levels=levels,
+            hooks=hooks,
+        )
+
+    @classmethod
+    def described(
+        cls,
+        path: str | os.PathLike[str] | None,
+        describe: Callable[[], RunDescription],
+        clock: Callable[[], int],
+        *,
+        fresh: bool,
+        simulated: bool = False,
+        levels: Mapping[str, int] | None = None,
+        hooks: RecordHooks | None = None,
+    ) -> RunRecords:
+        """Opens the records of a run like `open`, with a graph that `describe` returns.
+
+        `simulated`: test streams set the processing time. `levels`: the level of each stage, if the run has tasks in
+        other processes.
+        """
         if path is None:
             return cls(ActivityTracker(clock, simulated=simulated))
         hooks = hooks or RecordHooks()
@@ -91,15 +120,14 @@ class RunRecords:
         with (hooks.storing or nullcontext)():
             status = RunStatusFile.take(path, simulated=simulated, page=hooks.page)
             try:
-                writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
+                writer = RecordWriter.open(path, describe(), fresh=fresh)
             except BaseException:
                 status.remove()
                 raise
             keys = _folder_of_keys(writer)
-            if not tasks:
+            if levels is None:
                 tracker = ActivityTracker(clock, status.write, simulated)
                 return cls(tracker, writer, status, hooks, keys=keys)
-            levels = {name: stage.level for name, stage in plan.stages.items()}
             of_tasks = partial(with_tasks, records=writer.path, levels=levels)
             folder = task_folder_of(writer.path)
             os.makedirs(folder, exist_ok=True)

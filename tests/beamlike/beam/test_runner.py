@@ -2,72 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 beam = pytest.importorskip("apache_beam")
 
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions  # noqa: E402
-from apache_beam.testing.test_stream import TestStream  # noqa: E402
+from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
-from apache_beam.transforms.timeutil import TimeDomain  # noqa: E402
-from apache_beam.transforms.userstate import (  # noqa: E402
-    BagStateSpec,
-    TimerSpec,
-    on_timer,
-)
 
 from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.cells import StatefulParDo  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
+from beamlike.observe import History, why  # noqa: E402
+from tests.beamlike.beam.pipelines import AtTheEnd, RunningSum, in_bundles, pairs, streaming, timed  # noqa: E402
 from tests.support.places import ROOT  # noqa: E402
-
-
-class RunningSum(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Emits the sum of the values of a key so far, with each value."""
-
-    TOTAL = BagStateSpec("total", beam.coders.VarIntCoder())
-
-    def process(self, element: Any, total: Any = beam.DoFn.StateParam(TOTAL)) -> Iterator[Any]:
-        total.add(element[1])
-        yield element[0], sum(total.read())
-
-
-class AtTheEnd(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Emits the values of a key when the watermark reaches 10."""
-
-    VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
-    END = TimerSpec("end", TimeDomain.WATERMARK)
-
-    def process(
-        self, element: Any, values: Any = beam.DoFn.StateParam(VALUES), end: Any = beam.DoFn.TimerParam(END)
-    ) -> None:
-        values.add(element[1])
-        end.set(10)
-
-    @on_timer(END)
-    def fire(
-        self, key: Any = beam.DoFn.KeyParam, values: Any = beam.DoFn.StateParam(VALUES)
-    ) -> Iterator[Any]:
-        yield key, sorted(values.read())
-
-
-def in_bundles(*bundles: list[tuple[str, int]]) -> Any:
-    """A stream whose bundles arrive one by one, before its watermark moves."""
-    coder = beam.coders.TupleCoder([beam.coders.StrUtf8Coder(), beam.coders.VarIntCoder()])
-    stream = TestStream(coder=coder, output_tags=None)
-    for bundle in bundles:
-        stream = stream.advance_processing_time(1).add_elements(bundle)
-    return stream.advance_watermark_to(20).advance_watermark_to_infinity()
-
-
-def pipeline() -> Any:
-    """A pipeline on the runner."""
-    options = PipelineOptions([])
-    options.view_as(StandardOptions).streaming = True
-    return beam.Pipeline(runner=BeamlikeRunner(), options=options)
 
 
 def without_worker_cache(monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -86,7 +36,7 @@ def without_worker_cache(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_grouping_emits_a_pane_for_each_window() -> None:
-    with pipeline() as p:
+    with streaming() as p:
         timed = [("a", 1), ("b", 2), ("a", 3), ("a", 12)]
         rows = p | beam.Create(timed) | beam.Map(lambda row: beam.window.TimestampedValue(row, row[1]))
         sums = rows | beam.WindowInto(beam.window.FixedWindows(10)) | beam.CombinePerKey(sum)
@@ -95,7 +45,7 @@ def test_a_grouping_emits_a_pane_for_each_window() -> None:
 
 def test_state_lasts_from_bundle_to_bundle_in_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     checks = without_worker_cache(monkeypatch)
-    with pipeline() as p:
+    with streaming() as p:
         sums = (
             p | in_bundles([("a", 1), ("b", 5)], [("a", 2)], [("a", 4), ("b", 6)]) | beam.ParDo(RunningSum())
         )
@@ -108,22 +58,41 @@ def test_state_that_the_engine_forgets_is_not_read_from_the_cache_of_the_worker(
 ) -> None:
     save = StatefulNode.save
     monkeypatch.setattr(StatefulNode, "save", lambda node, watermark: save(node, watermark) and [])
-    with pipeline() as p:
+    with streaming() as p:
         sums = p | in_bundles([("a", 1)], [("a", 2)], [("a", 4)]) | beam.ParDo(RunningSum())
         assert_that(sums, equal_to([("a", 1), ("a", 2), ("a", 4)]))
 
 
 def test_a_timer_fires_when_the_watermark_reaches_it() -> None:
-    with pipeline() as p:
+    with streaming() as p:
         fired = p | in_bundles([("a", 2)], [("a", 1), ("b", 3)]) | beam.ParDo(AtTheEnd())
         assert_that(fired, equal_to([("a", [1, 2]), ("b", [3])]))
 
 
 def test_a_function_reads_a_side_input() -> None:
-    with pipeline() as p:
+    with streaming() as p:
         names = p | "names" >> beam.Create([(1, "one"), (2, "two")])
         read = p | beam.Create([2, 1]) | beam.Map(lambda n, names: names[n], beam.pvalue.AsDict(names))
         assert_that(read, equal_to(["one", "two"]))
+
+
+def test_an_element_waits_for_the_window_of_a_side_that_it_reads_and_not_longer(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def write(word: str) -> None:
+        with log.open("a") as file:
+            file.write(f"{word} ")
+
+    with streaming() as p:
+        tens = beam.WindowInto(beam.window.FixedWindows(10))
+        stream = pairs().add_elements([timed(3, "red", 1)]).advance_watermark_to(12)
+        events = p | stream.add_elements([timed(13, "blue", 2)]).advance_watermark_to_infinity()
+        events | "log" >> beam.Map(lambda row: write(row[0]))
+        totals = events | "tens" >> tens | beam.CombinePerKey(sum)
+        four = p | beam.Create([4]) | "timed" >> beam.Map(lambda n: beam.window.TimestampedValue(n, n))
+        read = beam.Map(lambda n, sides: write(str(sides)), beam.pvalue.AsDict(totals))
+        four | "in tens" >> tens | "read" >> read
+    assert log.read_text() == "red {'red': 1} blue "
 
 
 def test_the_runner_has_a_name_for_the_command_line() -> None:
@@ -142,8 +111,24 @@ def test_a_requirement_that_it_does_not_support_is_refused_by_name() -> None:
         BeamlikeRunner().run_via_runner_api(proto, PipelineOptions([]))
 
 
-def test_the_program_of_the_docs_runs(capsys: pytest.CaptureFixture[str]) -> None:
+def blocks(kind: str) -> list[str]:
+    """The blocks of docs/beam.md of a kind."""
     page = (ROOT / "docs" / "beam.md").read_text()
-    code = page.split("```python beam\n")[1].split("```")[0]
-    exec(code, {"__name__": "__main__"})
-    assert sorted(capsys.readouterr().out.splitlines()) == ["('blue', 2)", "('red', 8)"]
+    return [part.split("```")[0] for part in page.split(f"```{kind}\n")[1:]]
+
+
+def test_the_programs_of_the_docs_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec("".join(blocks("python beam")), {"__name__": "__main__"})
+    printed = ["('blue', 2)", "('cellar', 9)", "('kitchen', 20)", "('red', 8)", "red 10", "red 12"]
+    assert (
+        "CalculateTeamScores/ExtractAndSumScore/CombinePerKey(sum)" in History.open("game.jsonl").plan.stages
+    )
+    assert sorted(capsys.readouterr().out.splitlines()) == printed
+    read = History.open("rooms.jsonl")
+    until = next(n for n, batch in enumerate(read.batches, 1) if batch.stages["show"].output == 45_000_000)
+    del read.batches[until:]
+    (text,) = blocks("text rooms")
+    assert text in "".join(f"{line}\n" for line in why(read, stage="show"))
