@@ -168,7 +168,7 @@ class Executor:
             self._row(row, times[row], given)
 
     def _plain_rows(self, begin: int, end: int) -> None:
-        """As `_rows`, for rows of which none is late or retracted, in a cell whose calls are not checked.
+        """Does the same as `_rows` for rows of which none is late or retracted, in a cell whose calls are not checked.
 
         Most rows are such. Calls of `_row` and `_invoke` would take a third of their time.
         """
