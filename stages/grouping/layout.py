@@ -354,14 +354,14 @@ class WindowLayout:
         }
 
     @cached_property
-    def fresh(self) -> dict[str, pl.Expr]:
-        """Expressions, by column, for a new window, except for its key, bounds and accumulators."""
-        cells = self.windowing.trigger.cells()
-        return {
+    def fresh_row(self) -> pl.DataFrame:
+        """A row with the columns of a new window, except for its key, bounds and accumulators."""
+        values = {
             PENDING: pl.lit(0, pl.Int64),
             HOLD: pl.lit(None, pl.Int64),
             **{name: pl.lit(default, dtype) for name, (dtype, default) in PANE_STATE.items()},
-            **{name: cell.literal() for name, cell in cells.items()},
+            **{name: cell.literal() for name, cell in self.windowing.trigger.cells().items()},
             **self.nothing_outstanding(),
             CLOSED: pl.lit(False),
         }
+        return pl.select(value.alias(name) for name, value in values.items())
