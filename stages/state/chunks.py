@@ -9,7 +9,7 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.frames import concat_nonempty, size_of
+from stages.frames import concat_nonempty, repeated, size_of
 from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -95,15 +95,17 @@ def unpack(
     structs = [name for name, dtype in schema.items() if isinstance(dtype, pl.Struct)]
     # Adding columns to a frame takes as long as reading a small chunk, so it is done for many chunks at once.
     for (names, constants), alike in groupby(chunks, key=lambda chunk: chunk.kind):
-        columns = [
-            pl.lit(value, schema[name]).alias(name) for name, value in constants.items() if name in schema
-        ]
+        frame = concat_nonempty(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
         known = {*names, *constants}
         missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
-        frame = concat_nonempty(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
-        if constants or names != list(schema):
-            frame = frame.with_columns(*columns, *missing).select(list(schema))
-        frames.append(frame)
+        if missing:
+            frame = frame.with_columns(missing)
+        if constants:
+            one = (
+                pl.Series(name, [value], schema[name]) for name, value in constants.items() if name in schema
+            )
+            frame = frame.hstack([repeated(column, len(frame)) for column in one])
+        frames.append(frame if frame.columns == list(schema) else frame[list(schema)])
     return frames
 
 
@@ -120,10 +122,17 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
     if frame.is_empty():
         return {}
     plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
+    return {column.name: column[0] for column in plain if _is_constant(column)}
+
+
+def _is_constant(column: pl.Series) -> bool:
+    """True if all values are equal, or all are null."""
     # In most columns the first and the last value differ, and comparing all values takes a while.
-    candidates = {column.name: column[0] for column in plain if column[0] == column[-1]}
-    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in candidates)
-    return {name: value for name, value in candidates.items() if same[name].item()}
+    if (first := column[0]) != column[-1]:
+        return False
+    if nulls := column.null_count():
+        return nulls == len(column)
+    return bool(column.min() == column.max()) if column.dtype == pl.Int64 else bool((column == first).all())
 
 
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
