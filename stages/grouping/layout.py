@@ -207,6 +207,17 @@ class WindowLayout:
         If `retractions`, elements with the flag of a retraction are subtracted. The accumulators of a `CombineFn` are
         columns of the rows already (`refuse`).
         """
+        return self._lifted_changes if retractions else self._lifted_elements
+
+    @cached_property
+    def _lifted_elements(self) -> dict[str, pl.Expr]:
+        return self._lift(retractions=False)
+
+    @cached_property
+    def _lifted_changes(self) -> dict[str, pl.Expr]:
+        return self._lift(retractions=True)
+
+    def _lift(self, *, retractions: bool) -> dict[str, pl.Expr]:
         lifts = {name: pl.col(name) for name in self.combines}
         for name, aggregate in self.aggregates.items():
             for part, lifted in self._lifted(aggregate, retractions).items():

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from stages.frames import repeated
-from stages.keys import key_shown, shown
+from stages.keys import key_shown, shown_one
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.packed import packed
 from stages.state.buckets import BUCKET, single_bucket
@@ -131,7 +131,7 @@ def _holder(row: pl.DataFrame, columns: pl.DataFrame, table: Table) -> dict[str,
     start, end = table.bounds
     waits = DEADLINE + PROCESSING_TIME
     return {
-        "holder_key": ", ".join(shown(row[key]).item() for key in table.keys),
+        "holder_key": ", ".join(shown_one(row[key]) for key in table.keys),
         "holder_start": row[start].item(),
         "holder_end": row[end].item(),
         "holder_pane": columns["pane"].item() if "pane" in columns.columns else False,
