@@ -32,20 +32,23 @@ class Leftovers:
     sinks: Mapping[str, Sink]
     run: str
     _is_first: bool = attrs.field(default=True, init=False)
+    _two_phase: dict[str, TwoPhase] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._two_phase = {name: sink for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
 
     @property
     def hides(self) -> bool:
         """True if all sinks are two-phase, so that readers see no output of a batch before `settle`."""
-        return all(isinstance(sink, TwoPhase) for sink in self.sinks.values())
+        return len(self._two_phase) == len(self.sinks)
 
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
         """Publishes the files of a batch, which are `parts`: for each sink, the result of `prepare`. `again`: an
         earlier attempt at the batch may have left files.
         """
-        for name, sink in self.sinks.items():
-            if isinstance(sink, TwoPhase):
-                with activity("sink", name), writing(sink, name, batch):
-                    sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
+        for name, sink in self._two_phase.items():
+            with activity("sink", name), writing(sink, name, batch):
+                sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
         self._is_first = False
 
 
