@@ -301,6 +301,10 @@ class Journal:
 
     # The methods of a `StateStore`.
 
+    @property
+    def compress_from(self) -> int:
+        return 0
+
     def get(self, stage: str, key: str) -> bytes | None:
         """Returns the value in the current batch if it was changed there, otherwise in the last batch that is done."""
         for known in (self._changed, self._unsettled):

@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from stages.frames import concat_nonempty, repeated, size_of
-from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
+from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
 """The approximate size of a chunk in memory. Spark's Python state is slower per byte for values of many megabytes."""
@@ -68,8 +68,11 @@ class Chunk:
         return self.columns.columns, self.constants
 
 
-def pack(patch: Patch) -> bytes:
-    """Encodes a patch. In `FEW` rows or more, a column with the same value in all rows is stored as one value."""
+def pack(patch: Patch, compress_from: int = 0) -> bytes:
+    """Encodes a patch, compressed if it has at least `compress_from` bytes in memory.
+
+    In `FEW` rows or more, a column with the same value in all rows is stored as one value.
+    """
     # Compression to about a quarter takes 3 ms per megabyte; passing a megabyte to Spark and back takes 20 ms or more.
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
@@ -80,7 +83,8 @@ def pack(patch: Patch) -> bytes:
         version = PATCHED
         deleted = patch.deleted.to_frame(DELETED)
         columns = pl.concat([deleted, columns], how="horizontal_extend")
-    return encode(columns, facts, compression="zstd", version=version)
+    compression: Compression = "uncompressed" if size_of(columns) < compress_from else "zstd"
+    return encode(columns, facts, compression=compression, version=version)
 
 
 def unpack(
@@ -159,7 +163,8 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
     """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers."""
     pieces = list(_slices(patch.rows))
-    values = [pack(Patch(pieces[0], patch.deleted)), *(pack(Patch(piece)) for piece in pieces[1:])]
+    parts = [Patch(pieces[0], patch.deleted), *map(Patch, pieces[1:])]
+    values = [pack(part, store.compress_from) for part in parts]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])
