@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,7 +31,7 @@ class Leftovers:
 
     sinks: Mapping[str, Sink]
     run: str
-    _is_first: bool = attrs.field(default=True, init=False)
+    is_first: bool = attrs.field(default=True, init=False)
     _two_phase: dict[str, TwoPhase] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -48,8 +48,8 @@ class Leftovers:
         """
         for name, sink in self._two_phase.items():
             with activity("sink", name), writing(sink, name, batch):
-                sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
-        self._is_first = False
+                sink.settle(self.run, batch, parts.get(name, {}), again=again or self.is_first)
+        self.is_first = False
 
 
 def take_back(
@@ -80,6 +80,10 @@ class BatchSinks:
 
     def __attrs_post_init__(self) -> None:
         self._leftovers = Leftovers(self.sinks, self.run)
+
+    def may_change(self, arrived: Container[str]) -> bool:
+        """True if `write` may change a sink: if some has arrived rows, or files of an earlier attempt."""
+        return self.may_replay or self._leftovers.is_first or any(name in arrived for name in self.sinks)
 
     def write(
         self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE
