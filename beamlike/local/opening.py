@@ -108,7 +108,7 @@ class OpenLocalRun:
         feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
-        if feed.acknowledges and journal.last is not None and journal.last[1]:
+        if journal.last is not None and journal.last[1]:
             # If the earlier run was killed right after the commit, it has not notified the sources.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
@@ -175,7 +175,7 @@ class OpenLocalRun:
         self.journal.commit(batch)
         if self.feed.acknowledges:
             self.journal.settle()
-            self.feed.committed(batch)
+        self.feed.committed(batch)
 
 
 def _reached(journal: Journal) -> Reached:

@@ -35,29 +35,15 @@ class Numbers:
     def schema(self) -> pl.Schema:
         return pl.Schema({"n": pl.Int64()})
 
-    def resume(self, position: Mapping[str, Any], rows: int) -> Reading:
-        return Reading(self, position.get("next", 0))
-
-
-@attrs.define
-class Reading:
-    """A reader of the numbers from `first` on."""
-
-    source: Numbers
-    first: int
-
-    def new(self) -> tuple[list[int], dict[str, int], bool] | None:
-        if self.first == self.source.dies_at:
+    def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
+        first = position.get("next", 0)
+        if first == self.dies_at:
             os._exit(9)
-        last = min(NUMBERS, self.first + self.source.step)
-        return None if self.first == last else ([self.first, last], {"next": last}, last < NUMBERS)
+        last = min(NUMBERS, first + self.step)
+        return None if first == last else bl.PlannedBatch([first, last], {"next": last}, more=last < NUMBERS)
 
     def read(self, batch: bl.PlannedBatch) -> pl.LazyFrame:
-        first, self.first = batch.input
-        return pl.LazyFrame({"n": range(first, self.first)})
-
-    def close(self) -> None:
-        pass
+        return pl.LazyFrame({"n": range(*batch.input)})
 
 
 def pipeline(source: Numbers, out: Path) -> bl.Pipeline:
