@@ -119,12 +119,12 @@ def _by_user(frame: pl.DataFrame) -> dict[int, int]:
     return dict(frame.select("user", pl.col("n").cast(pl.Int64)).rows())
 
 
-def flagship(events: int) -> Callable[[Path], Pair]:
+def flagship(events: int, batches: int = 5) -> Callable[[Path], Pair]:
     """The lengths of sessions of two sources, and their means by two minutes."""
 
     def make(folder: Path) -> Pair:
         data, out = folder / "plays", folder / "out"
-        generate.write(data, generate.Plays(events, files=5))
+        generate.write(data, generate.Plays(events, files=batches))
 
         def ours() -> pl.DataFrame:
             shutil.rmtree(out, ignore_errors=True)
@@ -213,6 +213,7 @@ EARLY = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
 JOBS: Mapping[str, Callable[[Path], Pair]] = {
     "import": imported,
     "flagship": flagship(1_000_000),
+    "small batches": flagship(60_000, batches=100),
     "many keys": counts(300_000, 20_000, 20),
     "triggers": counts(
         100_000, 50_000, 20, trigger=EARLY, accumulation="accumulating", allowed_lateness="1h"

@@ -108,6 +108,16 @@ def shown(values: pl.Series) -> pl.Series:
     return text.zip_with(~long, text.str.head(_SHOWN) + "...") if long.any() else text
 
 
+def shown_one(value: pl.Series) -> str:
+    """Converts the only value of a key column as `shown` does. A text takes no query."""
+    if value.dtype != pl.String:
+        return str(shown(value).item())
+    if (text := value.item()) is None:
+        return "null"
+    named = text_named(text)
+    return f"{named[:_SHOWN]}..." if len(named.encode()) > 4 * _SHOWN else named
+
+
 def _named(values: pl.Series) -> pl.Series:
     text = _text(values)
     if values.dtype in _TEXTS:

@@ -13,6 +13,7 @@ keyed state with timers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Final, Literal, Protocol, Self
 
 import attrs
@@ -40,7 +41,7 @@ Placed = Literal["by key", "anywhere", "everywhere"]
 """The shards to which a row of an input is sent: the shard of its key, any one shard, or all shards."""
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(slots=False, eq=False)
 class Input:
     """An input of an operator.
 
@@ -67,6 +68,10 @@ class Input:
 
     def no_arrivals(self) -> pl.DataFrame:
         """Returns an empty frame of arrivals."""
+        return self._nothing
+
+    @cached_property
+    def _nothing(self) -> pl.DataFrame:
         return pl.DataFrame(schema=self.schema)
 
 

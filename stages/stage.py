@@ -7,13 +7,14 @@ or an arrival that cannot wait. Other arrivals are appended to the log of their 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 import polars as pl
 
 from stages.clock import StepClock, Watermarks
 from stages.errors import ResultError, StepError
+from stages.frames import repeated
 from stages.operator import Operator, Refused
 from stages.progress.reports import Report
 from stages.state.index import HoldOwner
@@ -27,6 +28,8 @@ from windowing.time import MAX_TIME
 
 if TYPE_CHECKING:
     from stages.completeness import Completeness
+
+_NOT_DRAINED: Final = pl.Series(PANE_DRAINED, [False])
 
 
 @attrs.frozen(eq=False)
@@ -170,5 +173,7 @@ def _with_drained(panes: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
     """
     if not {PANE_RETRACTED, PANE_TIMING} <= {*panes.columns} or PANE_DRAINED in panes.columns:
         return panes  # rows of an operator other than a grouping, which may have the columns of earlier panes
+    if not clock.drained:
+        return panes.hstack([repeated(_NOT_DRAINED, len(panes))])
     closed = closed_by_drain(clock.input_before) & ~pl.col(PANE_RETRACTED)
-    return panes.with_columns((pl.lit(clock.drained) & closed).alias(PANE_DRAINED))
+    return panes.with_columns(closed.alias(PANE_DRAINED))

@@ -70,6 +70,11 @@ class Table:
         return pl.DataFrame(schema=self.schema)
 
     @property
+    def has_timers(self) -> bool:
+        """True if rows may have pending timers."""
+        return False
+
+    @property
     def holding_timer(self) -> pl.Expr:
         """An expression for the name of the timer by which a row holds the watermark; null if no timer holds it."""
         return pl.lit(None, pl.String)
@@ -200,6 +205,10 @@ class KeyedTable(BucketTable):
     timers: pl.Expr | None = None
 
     patched: ClassVar[bool] = True
+
+    @property
+    def has_timers(self) -> bool:
+        return self.timers is not None or self.holder is not None
 
     @property
     def holding_timer(self) -> pl.Expr:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+
+_LEAST: Final = -(2**63)
 
 
 def collection(end: int, allowed_lateness: int) -> int:
@@ -22,6 +26,14 @@ def collected_at(allowed_lateness: int, end: pl.Expr | None = None) -> pl.Expr:
     """
     ends = pl.col(WINDOW_END) if end is None else end
     return ends.clip(upper_bound=GLOBAL_WINDOW_END - allowed_lateness) + allowed_lateness
+
+
+def is_collected(ends: pl.Series, watermark: int, allowed_lateness: int) -> pl.Series:
+    """Returns a mask of the windows with these ends (us) that are collected at a watermark (us)."""
+    if watermark >= GLOBAL_WINDOW_END:
+        return ends.is_not_null()
+    # The same as a comparison of the `collection` times, without computing them.
+    return ends <= max(watermark - allowed_lateness, _LEAST)
 
 
 def in_time(watermark: int, allowed_lateness: int) -> pl.Expr:

@@ -14,7 +14,7 @@ from windowing.columns import WINDOW_START
 Flags = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]
 
-_FEW: Final = 1_000
+_FEW: Final = 6_000
 """The number of rows up to which numpy sorts faster than polars."""
 
 _TWO_TO_64: Final = pl.lit(1 << 64, pl.Int128)

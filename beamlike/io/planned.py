@@ -69,6 +69,11 @@ class PlannedReader:
         self.go_on_from(batch)
         return read_planned(self._opened, batch, self.rows)
 
+    @property
+    def acknowledges(self) -> bool:
+        """True if the source itself is notified of committed batches."""
+        return isinstance(self._opened, AcceptsCommits)
+
     def committed(self, batch: PlannedBatch) -> None:
         self._announced = max(self._announced, _announced(batch))
         if batch.input is not None and isinstance(self._opened, AcceptsCommits):

@@ -32,11 +32,13 @@ class RunControl:
         if self.phase is Phase.GIVEN_UP:
             raise GivenUp
 
-    def hooks(self, journal: Journal) -> EngineHooks:
-        """Returns the hooks of an engine whose batches are logged in this journal."""
+    def hooks(self, journal: Journal, *, observed: bool) -> EngineHooks:
+        """Returns the hooks of an engine whose batches are logged in this journal. `observed`: the user's code learns
+        of each batch.
+        """
 
         def before_writing() -> None:
             journal.settle()
             self.writing = True  # From now on, only a replay of the same batch may follow.
 
-        return EngineHooks(self.require_wanted, before_writing)
+        return EngineHooks(self.require_wanted, before_writing, observed)

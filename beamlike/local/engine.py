@@ -34,11 +34,13 @@ class EngineHooks:
     """Functions of a runner that the engine calls in each batch.
 
     `between_parts` is called between two parts of a batch, and may raise to abandon the batch. `before_writing` is
-    called before the sinks receive anything: it waits until the input of the batch is on disk.
+    called before the sinks receive anything: it waits until the input of the batch is on disk. If `observed`, others
+    learn of each batch, so it is also called if no sink receives anything.
     """
 
     between_parts: Callable[[], object] = lambda: None
     before_writing: Callable[[], object] = lambda: None
+    observed: bool = False
 
 
 @attrs.define
@@ -95,8 +97,10 @@ class Engine:
         threads: Threads = ALONE,
     ) -> BatchRecord:
         """Writes the rows of a batch to the sinks when all stages are done, and returns its record."""
-        # From here on sinks may receive rows, so after a failure only a replay of this batch may follow.
-        self.hooks.before_writing()
+        # From here on sinks may receive rows, so after a failure only a replay of this batch may follow. If nothing
+        # outside of the checkpoint shows the batch, the next run may read other input instead.
+        if self.hooks.observed or sinks.may_change(self._arrived):
+            self.hooks.before_writing()
         arrived = {name: self._in_order(frames) for name, frames in self._arrived.items()}
         rows = sinks.write(number, arrived, threads)
         lost = DeadLetterCounts.of_all(got.lost for got in batch.ingested.values())

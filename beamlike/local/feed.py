@@ -13,6 +13,7 @@ from beamlike.errors import CheckpointError, PlanError, naming_source
 from beamlike.io.complete import CompleteReader, is_over, require_complete
 from beamlike.io.files.reader import FileReader
 from beamlike.io.in_process import Continued, reader_of
+from beamlike.io.planned import PlannedReader
 from beamlike.io.refreshed import Clock
 from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
 from beamlike.local.batch_input import BatchInput, read_whole, step_input, too_far_ahead
@@ -66,7 +67,7 @@ class InputFeed(Protocol):
 
     @property
     def acknowledges(self) -> bool:
-        """True if a source must be notified of committed batches."""
+        """True if a source must be notified of committed batches, when they are on disk."""
 
     def committed(self, batch: LoggedBatch) -> None:
         """Notifies each source that accepts commits that the batch is done and stored."""
@@ -207,7 +208,7 @@ class SourceInputFeed:
 
     @property
     def acknowledges(self) -> bool:
-        return any(isinstance(self._own_reader(name), AcceptsCommits) for name in self.readers)
+        return any(_acknowledges(self._own_reader(name)) for name in self.readers)
 
     def committed(self, batch: LoggedBatch) -> None:
         for name, taken in batch.taken.items():
@@ -280,3 +281,9 @@ def _gone(batch: int, source: str, error: Exception) -> CheckpointError:
         f"batch {batch} cannot be replayed, because source {source!r} no longer has its input: "
         f"{error.args[0] if error.args else error!r}; restore it"
     )
+
+
+def _acknowledges(reader: object) -> bool:
+    if isinstance(reader, PlannedReader):
+        return reader.acknowledges
+    return isinstance(reader, AcceptsCommits)

@@ -58,6 +58,9 @@ _STORAGE: Final = (
 )
 """The error codes of SQLite that mean a problem of the disk or the file system. All others mean a damaged database."""
 
+MOST_AHEAD: Final = 16
+"""The number of batches without output that may be processed before the first of them is on disk."""
+
 
 @attrs.define(eq=False)
 class Journal:
@@ -75,6 +78,8 @@ class Journal:
     _connection: sqlite3.Connection
     _turn: Any = attrs.field(factory=Lock, init=False)
     _behind: Behind = attrs.field(factory=Behind, init=False)
+    _ahead: int = attrs.field(default=0, init=False)
+    """The number of batches that have begun since everything was on disk for certain."""
     _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
@@ -169,7 +174,14 @@ class Journal:
             return {entry: json.loads(value) for entry, value in rows}
 
     def begin(self, batch: LoggedBatch) -> None:
-        """Logs the input of a batch. Output of the batch may be written only after the next `settle`."""
+        """Logs the input of a batch. Output of the batch may be written only after the next `settle`.
+
+        Waits if the disk is so slow that too many batches are not on it. Raises the error of a task that failed.
+        """
+        self._behind.check()
+        if self._ahead >= MOST_AHEAD:
+            self.settle()
+        self._ahead += 1
         self._last = batch, False
         self.later(partial(self._begin, batch))
 
@@ -216,7 +228,7 @@ class Journal:
     def settle(self) -> None:
         """Waits until everything that was begun, committed or passed to `later` is on disk."""
         self._behind.wait()
-        self._unsettled = {}
+        self._unsettled, self._ahead = {}, 0
 
     def fill(
         self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
@@ -300,6 +312,10 @@ class Journal:
         return {name: value for name, value in now.items() if value is not None and name[0] != _RUN}
 
     # The methods of a `StateStore`.
+
+    @property
+    def compress_from(self) -> int:
+        return 0
 
     def get(self, stage: str, key: str) -> bytes | None:
         """Returns the value in the current batch if it was changed there, otherwise in the last batch that is done."""

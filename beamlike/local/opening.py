@@ -108,10 +108,11 @@ class OpenLocalRun:
         feed = open_feed(
             plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
         )
-        if feed.acknowledges and journal.last is not None and journal.last[1]:
+        if journal.last is not None and journal.last[1]:
             # If the earlier run was killed right after the commit, it has not notified the sources.
             feed.committed(journal.last[0])
         run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
+        observed = options.on_batch is not None or bool(options.telemetry)
         run = OpenRun.of(
             plan,
             checkpoint,
@@ -123,7 +124,13 @@ class OpenLocalRun:
             held=held,
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             path=checkpoint.at(RECORDS_FILE),
-            hooks=RecordHooks(lambda: stored("write", checkpoint.path), journal.later, feed.changed),
+            hooks=RecordHooks(
+                storing=lambda: stored("write", checkpoint.path),
+                later=journal.later,
+                settle=journal.settle,
+                behind=not observed,
+                changed=feed.changed,
+            ),
             last_time=None if journal.last is None else journal.last[0].now,
         )
         engine = Engine(
@@ -132,7 +139,7 @@ class OpenLocalRun:
             store=journal,
             inputs=_load(plan, journal),
             last=_record_before(journal, run, checkpoint),
-            hooks=control.hooks(journal),
+            hooks=control.hooks(journal, observed=observed),
             threads=threads,
             drains=plan.drains(asked=options.drain and steps_of(plan) is None),
             keys=run.records.keys,
@@ -168,7 +175,7 @@ class OpenLocalRun:
         self.journal.commit(batch)
         if self.feed.acknowledges:
             self.journal.settle()
-            self.feed.committed(batch)
+        self.feed.committed(batch)
 
 
 def _reached(journal: Journal) -> Reached:

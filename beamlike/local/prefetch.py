@@ -13,7 +13,6 @@ from typing import Final, TypeVar
 
 import attrs
 
-from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.ingested import Chunk, Ingested
@@ -98,7 +97,7 @@ def may_prefetch(plan: Plan) -> frozenset[str]:
 
 def _has_its_own_way(source: SourcePlan) -> bool:
     by_itself = not (source.whole or source.python or source.watermark.assigns_event_time)
-    return isinstance(source.source, ReadInFiles) and by_itself
+    return source.reads_files and by_itself
 
 
 def prefetch(threads: Threads, read: Callable[[], T]) -> StartedTask[T] | None:

@@ -15,7 +15,7 @@ from beamlike.io.base import Sink, Source
 from beamlike.io.complete import is_complete
 from beamlike.io.in_process import InProcess
 from beamlike.io.refreshed import Refreshed
-from beamlike.io.sources import ReadBySpark
+from beamlike.io.sources import ReadBySpark, ReadInFiles
 from beamlike.logical.node import Kind
 from beamlike.logical.origins import EventTime, Promise
 from beamlike.logical.watermark import NoEventTime
@@ -89,6 +89,11 @@ class SourcePlan:
         # already has the rows.
         carrying = tuple(attrs.evolve(route, dead_letters_only=False) for route in routes)
         return attrs.evolve(self, routes=carrying)
+
+    @cached_property
+    def reads_files(self) -> bool:
+        """True if the source lists files, which a batch reads."""
+        return isinstance(self.source, ReadInFiles)
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

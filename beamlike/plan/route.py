@@ -145,6 +145,9 @@ def follow(
     wanted = [route for route in routes if route.takes(output)]
     if not (wanted or output == "dead_letters"):
         return {}
+    if isinstance(frame, pl.DataFrame) and output != "dead_letters" and all(map(_is_plain, wanted)):
+        # These are most routes between stages. Columns are selected in a tenth of the time of a query.
+        return join({route.address: frame[list(route.columns)]} for route in wanted)
     walk = _Walk(runner)
     if output == "dead_letters":
         walk.deliver(frame, list(enumerate(wanted)))
@@ -230,6 +233,11 @@ class _Walk:
             self.begin(letters, [(index, route.from_dead_letters()) for index, route in routes])
         else:
             self.ends.append((_LAST, letters.lazy()))
+
+
+def _is_plain(route: Route) -> bool:
+    """True if the route delivers rows as they are."""
+    return not (route.path or route.carries_dead_letters or route.dead_letters_only)
 
 
 def _made_by(route: Route, depth: int) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, ClassVar
 
 import attrs
@@ -45,6 +45,9 @@ class NoSinks(BatchSinks):
 
     def __init__(self) -> None:
         pass
+
+    def may_change(self, arrived: Container[str]) -> bool:
+        return False
 
     def write(
         self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE

@@ -118,6 +118,8 @@ class DeadLetterCounts:
 
     def plus(self, other: DeadLetterCounts) -> DeadLetterCounts:
         """Returns the counts of two parts of a batch; `other` is the later one."""
+        if other == _NOTHING:  # as in most batches
+            return self
         counts = Counter(self.counts)
         counts.update(other.counts)
         firsts = {**other.firsts, **self.firsts}
@@ -142,6 +144,10 @@ class DeadLetterCounts:
     def of_all(cls, parts: Iterable[DeadLetterCounts]) -> DeadLetterCounts:
         """Returns the counts of all parts of a batch, given in order."""
         return reduce(cls.plus, parts, cls())
+
+
+_NOTHING: Final = DeadLetterCounts()
+"""The counts of a part without dead letters, in which no step used a row."""
 
 
 @attrs.frozen(eq=False)

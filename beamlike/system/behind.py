@@ -23,6 +23,11 @@ class Behind:
         """Adds a task to the end of the queue."""
         self._given.append(self._thread.submit(self._do, task))
 
+    def check(self) -> None:
+        """Raises the error of a task that has failed, without waiting for others."""
+        while self._given and self._given[0].done():
+            self._given.popleft().result()
+
     def wait(self) -> None:
         """Waits for all tasks. Raises the error of a task that failed."""
         while self._given:

@@ -119,7 +119,7 @@ class Threads:
         have ended, the error of the first task that failed, in the given order, is raised.
         """
         if self._others is None:
-            return {name: in_one_thread(task) for name, task in tasks.items()}
+            return in_one_thread(lambda: {name: task() for name, task in tasks.items()})
         timed = {name: partial(self._timed, name, tasks[name]) for name in self._longest_first(tasks)}
         own = [name for name in tasks if name in here] or [*timed][:1]
         started = {name: StartedTask(task) for name, task in timed.items() if name not in own}

@@ -47,7 +47,7 @@ def with_accumulators(
         hold, lifted = pl.col(NEW_HOLD), {name: pl.col(name) for name in (*layout.parts, COUNT)}
     else:
         hold = combiner.element_hold(windows.ends_before(placed) if combiner.adjusted else None)
-        lifted = layout.lift(retractions=PANE_RETRACTED in placed.columns)
+        lifted = dict(layout.lift(retractions=PANE_RETRACTED in placed.columns))
         placed = layout.marked(placed)
         if layout.numbered:
             placed = placed.with_columns((arrived + pl.int_range(pl.len())).alias(ARRIVAL))

@@ -91,7 +91,7 @@ class DroppedRows:
             dict(zip(WINDOW_COLUMNS, MERGED_COLUMNS, strict=True))
         )
         on = [*self.keys, *MERGED_COLUMNS]
-        return closed.placed.collect().join(merged, on=on, how="semi", nulls_equal=True).unique()
+        return closed.placed().join(merged, on=on, how="semi", nulls_equal=True).unique()
 
     def _of_windows(self, windowed: pl.DataFrame, windows: pl.DataFrame) -> pl.DataFrame:
         if self.merged_by is None:

@@ -154,7 +154,7 @@ def _silent(layout: WindowLayout) -> pl.Expr:
 def shown(panes: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Returns the panes that a step emits, without silent ones and without internal columns."""
     if not layout.retractions:
-        return panes.drop(EMITTED)
+        return panes[list(layout.panes)]
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 
@@ -227,6 +227,8 @@ def _after(rows: pl.DataFrame, emits: pl.Expr, layout: WindowLayout) -> pl.DataF
 
 def in_order(panes: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
     """Sorts panes: retractions first, then by end, start and key. So a replayed step emits the same bytes."""
+    if len(panes) < 2:
+        return panes
     return frames.in_order(panes, [~pl.col(PANE_RETRACTED), *map(pl.col, (WINDOW_END, WINDOW_START, *keys))])
 
 
@@ -241,9 +243,11 @@ def deadline(layout: WindowLayout, context: TriggerContext, clock: str) -> pl.Ex
     due = pl.when(~pl.col(CLOSED)).then(trigger.deadline(env, ROOT, context, clock))
     if clock != WATERMARK:
         return due
-    holds = pl.col(OUTSTANDING_HOLD).is_not_null() if layout.retracts else pl.lit(False)
-    ends = pl.when(holds & ~context.window_is_over()).then(WINDOW_END)
-    return pl.min_horizontal(collected_at(layout.windowing.allowed_lateness), due, ends)
+    collected = collected_at(layout.windowing.allowed_lateness)
+    if not layout.retracts:
+        return pl.min_horizontal(collected, due)
+    holds = pl.col(OUTSTANDING_HOLD).is_not_null() & ~context.window_is_over()
+    return pl.min_horizontal(collected, due, pl.when(holds).then(WINDOW_END))
 
 
 def due_by_clock(

@@ -17,19 +17,13 @@ from stages.aggregates.base import Aggregate
 from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
 from stages.dropped import late_schema
-from stages.frames import concat_nonempty, partition, replaced, split
+from stages.frames import concat_nonempty, has_nested, partition, repeated, split
 from stages.grouping.accepting import AcceptedInput, with_accumulators
 from stages.grouping.described import facts_of, kept_for_changes
 from stages.grouping.dropped import DividedInput, DroppedInput, DroppedRows, Met
 from stages.grouping.firing import collect, deadline, delay_holds, due_by_clock, fire, in_order, ready, shown
 from stages.grouping.layout import CLOSED, COUNT, EMITTED, NEW_HOLD, WindowLayout
-from stages.grouping.merging import (
-    Combined,
-    combine_merging,
-    combine_windows,
-    reduce_arrivals,
-    split_alone,
-)
+from stages.grouping.merging import Combined, WindowMerger, absorb, split_alone
 from stages.grouping.pre_aggregation import (
     count_elements,
     count_placed,
@@ -42,18 +36,21 @@ from stages.grouping.pre_aggregation import (
 )
 from stages.grouping.rejected import refuse
 from stages.grouping.unmatched import without_unmatched
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
+from stages.operator import MAIN, Input, Operator, StepOutput
 from stages.state_tables import BucketFacts, KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
-from windowing.lateness import collected_at
+from windowing.lateness import is_collected
 from windowing.overlap import merges_with
 from windowing.timestamp_combiners import TimestampCombiner
-from windowing.triggers.base import ROOT, TriggerContext
+from windowing.triggers.base import TriggerContext
 from windowing.windowing import Windowing
 
 FEW: Final = 1_000
 """The number of state rows up to which all are processed, since a search for the rows of arrivals would cost more."""
+
+_NO_ELEMENTS: Final = (pl.Series(COUNT, [0]), pl.Series(NEW_HOLD, [None], pl.Int64))
+"""The columns of arrivals in a row of state."""
 
 
 @attrs.frozen(slots=False)
@@ -95,6 +92,10 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     def merging(self) -> bool:
         """True if this grouping merges windows of a key."""
         return self.windowing.windows.merging and self.merge_windows
+
+    @cached_property
+    def _merger(self) -> WindowMerger:
+        return WindowMerger(self.layout, self.merging)
 
     @property
     def declared(self) -> Declaration:
@@ -212,7 +213,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         return self.merging or not self.windowing.timestamp_combiner.depends_on_window
 
     def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
-        return self._absorb(incoming, self._context(now))
+        return absorb(incoming, self.layout, self._context(now))
 
     def matches(self, incoming: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
         if self.merging:
@@ -242,10 +243,9 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         if self.may_pre_aggregate:
             elements = pre_aggregate_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
-        in_time = collected_at(self.windowing.allowed_lateness) > clock.input_before
-        accepted, behind = partition(placed, in_time)
+        behind, accepted = partition(placed, self._is_collected(placed, clock.input_before))
         lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
-        incoming = reduce_arrivals(lifted, self.layout, self.merging)
+        incoming = self._merger.reduce(lifted)
         wanted = self.late_columns is not None
         rows = DividedInput(behind, outside, accepted) if wanted else None
         late, outside_count = count_placed(behind), count_placed(outside)
@@ -306,72 +306,64 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
     ) -> tuple[pl.DataFrame, pl.DataFrame, Met, pl.DataFrame]:
         """Merges elements, and fires: (windows with new elements, other windows, windows with dropped ones, panes)."""
         if incoming.is_empty() and overlapping is None:
-            nothing = Met(Combined(incoming, pl.LazyFrame()))
+            nothing = Met(Combined(incoming, pl.DataFrame))
             return state.clear(), state, nothing, self.layout.no_panes
         context = self._context(clock.at_arrival())
         touched, untouched = self._touched(state, incoming, overlapping)
-        both = touched.with_columns(pl.lit(0, pl.Int64).alias(COUNT), pl.lit(None, pl.Int64).alias(NEW_HOLD))
-        if self.merging:
-            combined = combine_merging(both, incoming, self.layout, context)
-        else:
-            combined = combine_windows(both, incoming, self.layout)
+        both = touched.hstack([repeated(column, len(touched)) for column in _NO_ELEMENTS])
+        combined = self._merger.combine(both, incoming, context)
         combined, unmatched = without_unmatched(combined, incoming, self.layout)
         got, others = partition(combined.rows, combined.rows[COUNT] > 0)
         closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
-        rows, panes = self._fire_ready(self._absorb(got, context), clock, context)
+        rows, panes = self._fire_ready(absorb(got, self.layout, context), clock, context)
         if len(others):
-            untouched = concat_nonempty(untouched, others.select(list(self.layout.state)))
+            untouched = concat_nonempty(untouched, others[list(self.layout.state)])
         return rows, untouched, Met(closed, unmatched), in_order(panes, self.keys)
 
     def _touched(
         self, state: pl.DataFrame, incoming: pl.DataFrame, overlapping: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Divides state into (windows that may merge or get elements, windows that do not change)."""
+        if len(state) <= FEW and not (self.python or (self.merging and has_nested(state))):
+            return state, state.clear()  # processing does not change rows without elements
         match = list(self.keys) if self.merging else [*self.keys, *WINDOW_COLUMNS]
         reached = incoming.select(match)
         if overlapping is not None:
             reached = pl.concat([reached, overlapping.select(match)])
-        if len(state) <= FEW and not (self.merging or self.python):
-            return state, state.clear()  # processing does not change rows without elements
         touched, untouched = split(state, reached, match)
         if not self.merging:
             return touched, untouched
         touched, alone = split_alone(touched, incoming, self.windowing.windows, self.keys)
         return touched, concat_nonempty(untouched, alone)
 
-    def _absorb(self, combined: pl.DataFrame, context: TriggerContext) -> pl.DataFrame:
-        """Updates pending counts, holds and trigger cells of windows with new elements; closed ones do not change."""
-        trigger, combiner = self.windowing.trigger, self.layout.hold_combiner
-        got = ~pl.col(CLOSED)
-        new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
-        over = pl.lit(False) if self.layout.counts_times else context.window_is_over()
-        placed = pl.when(got & ~over).then(new)
-        env = {name: pl.col(name) for name in trigger.cells()}
-        cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), context)
-        absorbed = {
-            **{name: cells[name] for name in env},
-            **self.layout.emptied(pl.col(CLOSED)),
-            PENDING: pl.col(PENDING) + pl.when(got).then(COUNT).otherwise(0),
-            HOLD: combiner.both(pl.col(HOLD), placed),
-        }
-        return combined.select(replaced(self.layout.state, absorbed))
-
     def _advance_clocks(self, rows: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Advances the clocks: collects windows, and fires others that are ready. Returns (windows left, panes)."""
         then, now = self._context(clock.previous), self._context(clock.now)
-        over, rows = partition(rows, collected_at(self.windowing.allowed_lateness) <= now.watermark)
-        last = collect(partition(over, ~over[CLOSED])[0], self.layout, clock, now)
-        due_now = pl.any_horizontal(
-            now.window_is_over() & ~then.window_is_over(), *due_by_clock(self.layout, self.clocks, then, now)
-        )
+        panes = self.layout.no_panes
+        over, rows = partition(rows, self._is_collected(rows, now.watermark))
+        if len(over):
+            panes = collect(partition(over, ~over[CLOSED])[0], self.layout, clock, now)
+        ends = rows[WINDOW_END]
+        due_now = (ends <= now.watermark) & (ends > then.watermark)
+        if len(self.clocks) > 1:
+            due_by_others = due_by_clock(self.layout, self.clocks, then, now)
+            due_now |= rows.select(pl.any_horizontal(due_by_others)).to_series()
         checked, others = partition(rows, due_now)
-        checked, due = self._fire_ready(checked, clock, now)
-        return concat_nonempty(others, checked), in_order(concat_nonempty(last, due), self.keys)
+        if len(checked):
+            checked, due = self._fire_ready(checked, clock, now)
+            panes = concat_nonempty(panes, due)
+        return concat_nonempty(others, checked), in_order(panes, self.keys)
+
+    def _is_collected(self, rows: pl.DataFrame, watermark: int) -> pl.Series:
+        """Returns a mask of the windows that are collected at this watermark (us)."""
+        return is_collected(rows[WINDOW_END], watermark, self.windowing.allowed_lateness)
 
     def _fire_ready(
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Fires the windows that are ready. Returns (all windows, panes)."""
+        if self.windowing.trigger.waits_for_end and not (rows[WINDOW_END] <= context.watermark).any():
+            return rows, self.layout.no_panes
         firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():
             return rows, self.layout.no_panes

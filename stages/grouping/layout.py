@@ -207,6 +207,17 @@ class WindowLayout:
         If `retractions`, elements with the flag of a retraction are subtracted. The accumulators of a `CombineFn` are
         columns of the rows already (`refuse`).
         """
+        return self._lifted_changes if retractions else self._lifted_elements
+
+    @cached_property
+    def _lifted_elements(self) -> dict[str, pl.Expr]:
+        return self._lift(retractions=False)
+
+    @cached_property
+    def _lifted_changes(self) -> dict[str, pl.Expr]:
+        return self._lift(retractions=True)
+
+    def _lift(self, *, retractions: bool) -> dict[str, pl.Expr]:
         lifts = {name: pl.col(name) for name in self.combines}
         for name, aggregate in self.aggregates.items():
             for part, lifted in self._lifted(aggregate, retractions).items():
@@ -354,14 +365,14 @@ class WindowLayout:
         }
 
     @cached_property
-    def fresh(self) -> dict[str, pl.Expr]:
-        """Expressions, by column, for a new window, except for its key, bounds and accumulators."""
-        cells = self.windowing.trigger.cells()
-        return {
+    def fresh_row(self) -> pl.DataFrame:
+        """A row with the columns of a new window, except for its key, bounds and accumulators."""
+        values = {
             PENDING: pl.lit(0, pl.Int64),
             HOLD: pl.lit(None, pl.Int64),
             **{name: pl.lit(default, dtype) for name, (dtype, default) in PANE_STATE.items()},
-            **{name: cell.literal() for name, cell in cells.items()},
+            **{name: cell.literal() for name, cell in self.windowing.trigger.cells().items()},
             **self.nothing_outstanding(),
             CLOSED: pl.lit(False),
         }
+        return pl.select(value.alias(name) for name, value in values.items())

@@ -10,6 +10,8 @@ Windows that merge are in one *run*. A run has any number of open windows of sta
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -17,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.frames import at, has_nested, partition, repeated, replaced
+from stages.frames import at, has_nested, partition, repeated
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, STANDING, WindowLayout
 from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
 from windowing.overlap import merges_with_any
 from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
-from windowing.triggers.base import ALL, ROOT, TriggerContext
+from windowing.triggers.base import ALL, EVERYWHERE, ROOT, TriggerContext
 from windowing.windows import RUN, WindowFn
 
 _ACTIVE: Final = "__active"
@@ -49,63 +51,124 @@ class Combined:
 
     Attributes:
         rows: A row for each key and window. `COUNT` is the number of its new elements.
-        placed: For each window of arrivals, its key, its bounds, and the bounds after the merge.
+        placed: Returns, for each window of arrivals, its key, its bounds, and the bounds after the merge.
     """
 
     rows: pl.DataFrame
-    placed: pl.LazyFrame
+    placed: Callable[[], pl.DataFrame]
 
 
-def reduce_arrivals(arrivals: pl.DataFrame, layout: WindowLayout, merging: bool) -> pl.DataFrame:
-    """Reduces elements with accumulators to one row for each key and window, or run of windows that merge."""
-    combiner = layout.hold_combiner
-    # A pre-aggregated row has several elements.
-    count = pl.col(COUNT).sum() if COUNT in arrivals.columns else pl.len().cast(pl.Int64)
-    folds = {**layout.merge, COUNT: count, NEW_HOLD: combiner.fold(pl.col(NEW_HOLD))}
-    if merging and layout.windowing.windows.merges_in_parts:
-        ordered = layout.windowing.windows.merge(arrivals, layout.keys)
-        reduced = _by_run(ordered, layout, folds)
-    else:
-        reduced = arrivals.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**folds)
-    return reduced.select(replaced(layout.incoming, layout.fresh))
+@attrs.frozen(slots=False, eq=False)
+class WindowMerger:
+    """Reduces arrivals to one row for each key and window, and merges them into the state of a grouping.
 
-
-def _by_run(ordered: pl.DataFrame, layout: WindowLayout, folds: dict[str, pl.Expr]) -> pl.DataFrame:
-    keys = [pl.col(key).first() for key in layout.keys]
-    bounds = layout.windowing.windows.run_bounds()
-    return ordered.group_by(RUN, maintain_order=True).agg(*keys, **bounds, **folds)
-
-
-def combine_windows(state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> Combined:
-    """Merges arrivals into state, for windows that do not merge with each other."""
-    merged = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, WINDOW_COLUMNS, strict=True)}
-    placed = incoming.lazy().select(*layout.keys, *WINDOW_COLUMNS, **merged)
-    both = pl.concat(
-        [state, incoming], rechunk=has_nested(state)
-    )  # lists in several chunks are slow to merge
-    return Combined(_grouped(both, layout), placed)
-
-
-def _grouped(rows: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    return rows.group_by(*layout.keys, *WINDOW_COLUMNS, maintain_order=True).agg(**layout.folds)
-
-
-def combine_merging(
-    state: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout, context: TriggerContext
-) -> Combined:
-    """Merges arrivals into state, for windows that merge with each other. Closed windows do not merge.
-
-    If arrivals alone, without an open window of state, make a window with the bounds of a closed one, it is closed.
+    It belongs to a plan: expressions that do not depend on the batch are created once. `merges` is true if windows of a
+    key merge.
     """
-    closed, open_ = partition(state, state[CLOSED])
-    ordered = _in_runs(open_, incoming, layout)
-    placed = ordered.lazy().filter(~pl.col(_ACTIVE)).select(*layout.keys, *WINDOW_COLUMNS, *MERGED_COLUMNS)
-    masked = _masked(layout) | _late_by_merging(layout, context)
-    merged = _by_run(ordered.with_columns(**masked), layout, layout.folds | _merge_folds(layout))
-    merged = _complete_merge(merged, layout, context)
-    if closed.is_empty():
-        return Combined(merged[list(layout.incoming)], placed)
-    return Combined(_merge_into_closed(merged, closed, layout), placed)
+
+    layout: WindowLayout
+    merges: bool
+
+    def reduce(self, arrivals: pl.DataFrame) -> pl.DataFrame:
+        """Reduces elements with accumulators to one row for each key and window, or run of windows that merge."""
+        folds = self._folds_of_arrivals[COUNT in arrivals.columns]
+        windows = self.layout.windowing.windows
+        if self.merges and windows.merges_in_parts:
+            reduced = self._by_run(windows.merge(arrivals, self.layout.keys), folds)
+        else:
+            reduced = arrivals.group_by(*self._window, maintain_order=True).agg(folds)
+        fresh = [repeated(column, len(reduced)) for column in self.layout.fresh_row]
+        return reduced.hstack(fresh)[list(self.layout.incoming)]
+
+    def combine(self, state: pl.DataFrame, incoming: pl.DataFrame, context: TriggerContext) -> Combined:
+        """Merges arrivals into state rows, which have the columns COUNT and NEW_HOLD, too."""
+        if self.merges:
+            return self._combine_merging(state, incoming, context)
+        # Lists in several chunks are slow to merge.
+        both = pl.concat([state, incoming], rechunk=has_nested(state))
+        return Combined(self._grouped(both), lambda: self._placed(incoming, WINDOW_COLUMNS))
+
+    def _combine_merging(
+        self, state: pl.DataFrame, incoming: pl.DataFrame, context: TriggerContext
+    ) -> Combined:
+        """Merges arrivals into state, for windows that merge with each other. Closed windows do not merge.
+
+        If arrivals alone, without an open window of state, make a window with the bounds of a closed one, it is closed.
+        """
+        closed, open_ = partition(state, state[CLOSED])
+        ordered = _in_runs(open_, incoming, self.layout)
+        masked = [*self._masked, *_late_by_merging(self.layout, context)]
+        merged = self._by_run(ordered.with_columns(masked), self._folds_of_runs)
+        merged = _complete_merge(merged, self.layout, context)
+        rows = merged[list(self.layout.incoming)] if closed.is_empty() else self._meet(merged, closed)
+        return Combined(rows, lambda: self._placed(ordered.filter(~pl.col(_ACTIVE)), MERGED_COLUMNS))
+
+    def _placed(self, incoming: pl.DataFrame, merged: tuple[str, str]) -> pl.DataFrame:
+        """Returns the keys and bounds of arrivals with the bounds after the merge, which are the columns `merged`."""
+        bounds = {name: pl.col(column) for name, column in zip(MERGED_COLUMNS, merged, strict=True)}
+        return incoming.select(*self._window, **bounds)
+
+    def _by_run(self, ordered: pl.DataFrame, folds: list[pl.Expr]) -> pl.DataFrame:
+        return ordered.group_by(RUN, maintain_order=True).agg(self._keys_and_bounds + folds)
+
+    def _grouped(self, rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.group_by(*self._window, maintain_order=True).agg(self._folds)
+
+    @cached_property
+    def _window(self) -> tuple[str, ...]:
+        """The columns that identify a window."""
+        return (*self.layout.keys, *WINDOW_COLUMNS)
+
+    @cached_property
+    def _keys_and_bounds(self) -> list[pl.Expr]:
+        """Aggregations of the key and the bounds of a run of windows."""
+        bounds = self.layout.windowing.windows.run_bounds()
+        return [*(pl.col(key).first() for key in self.layout.keys), *_named(bounds)]
+
+    @cached_property
+    def _folds(self) -> list[pl.Expr]:
+        """Aggregations that merge several rows of one window into one row."""
+        return _named(self.layout.folds)
+
+    @cached_property
+    def _folds_of_arrivals(self) -> dict[bool, list[pl.Expr]]:
+        """Aggregations of arrivals, by whether they are pre-aggregated: then a row has several elements."""
+        counts = {True: pl.col(COUNT).sum(), False: pl.len().cast(pl.Int64)}
+        hold = self.layout.hold_combiner.fold(pl.col(NEW_HOLD))
+        return {
+            several: _named({**self.layout.merge, COUNT: count, NEW_HOLD: hold})
+            for several, count in counts.items()
+        }
+
+    @cached_property
+    def _folds_of_runs(self) -> list[pl.Expr]:
+        """Aggregations that merge the rows of a run, after `_masked`, into one row."""
+        cells = self.layout.windowing.trigger.cells().items()
+        negations = {name + _NOT: pl.col(name + _NOT).any() for name, cell in cells if cell.fold == "any"}
+        return self._folds + _named(negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()})
+
+    @cached_property
+    def _masked(self) -> list[pl.Expr]:
+        """Expressions that reset pane numbering, except in windows with the bounds of their run, and negate flags."""
+        same, active = pl.col(_SAME), pl.col(_ACTIVE)
+        masked = {
+            name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)
+        }
+        masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
+        bits = [name for name, cell in self.layout.windowing.trigger.cells().items() if cell.fold == "any"]
+        return _named(masked | {name + _NOT: active & ~pl.col(name) for name in bits})
+
+    def _meet(self, merged: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
+        """Merges windows that arrivals alone make into closed ones with the same bounds."""
+        fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
+        open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
+        remaining = closed.join(open_, on=list(self._window), how="anti", nulls_equal=True)
+        grouped = self._grouped(pl.concat([remaining, fresh]))
+        return pl.concat([open_, grouped], how="diagonal_relaxed").select(list(self.layout.incoming))
+
+
+def _named(columns: Mapping[str, pl.Expr]) -> list[pl.Expr]:
+    return [column.alias(name) for name, column in columns.items()]
 
 
 def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
@@ -131,7 +194,10 @@ def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout)
     count = len(rows)
     place = 2 * count * run.astype(np.int64) + np.where(open_, np.arange(count), count + number)
     columns = zip((*MERGED_COLUMNS, _SAME), (*merged, same), strict=True)
-    return at(ordered.drop(_NUMBER).hstack([pl.Series(*one) for one in columns]), np.argsort(place))
+    found = ordered.hstack([pl.Series(*one) for one in columns])
+    found.drop_in_place(_NUMBER)
+    # Mostly arrivals are later than the windows that they merge with, so that rows are in this order already.
+    return found if (place[1:] > place[:-1]).all() else at(found, np.argsort(place))
 
 
 def _bounds(windows: WindowFn, ordered: pl.DataFrame) -> list[npt.NDArray[np.int64]]:
@@ -147,35 +213,16 @@ def _bounds(windows: WindowFn, ordered: pl.DataFrame) -> list[npt.NDArray[np.int
     return [start[first][run], np.maximum.reduceat(end, first)[run]]
 
 
-def _masked(layout: WindowLayout) -> dict[str, pl.Expr]:
-    """Returns expressions that reset pane numbering, except in windows with the bounds of their run, and negate
-    flags.
-    """
-    same, active = pl.col(_SAME), pl.col(_ACTIVE)
-    masked = {
-        name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)
-    }
-    masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
-    bits = [name for name, cell in layout.windowing.trigger.cells().items() if cell.fold == "any"]
-    return masked | {name + _NOT: active & ~pl.col(name) for name in bits}
-
-
-def _late_by_merging(layout: WindowLayout, context: TriggerContext) -> dict[str, pl.Expr]:
+def _late_by_merging(layout: WindowLayout, context: TriggerContext) -> list[pl.Expr]:
     """Returns an expression that removes the time of arrivals whose merged window is over, as it is that of late
     elements.
 
     Only windows of a user's own merges may be shorter than their parts, so that they are over and the part is not.
     """
     if not layout.stands or layout.counts_times or layout.windowing.windows.merges_by_overlap:
-        return {}
+        return []
     over = pl.col(MERGED_COLUMNS[1]) <= context.watermark
-    return {STANDING: pl.when(pl.col(_ACTIVE) | ~over).then(STANDING)}
-
-
-def _merge_folds(layout: WindowLayout) -> dict[str, pl.Expr]:
-    cells = layout.windowing.trigger.cells().items()
-    negations = {name + _NOT: pl.col(name + _NOT).any() for name, cell in cells if cell.fold == "any"}
-    return negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()}
+    return [pl.when(pl.col(_ACTIVE) | ~over).then(STANDING).alias(STANDING)]
 
 
 def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
@@ -194,7 +241,10 @@ def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: Trigger
         # As for a new element, there is no hold before the input watermark, so none for a window that is over.
         held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
-    merged = merged.with_columns(**columns)
+    if columns:
+        merged = merged.with_columns(**columns)
+    if not trigger.may_finish():
+        return merged[[*layout.incoming, _PARTS]]
     # No part is finished, but merging trigger cells may finish a composite trigger. Then pending elements are dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
     return merged.with_columns(
@@ -202,14 +252,23 @@ def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: Trigger
     ).select(*layout.incoming, _PARTS)
 
 
-def _merge_into_closed(merged: pl.DataFrame, closed: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    window = [*layout.keys, *WINDOW_COLUMNS]
-    fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
-    open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
-    remaining = closed.join(open_, on=window, how="anti", nulls_equal=True)
-    return pl.concat([open_, _grouped(pl.concat([remaining, fresh]), layout)], how="diagonal_relaxed").select(
-        list(layout.incoming)
-    )
+def absorb(combined: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
+    """Updates pending counts, holds and trigger cells of windows with new elements; closed ones do not change."""
+    trigger, combiner = layout.windowing.trigger, layout.hold_combiner
+    any_closed = bool(combined[CLOSED].any())
+    got = ~pl.col(CLOSED) if any_closed else EVERYWHERE
+    new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
+    holds = got if layout.counts_times else got & ~context.window_is_over()
+    env = {name: pl.col(name) for name in trigger.cells()}
+    cells = trigger.on_elements(env, ROOT, got, pl.col(COUNT), context)
+    count = pl.when(got).then(COUNT).otherwise(0) if any_closed else pl.col(COUNT)
+    absorbed = {
+        **{name: cells[name] for name in env},
+        **(layout.emptied(pl.col(CLOSED)) if any_closed else {}),
+        PENDING: pl.col(PENDING) + count,
+        HOLD: combiner.both(pl.col(HOLD), pl.when(holds).then(new)),
+    }
+    return combined.with_columns(**absorbed)[list(layout.state)]
 
 
 def split_alone(

@@ -50,8 +50,11 @@ class Buckets:
 
     def place(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Adds the column BUCKET, the number of each row's bucket."""
-        if self.spread is None and all(_depth(bucket) == 0 for bucket in self.existing):
-            return rows.hstack([repeated(_FIRST, len(rows))])
+        if all(_depth(bucket) == 0 for bucket in self.existing):
+            if self.spread is None:
+                return rows.hstack([repeated(_FIRST, len(rows))])
+            turns = rows[self.spread.column].to_numpy() // self._width % TIMES
+            return rows.hstack([pl.Series(BUCKET, TIMES + turns)])
         return rows.with_columns(self.number().alias(BUCKET))
 
     def number(self) -> pl.Expr:

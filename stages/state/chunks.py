@@ -9,8 +9,8 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.frames import concat_nonempty, size_of
-from stages.state.store import ENCODING, PATCHED, StateStore, decode, encode
+from stages.frames import concat_nonempty, repeated, size_of
+from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
 """The approximate size of a chunk in memory. Spark's Python state is slower per byte for values of many megabytes."""
@@ -68,8 +68,11 @@ class Chunk:
         return self.columns.columns, self.constants
 
 
-def pack(patch: Patch) -> bytes:
-    """Encodes a patch. In `FEW` rows or more, a column with the same value in all rows is stored as one value."""
+def pack(patch: Patch, compress_from: int = 0) -> bytes:
+    """Encodes a patch, compressed if it has at least `compress_from` bytes in memory.
+
+    In `FEW` rows or more, a column with the same value in all rows is stored as one value.
+    """
     # Compression to about a quarter takes 3 ms per megabyte; passing a megabyte to Spark and back takes 20 ms or more.
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
@@ -80,7 +83,8 @@ def pack(patch: Patch) -> bytes:
         version = PATCHED
         deleted = patch.deleted.to_frame(DELETED)
         columns = pl.concat([deleted, columns], how="horizontal_extend")
-    return encode(columns, facts, compression="zstd", version=version)
+    compression: Compression = "uncompressed" if size_of(columns) < compress_from else "zstd"
+    return encode(columns, facts, compression=compression, version=version)
 
 
 def unpack(
@@ -95,15 +99,17 @@ def unpack(
     structs = [name for name, dtype in schema.items() if isinstance(dtype, pl.Struct)]
     # Adding columns to a frame takes as long as reading a small chunk, so it is done for many chunks at once.
     for (names, constants), alike in groupby(chunks, key=lambda chunk: chunk.kind):
-        columns = [
-            pl.lit(value, schema[name]).alias(name) for name, value in constants.items() if name in schema
-        ]
+        frame = concat_nonempty(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
         known = {*names, *constants}
         missing = [column.alias(name) for name, column in (new or {}).items() if name not in known]
-        frame = concat_nonempty(*(_with_fields(chunk.columns, structs, schema) for chunk in alike))
-        if constants or names != list(schema):
-            frame = frame.with_columns(*columns, *missing).select(list(schema))
-        frames.append(frame)
+        if missing:
+            frame = frame.with_columns(missing)
+        if constants:
+            one = (
+                pl.Series(name, [value], schema[name]) for name, value in constants.items() if name in schema
+            )
+            frame = frame.hstack([repeated(column, len(frame)) for column in one])
+        frames.append(frame if frame.columns == list(schema) else frame[list(schema)])
     return frames
 
 
@@ -120,10 +126,17 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
     if frame.is_empty():
         return {}
     plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
+    return {column.name: column[0] for column in plain if _is_constant(column)}
+
+
+def _is_constant(column: pl.Series) -> bool:
+    """True if all values are equal, or all are null."""
     # In most columns the first and the last value differ, and comparing all values takes a while.
-    candidates = {column.name: column[0] for column in plain if column[0] == column[-1]}
-    same = frame.select(pl.col(name).eq_missing(pl.col(name).first()).all() for name in candidates)
-    return {name: value for name, value in candidates.items() if same[name].item()}
+    if (first := column[0]) != column[-1]:
+        return False
+    if nulls := column.null_count():
+        return nulls == len(column)
+    return bool(column.min() == column.max()) if column.dtype == pl.Int64 else bool((column == first).all())
 
 
 def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
@@ -150,7 +163,8 @@ def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
     """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers."""
     pieces = list(_slices(patch.rows))
-    values = [pack(Patch(pieces[0], patch.deleted)), *(pack(Patch(piece)) for piece in pieces[1:])]
+    parts = [Patch(pieces[0], patch.deleted), *map(Patch, pieces[1:])]
+    values = [pack(part, store.compress_from) for part in parts]
     for number, value in enumerate(values, start=first):
         store.put(stage, _key(bucket, number), value)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any, Final, cast
 
 import attrs
-import numpy as np
 import polars as pl
 
 from stages.clock import Watermarks
 from stages.facts import SPARSE
-from stages.frames import concat_nonempty, repeated
-from stages.keys import key_shown, shown
-from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
-from stages.packed import packed
-from stages.state.buckets import BUCKET, inside, single_bucket
+from stages.frames import concat_nonempty
+from stages.operator import HOLD, PENDING
+from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
 from stages.state.store import StateStore, decode, encode
-from stages.state_tables import Table
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
-from windowing.clocks import PROCESSING_TIME, Times
+from windowing.clocks import Times
 from windowing.time import MIN_TIME, format_time
 
 KEY: Final = "index"
-_ID: Final = "__id"
-_SAME: Final = pl.Series(_ID, [0])
 DEADLINE: Final = "deadline."
 """The prefix of an index column that ends in the name of a clock: the time (us) on it at which a bucket is due."""
 SIZES: Final = ("base", "chunks", "bytes", "log")
 """The index columns with the fields of `Size`."""
 COUNTS: Final = ("rows", "pending", "keys", "timers")
-_NEVER: Final = pl.lit(None, pl.Int64)
 SCHEMA: Final = pl.Schema(
     {
         BUCKET: pl.Int64(),
@@ -129,14 +122,14 @@ class Index:
         """Loads the index that was saved last, or an empty one. `clocks` are the clocks that rows may wait for."""
         value = store.get(stage, KEY)
         if value is None:
-            return cls(_no_buckets(tuple(clocks)))
+            return cls(no_buckets(tuple(clocks)))
         frame, facts = decode(value)
         holds = facts.get("holds")
         if holds is not None:
             holds = {int(bucket): histogram for bucket, histogram in holds.items()}
-        if dict(frame.schema) != dict(_schema(tuple(clocks))):
+        if frame.columns != list(schema_of(tuple(clocks))):
             # An index that an earlier version saved lacks some of the columns that describe the owner of the hold.
-            frame = pl.concat([_no_buckets(tuple(clocks)), frame], how="diagonal")
+            frame = pl.concat([no_buckets(tuple(clocks)), frame], how="diagonal")
         watermarks = Watermarks(facts["input"], facts["output"])
         # An index that an earlier version saved does not count arrivals, and no row of its table is numbered.
         return cls(frame, watermarks, Times(facts["times"]), holds, facts.get("arrived", 0))
@@ -183,7 +176,8 @@ class Index:
         if holds is not None:
             known = self.holds or {}
             holds = {bucket: known[bucket] for bucket in known if bucket not in touched} | dict(holds)
-        return attrs.evolve(self, buckets=concat_nonempty(others, summary).sort(BUCKET), holds=holds)
+        buckets = concat_nonempty(others, summary)
+        return attrs.evolve(self, buckets=buckets.sort(BUCKET) if len(buckets) > 1 else buckets, holds=holds)
 
     def add(self, summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None) -> Index:
         """Adds `summary`, the index rows of rows that were appended, to the index rows of their buckets."""
@@ -258,119 +252,12 @@ def folded(buckets: pl.DataFrame) -> pl.DataFrame:
 
 
 @cache
-def _schema(clocks: tuple[str, ...]) -> pl.Schema:
+def schema_of(clocks: tuple[str, ...]) -> pl.Schema:
+    """Returns the schema of the index of a table whose rows may wait for these clocks."""
     return pl.Schema({**SCHEMA, **{DEADLINE + clock: pl.Int64() for clock in clocks}})
 
 
 @cache
-def _no_buckets(clocks: tuple[str, ...]) -> pl.DataFrame:
-    return pl.DataFrame(schema=_schema(clocks))
-
-
-@attrs.frozen
-class _Summary:
-    """The expressions that summarize the rows of a table to index rows.
-
-    Attributes:
-        columns: The columns to compute for each row of the table.
-        aggregations: The aggregations of these columns for each bucket.
-        holder_key: The key of the row with the least hold, as text.
-    """
-
-    columns: tuple[pl.Expr, ...]
-    aggregations: tuple[pl.Expr, ...]
-    holder_key: pl.Expr
-
-
-# Cached, since creating the expressions takes as long as evaluating them for a small bucket.
-@lru_cache(maxsize=256)
-def _summary(table: Table, clocks: tuple[str, ...], *, panes: bool) -> _Summary:
-    """Creates the expressions that summarize a table. `panes` is true if rows may have panes that can be retracted."""
-    named = dict(zip(_named(table), map(pl.col, table.keys), strict=True))
-    start, end = table.bounds
-    pane = pl.col(OUTSTANDING_HOLD) if panes else pl.lit(None, pl.Int64)
-    columns = {
-        BUCKET: pl.col(BUCKET),
-        "start": pl.col(start),
-        "end": pl.col(end),
-        "pending": pl.col(PENDING),
-        "timers": table.pending_timers.cast(pl.Int64),
-        # A row holds the watermark at the least hold of its pending elements and of its panes that may be retracted.
-        "hold": pl.min_horizontal(HOLD, pane),
-        "pane": pane.is_not_null() & (pane < pl.col(HOLD)).fill_null(True),
-        "timer": table.holding_timer,
-        **named,
-    }
-    least = pl.col("hold").arg_min()
-    aggregations = (
-        pl.len().cast(pl.Int64).alias("rows"),
-        pl.col("pending", "timers").sum(),
-        pl.col(_ID).n_unique().cast(pl.Int64).alias("keys"),
-        pl.col("hold", *(DEADLINE + clock for clock in clocks)).min(),
-        *(pl.col(key).get(least) for key in named),
-        pl.col("start", "end", "pane", "timer", "due").get(least).name.prefix("holder_"),
-    )
-    name = pl.concat_str([key_shown(key) for key in named], separator=", ") if named else pl.lit("")
-    return _Summary(
-        tuple(column.alias(name) for name, column in columns.items()),
-        aggregations,
-        pl.when(pl.col("hold").is_not_null()).then(name).alias("holder_key"),
-    )
-
-
-def summarize(
-    rows: pl.DataFrame,
-    table: Table,
-    deadlines: Mapping[str, pl.Expr],
-    sizes: Mapping[int, Size],
-) -> pl.DataFrame:
-    """Computes the index row of each bucket from all of its rows, which have the column BUCKET.
-
-    `deadlines` are expressions by the name of the clock, `sizes` are keyed by bucket number.
-    """
-    clocks = tuple(deadlines)
-    if rows.is_empty():
-        return _no_buckets(clocks)
-    summary = _summary(table, clocks, panes=OUTSTANDING_HOLD in rows.columns)
-    due = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
-    due["due"] = deadlines.get(PROCESSING_TIME, _NEVER)
-    columns = _with_id(rows.select(*summary.columns, **due), _named(table))
-    if (only := single_bucket(rows)) is not None:
-        return _of_one(columns, table, clocks, only, sizes[only])
-    found = columns.group_by(BUCKET).agg(summary.aggregations)
-    stored = np.array(
-        [[getattr(sizes[bucket], size) for size in SIZES] for bucket in found[BUCKET]], np.int64
-    )
-    sizes_of = pl.DataFrame(stored, schema=list(SIZES), orient="row")
-    return found.with_columns(summary.holder_key).hstack(sizes_of)[list(_schema(clocks))]
-
-
-def _of_one(
-    columns: pl.DataFrame, table: Table, clocks: tuple[str, ...], bucket: int, size: Size
-) -> pl.DataFrame:
-    """Summarizes the rows of a single bucket. Takes half of the time of the aggregations by group."""
-    values = dict[str, Any](zip(SIZES, attrs.astuple(size), strict=True))
-    values |= {BUCKET: bucket, "rows": len(columns), "keys": columns[_ID].n_unique()}
-    values |= {name: columns[name].sum() for name in ("pending", "timers")}
-    values |= {name: columns[name].min() for name in ("hold", *(DEADLINE + clock for clock in clocks))}
-    if (least := columns["hold"].arg_min()) is not None:
-        holder = columns[least : least + 1]
-        values |= {f"holder_{name}": holder[name].item() for name in ("start", "end", "pane", "timer", "due")}
-        values["holder_key"] = ", ".join(shown(holder[key]).item() for key in _named(table))
-    schema = _schema(clocks)
-    return pl.DataFrame([[values.get(name) for name in schema]], schema, orient="row")
-
-
-def _named(table: Table) -> list[str]:
-    """Returns the names of the key columns in a summary, since a user's column may have the name of an index column."""
-    return [f"__key.{number}" for number in range(len(table.keys))]
-
-
-def _with_id(columns: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Adds a column that is equal in rows of the same key."""
-    if len(keys) < 2:
-        # A query would take longer: this is done for each batch.
-        return columns.hstack([(columns[keys[0]] if keys else repeated(_SAME, len(columns))).alias(_ID)])
-    # Counting distinct integers takes a fifth of the time of counting distinct structs.
-    key = packed(columns.select(keys))
-    return columns.with_columns((pl.struct(keys) if key is None else pl.Series(key)).alias(_ID))
+def no_buckets(clocks: tuple[str, ...]) -> pl.DataFrame:
+    """Returns the index of an empty table."""
+    return pl.DataFrame(schema=schema_of(clocks))

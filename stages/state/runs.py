@@ -23,8 +23,9 @@ from stages.frames import concat_nonempty, size_of
 from stages.keys import key_text
 from stages.state import chunks
 from stages.state.buckets import BUCKET
-from stages.state.index import Index, Size, summarize
+from stages.state.index import Index, Size
 from stages.state.store import StateStore
+from stages.state.summary import summarize
 from stages.state_tables import AppendTable, StateTable
 from windowing.clocks import Times
 

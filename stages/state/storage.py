@@ -16,9 +16,10 @@ from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
-from stages.state.index import DEADLINE, Index, Size, histograms, summarize
+from stages.state.index import DEADLINE, Index, Size, histograms
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
+from stages.state.summary import summarize
 from stages.state_tables import BucketTable, StateTable
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times

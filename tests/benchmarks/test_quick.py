@@ -13,6 +13,7 @@ from benchmarks import quick
 SMALL: dict[str, Callable[[Path], quick.Pair]] = {
     "import": quick.imported,
     "flagship": quick.flagship(2_000),
+    "small batches": quick.flagship(2_000, batches=20),
     "many keys": quick.counts(20, 50, 3),
     "triggers": quick.counts(
         20, 50, 3, trigger=quick.EARLY, accumulation="accumulating", allowed_lateness="1h"

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from windowing.columns import EVENT_TIME, WINDOW_END
-from windowing.lateness import collected_at, collection, in_time
+from windowing.lateness import collected_at, collection, in_time, is_collected
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 times = st.integers(MIN_TIME, GLOBAL_WINDOW_END)
@@ -23,6 +23,16 @@ def test_a_window_is_collected_the_lateness_after_its_end_and_before_the_end_of_
     assert collection(end, lateness) == expected < MAX_TIME
     assert pl.select(collected_at(lateness, pl.lit(end, pl.Int64))).item() == expected
     assert pl.DataFrame({WINDOW_END: [end]}).select(collected_at(lateness)).item() == expected
+
+
+@given(times, st.integers(MIN_TIME, MAX_TIME), latenesses)
+@example(MIN_TIME, MIN_TIME, GLOBAL_WINDOW_END - 1)
+@example(GLOBAL_WINDOW_END, GLOBAL_WINDOW_END, 1)
+def test_a_window_is_collected_when_the_watermark_is_at_that_time(
+    end: int, watermark: int, lateness: int
+) -> None:
+    found = is_collected(pl.Series([end]), watermark, lateness).to_list()
+    assert found == [collection(end, lateness) <= watermark]
 
 
 @given(times, times, latenesses)

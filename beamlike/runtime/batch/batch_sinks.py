@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,22 +31,25 @@ class Leftovers:
 
     sinks: Mapping[str, Sink]
     run: str
-    _is_first: bool = attrs.field(default=True, init=False)
+    is_first: bool = attrs.field(default=True, init=False)
+    _two_phase: dict[str, TwoPhase] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._two_phase = {name: sink for name, sink in self.sinks.items() if isinstance(sink, TwoPhase)}
 
     @property
     def hides(self) -> bool:
         """True if all sinks are two-phase, so that readers see no output of a batch before `settle`."""
-        return all(isinstance(sink, TwoPhase) for sink in self.sinks.values())
+        return len(self._two_phase) == len(self.sinks)
 
     def settle(self, batch: int, parts: Mapping[str, Mapping[str, str]], *, again: bool = False) -> None:
         """Publishes the files of a batch, which are `parts`: for each sink, the result of `prepare`. `again`: an
         earlier attempt at the batch may have left files.
         """
-        for name, sink in self.sinks.items():
-            if isinstance(sink, TwoPhase):
-                with activity("sink", name), writing(sink, name, batch):
-                    sink.settle(self.run, batch, parts.get(name, {}), again=again or self._is_first)
-        self._is_first = False
+        for name, sink in self._two_phase.items():
+            with activity("sink", name), writing(sink, name, batch):
+                sink.settle(self.run, batch, parts.get(name, {}), again=again or self.is_first)
+        self.is_first = False
 
 
 def take_back(
@@ -77,6 +80,10 @@ class BatchSinks:
 
     def __attrs_post_init__(self) -> None:
         self._leftovers = Leftovers(self.sinks, self.run)
+
+    def may_change(self, arrived: Container[str]) -> bool:
+        """True if `write` may change a sink: if some has arrived rows, or files of an earlier attempt."""
+        return self.may_replay or self._leftovers.is_first or any(name in arrived for name in self.sinks)
 
     def write(
         self, batch: int, arrived: Mapping[str, Sequence[pl.DataFrame]], threads: Threads = ALONE

@@ -143,6 +143,8 @@ def _panes(step: StageResult) -> dict[str, int]:
     """
     if PANE_RETRACTED not in step.panes.columns:  # within a stage, all panes of a grouping have this column
         return {"rows": len(step.panes)} if len(step.panes) else {}
+    if step.panes.is_empty():
+        return {}
     timing = pl.col(PANE_TIMING) if PANE_TIMING in step.panes.columns else pl.lit("rows")
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(timing))
     return dict(sorted(timings.to_series().value_counts().rows()))

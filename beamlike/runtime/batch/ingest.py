@@ -13,7 +13,6 @@ import polars as pl
 from beamlike.errors import StepError, naming_source
 from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.given import fitting
-from beamlike.io.sources import ReadInFiles
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import follow, join
 from beamlike.rows.dead_letters import EXPRESSION_ERRORS, error_text
@@ -71,7 +70,7 @@ def _ingest_rows(
         return _unread(source, rows)
     parts: list[Ingested] = []
     with activity("source", source.name), naming_source(source.name), ExitStack() as damaged:
-        if not isinstance(source.source, ReadInFiles):  # a reader of files checks the columns itself
+        if not source.reads_files:  # a reader of files checks the columns itself
             rows = fitting(rows, f"source {source.name!r}", source.raw)
         while True:
             try:

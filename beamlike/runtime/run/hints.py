@@ -73,8 +73,10 @@ class FileOrder:
         if newest:
             self.before[name] = frozenset(newest)
         late = {file: found for file, found in newest.items() if found[1] < watermark}
+        if not late or name in self.reported:
+            return
         advice = source.order_advice if isinstance(source, ReadInFiles) else ""
-        if not late or name in self.reported or not advice:
+        if not advice:
             return
         self.reported.add(name)
         file, (rows, last) = max(late.items(), key=lambda item: (item[1][0], item[0]))

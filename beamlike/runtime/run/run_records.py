@@ -37,13 +37,16 @@ class RecordHooks:
     """Callbacks with which a runner takes part in the records of its run.
 
     `storing` converts errors of the records' storage; by default they become `RunError`. `later` receives tasks that
-    must be done before the batch counts as done; by default it runs them at once. `changed` returns the files that
-    changed since the last call, by source, as in `SourceRecord`. `page` is the address of Spark's own page about the
-    run, if there is one.
+    must be done before the batch counts as done; by default it runs them at once. `settle` waits for these tasks.
+    If `behind`, the record of a batch is such a task: it may be written only after the input of the batch is on disk.
+    `changed` returns the files that changed since the last call, by source, as in `SourceRecord`.
+    `page` is the address of Spark's own page about the run, if there is one.
     """
 
     storing: Storing | None = None
     later: Callable[[Callable[[], object]], object] = lambda task: task()
+    settle: Callable[[], object] = lambda: None
+    behind: bool = False
     changed: Callable[[], Mapping[str, Mapping[str, str]]] = dict
     page: str = ""
 
@@ -163,11 +166,18 @@ class RunRecords:
     def write(self, record: BatchRecord) -> None:
         """Appends the record of a batch."""
         if self._writer is not None:
-            with self._storing():
-                self._writer.write(record)
+            write = partial(self._write, self._writer, record)
+            if self._hooks.behind:
+                self._hooks.later(write)
+            else:
+                write()
             # The counts of a finished batch must survive a power failure.
             self._hooks.later(self._sync)
         self._telemetry.take(record)
+
+    def _write(self, writer: RecordWriter, record: BatchRecord) -> None:
+        with self._storing():
+            writer.write(record)
 
     def _storing(self) -> AbstractContextManager[object]:
         return (self._hooks.storing or nullcontext)()
@@ -185,6 +195,10 @@ class RunRecords:
         unfinished = self.tracker.begun
         self.tracker.close()
         try:
+            with suppress(
+                Exception
+            ):  # records of batches are before the ending; errors were reported by the run
+                self._hooks.settle()
             with suppress(Exception) if ending == "failed" else self._storing():
                 # Later calls write nothing. They must keep the changes that the first call found.
                 self.changed = {**self.changed, **self._hooks.changed()}

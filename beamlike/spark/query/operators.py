@@ -40,6 +40,10 @@ class MapStateStore:
     state: Any
     met: set[str] = attrs.field(factory=set)
 
+    @property
+    def compress_from(self) -> int:
+        return 0
+
     def get(self, stage: str, key: str) -> bytes | None:
         # Spark logs a warning for each missing value that is read. A chunk is never missing, because an index
         # names it. A name that an earlier batch has read is missing only if that batch failed.

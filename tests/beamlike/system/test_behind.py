@@ -47,3 +47,20 @@ def test_what_was_asked_for_is_done_at_the_end() -> None:
     behind.close()
     behind.close()
     assert done == [0]
+
+
+def test_a_failure_is_reported_by_a_check_that_does_not_wait() -> None:
+    def fail() -> None:
+        raise OSError("no room")
+
+    go, is_over = Event(), Event()
+    with closing(Behind()) as behind:
+        behind.do(go.wait)
+        behind.check()
+        behind.do(fail)
+        go.set()
+        behind.do(is_over.set)
+        behind.close()
+        with pytest.raises(OSError, match="no room"):
+            behind.check()
+        assert not is_over.is_set()

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from polars.testing import assert_series_equal
 
 from stages.aggregates.builtin import Collect, Count, First, Last
 from stages.aggregates.combine_fn import Combine
@@ -386,3 +387,12 @@ def test_an_aggregate_that_is_added_has_seen_nothing_of_the_windows_that_are_the
     second.store = first.store
     second.step([("a", 7, 5)], 10)
     assert second.frame.select("n", "total", "values").rows() == [(3, 7, [7])]
+
+
+@given(st.lists(st.integers(-(2**60), 2**60)), st.integers(1, 2**50))
+def test_rows_of_buckets_that_were_not_split_are_placed_as_the_expression_says(
+    times: list[int], live: int
+) -> None:
+    rows = pl.DataFrame({"time": times}, {"time": pl.Int64()})
+    buckets = Buckets((), Spread("time", 1, live), (128, 129))
+    assert_series_equal(buckets.place(rows)[BUCKET], rows.select(buckets.number().alias(BUCKET)).to_series())

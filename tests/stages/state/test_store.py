@@ -23,8 +23,9 @@ from stages.clock import Watermarks
 from stages.keys import hashed, key_hash, shard_of
 from stages.operator import HOLD, PENDING
 from stages.state.buckets import TIMES, Buckets
-from stages.state.index import DEADLINE, SCHEMA, HoldOwner, Index, Size, summarize
+from stages.state.index import DEADLINE, SCHEMA, HoldOwner, Index, Size
 from stages.state.store import ENCODING, PATCHED, DictStore, decode, encode
+from stages.state.summary import summarize
 from stages.state_tables import KeyedTable
 from stages.strategies.histogram import histogram
 from tests.support.examples import share

@@ -10,7 +10,8 @@ from polars.testing import assert_frame_equal
 
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from stages.state.buckets import BUCKET
-from stages.state.index import Size, summarize
+from stages.state.index import Size
+from stages.state.summary import summarize
 from stages.state_tables import KeyedTable
 from windowing.clocks import PROCESSING_TIME, WATERMARK
 
@@ -47,9 +48,11 @@ rows_of_buckets = st.lists(
 
 @pytest.mark.parametrize("keys", [(), ("k",), ("k", "n")])
 @pytest.mark.parametrize("panes", [False, True])
+@pytest.mark.parametrize("timers", [False, True])
+@pytest.mark.parametrize("later", [pl.col("later"), pl.lit(None, pl.Int64)], ids=["due", "never due"])
 @given(rows=rows_of_buckets)
 def test_a_bucket_alone_is_summarized_as_beside_others(
-    keys: tuple[str, ...], panes: bool, rows: list[tuple[object, ...]]
+    keys: tuple[str, ...], panes: bool, timers: bool, later: pl.Expr, rows: list[tuple[object, ...]]
 ) -> None:
     placed = pl.DataFrame(rows, SCHEMA, orient="row")
     if not panes:
@@ -62,10 +65,10 @@ def test_a_bucket_alone_is_summarized_as_beside_others(
         bounds=("start", "end"),
         schema=schema,
         incoming=schema,
-        holder="timer",
-        timers=pl.col("timer").is_not_null().cast(pl.Int64),
+        holder="timer" if timers else None,
+        timers=pl.col("timer").is_not_null().cast(pl.Int64) if timers else None,
     )
-    deadlines = {WATERMARK: pl.col("due"), PROCESSING_TIME: pl.col("later")}
+    deadlines = {WATERMARK: pl.col("due"), PROCESSING_TIME: later}
     sizes = {bucket: Size(bucket, 1, 2, 3) for bucket in range(3)}
     together = summarize(placed, table, deadlines, sizes).sort(BUCKET)
     alone = [

@@ -62,6 +62,10 @@ def test_cells_do_as_the_machines(
             frame.merge(at, ends[0])
             machines = [merged]
         assert frame.finished() == [each.finished for each in machines]
+        # A grouping computes neither for triggers that declare it.
+        assert trigger.may_finish() or not any(frame.finished())
+        early = [ready for ready, end in zip(frame.ready(at), ends, strict=True) if at.watermark < end]
+        assert not (trigger.waits_for_end and any(early))
 
 
 steps = st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))

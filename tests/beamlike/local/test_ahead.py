@@ -1,0 +1,79 @@
+"""A batch without output does not wait for the disk. A run that is killed before it is there goes on from the disk."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import attrs
+import polars as pl
+
+import beamlike as bl
+from beamlike.local.checkpoint import LocalCheckpoint
+from beamlike.local.journal import MOST_AHEAD, Journal
+from beamlike.local.logged_batch import LoggedBatch
+from beamlike.records.writer import RECORDS_FILE, last_recorded
+from tests.support import ahead_job
+from tests.support.ahead_job import DIES_AT, NUMBERS, STUCK_FROM, Numbers, pipeline
+
+SUMS = [sum(range(100)), sum(range(100, NUMBERS))]
+
+
+def records(folder: Path) -> str:
+    return LocalCheckpoint(str(folder / "checkpoint")).at(RECORDS_FILE)
+
+
+def sums(folder: Path) -> list[int]:
+    found = pl.concat(map(pl.read_ndjson, (folder / "out").glob("*.jsonl")))
+    return sorted(found["total"].to_list())
+
+
+def test_a_run_that_is_killed_ahead_of_its_journal_goes_on_with_other_batches(tmp_path: Path) -> None:
+    # Without output, batches go on while the disk does not answer; the process is killed some batches later.
+    command = [sys.executable, "-m", ahead_job.__name__, str(tmp_path)]
+    assert subprocess.run(command, timeout=60, check=False).returncode == 9
+    assert last_recorded(records(tmp_path)) < STUCK_FROM < DIES_AT // 10 - 2
+    run = pipeline(Numbers(7), tmp_path / "out").run(
+        bl.LocalRunner(checkpoint=tmp_path / "checkpoint", drain=True)
+    )
+    assert run.batches[0].batch <= STUCK_FROM
+    assert sums(tmp_path) == SUMS
+
+
+def test_who_observes_batches_sees_each_when_its_record_is_stored(tmp_path: Path) -> None:
+    seen = list[tuple[int, int]]()
+    observed = bl.LocalRunner(
+        checkpoint=tmp_path / "checkpoint",
+        drain=True,
+        on_batch=lambda record: seen.append((record.batch, last_recorded(records(tmp_path)))),
+    )
+    pipeline(Numbers(10), tmp_path / "out").run(observed)
+    assert len(seen) >= NUMBERS // 10
+    assert all(batch == recorded for batch, recorded in seen)
+
+
+@attrs.define(eq=False)
+class Waiting(Journal):
+    """A journal that counts how often it waits for the disk."""
+
+    waits: int = 0
+
+    def settle(self) -> None:
+        self.waits += 1
+        super().settle()
+
+
+def test_no_more_batches_are_ahead_of_the_disk_than_allowed(tmp_path: Path) -> None:
+    path = str(tmp_path / "journal.sqlite")
+    with closing(Waiting.open(path, LocalCheckpoint(str(tmp_path)).damaged, new=True)) as journal:
+        for number in range(3 * MOST_AHEAD):
+            batch = LoggedBatch(number, number, 0, {})
+            journal.begin(batch)
+            journal.put("stage", "key", b"%d" % number)
+            journal.commit(batch)
+            assert journal.get("stage", "key") == b"%d" % number
+        assert journal.waits == 2
+        journal.settle()
+        assert journal.get("stage", "key") == b"%d" % number

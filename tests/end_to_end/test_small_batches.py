@@ -1,0 +1,25 @@
+"""A small batch costs what its queries and Python calls cost, not what its rows do; so their numbers are bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+from tests.support import small_batches
+
+QUERIES = 24
+CALLS = 10_700
+
+
+def test_a_small_batch_takes_few_queries_and_python_calls() -> None:
+    # In a process of its own, since polars counts its threads once.
+    command = [sys.executable, "-m", small_batches.__name__]
+    done = subprocess.run(
+        command, env=os.environ | {"POLARS_MAX_THREADS": "1"}, stdout=subprocess.PIPE, check=True
+    )
+    found = json.loads(done.stdout)
+    # A little above what it takes. Lower them when it takes less: docs/architecture.md says how.
+    assert found["queries"] <= QUERIES
+    assert found["calls"] <= CALLS
