@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from html import escape
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import attrs
 
 from beamlike.records.model import BatchRecord
 from beamlike.records.shown import batch_tables
+from beamlike.system.notebooks import notebook_display
 
 _SECONDS: Final = 0.2
 """The least time between two updates of a run with an end. Its batches may be many, and its end is shown in any case.
@@ -43,7 +43,7 @@ class Cell:
     @classmethod
     def open(cls, line: str, *, live: bool) -> Self | None:
         """Shows a cell for a run that starts. Returns None outside of a notebook."""
-        display = _display()
+        display = notebook_display()
         if display is None:
             return None
         cell = cls(line, live=live)
@@ -76,11 +76,3 @@ class Cell:
             return f"<p>{escape(self.line)}</p>"
         state = "" if self._over else ' open=""'
         return f"<details{state}><summary>{escape(self.line)}</summary>{batch_tables(self._total)}</details>"
-
-
-def _display() -> Any:
-    """Returns IPython's `display` in a notebook, whose output can be updated; None elsewhere."""
-    ipython = sys.modules.get("IPython")  # a notebook has imported it
-    shell = None if ipython is None else ipython.get_ipython()
-    # IPython in a terminal has no kernel.
-    return None if getattr(shell, "kernel", None) is None else ipython.display.display  # type: ignore[union-attr]
