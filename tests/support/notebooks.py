@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import nbformat
 from nbclient import NotebookClient
 
+from tests.support.places import ROOT
+
+NOTEBOOKS: Final = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 _SECONDS = 60  # for each cell
 
 
