@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 _CONSOLE = re.compile(r'CONSOLE.*?\] "(.*)", source:')
@@ -95,7 +95,7 @@ class Browser:
 
 def find_browser(work: Path) -> Browser:
     """The browser; skips the test where there is none."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        pytest.skip(f"no browser here: none of {', '.join(_NAMES)}")
+        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
     return Browser(program, work)
