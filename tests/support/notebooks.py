@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from tests.support.places import ROOT
 
 NOTEBOOKS: Final = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
-_SECONDS = 60  # for each cell
+_SECONDS = 120  # for each cell
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
