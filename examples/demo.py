@@ -226,9 +226,9 @@ def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
         outcomes.append(run(combiner, data, work, on))
         console.print(f"{combiner.name}: {verdict(outcomes[-1])}", highlight=False)
     show(console, outcomes)
-    console.print(
-        "To look at:", *write_pictures(*outcomes, work), sep="\n  ", highlight=False, soft_wrap=True
-    )
+    end_of_window, earliest = outcomes
+    paths = write_pictures(end_of_window, earliest, work)
+    console.print("To look at:", *paths, sep="\n  ", highlight=False, soft_wrap=True)
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
 
