@@ -70,7 +70,7 @@ class Progress:
         arrived = sum(source.elements for source in record.sources.values())
         self.elements += arrived
         seconds = self._bar.tasks[0].elapsed or 0.0
-        rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
+        rate = f", {_short(self.elements / seconds)}/s" if 0 < seconds <= self.elements else ""
         to = format_time(complete_to(record))
         state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         if self._cell is not None:
