@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick changelog demo docs faults help lint nexmark notebooks packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
+.PHONY: bench bench-quick changelog demo docs faults help lint live-pictures nexmark notebooks packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -29,9 +29,12 @@ pictures: demo ## run the demo and take its pictures into docs/pictures, where R
 packages: setup ## what a cluster needs beside Spark, into build/packages: the code as a zip file, and its packages (docs/deploy.md)
 	PYTHON=$(abspath $(BIN))/python docs/deploy/packages.sh build/packages $(CURDIR)
 
-rooms: setup ## draw who imports whom, and the run of docs/concepts.md, into docs/pictures
+rooms: setup ## draw who imports whom, and runs that move, into docs/pictures
 	$(BIN)/python -m tests.docs.rooms
 	$(BIN)/python -m tests.docs.moving
+
+live-pictures: setup ## take the pictures of docs/live.md in the browser of this machine
+	$(BIN)/python -m tests.docs.live
 
 notebooks: setup ## execute examples/notebooks into pages below build/notebooks, and draw the pictures of docs/notebook.md
 	$(BIN)/python -m tests.docs.notebooks

@@ -22,6 +22,7 @@ from beamlike.cli.sql import sql
 from beamlike.cli.target import Target, set_option
 from beamlike.cli.tune import tune
 from beamlike.cli.types import DurationType
+from beamlike.cli.ui import ui
 from beamlike.local.runner import LocalRunner
 from beamlike.plan.manifest import Runner
 from beamlike.runtime.display.summary import Run, left_open, lost_rows
@@ -38,7 +39,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, rebuild, tune, diff, sql, mcp):
+for command in (new, completion, replay, record, rebuild, tune, diff, sql, mcp, ui):
     main.add_command(command)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -151,29 +151,11 @@ def _queries(ask: _Asker) -> Iterator[str]:
 
 def _read(path: Path) -> pl.DataFrame:
     """Reads a file, or the files of a folder, in order of their names. Hidden files are left out."""
-    files = [path] if path.is_file() else sorted(one for one in path.rglob("*") if _is_shown(one, path))
+    from beamlike.io.files.written import files_in, read_file
+
+    files = [path] if path.is_file() else files_in(path)
     if not files:
         raise FileNotFoundError(f"there is no file or folder with files at {path}")
     import polars as pl
 
-    return pl.concat([_reader(one)(one) for one in files], how="diagonal_relaxed")
-
-
-def _is_shown(file: Path, folder: Path) -> bool:
-    return file.is_file() and not any(part[0] in "._" for part in file.relative_to(folder).parts)
-
-
-def _reader(file: Path) -> Callable[[Path], pl.DataFrame]:
-    import polars as pl
-
-    readers: dict[str, Callable[..., pl.DataFrame]] = {
-        ".parquet": pl.read_parquet,
-        ".csv": pl.read_csv,
-        ".jsonl": pl.read_ndjson,
-        ".ndjson": pl.read_ndjson,
-        ".json": pl.read_ndjson,
-    }
-    suffix = next((one for one in reversed(file.suffixes) if one not in (".gz", ".zst")), "")
-    if suffix not in readers:
-        raise PlanError(f"{file} is no Parquet, CSV or JSON lines; known are {', '.join(readers)}")
-    return readers[suffix]
+    return pl.concat([read_file(one) for one in files], how="diagonal_relaxed")

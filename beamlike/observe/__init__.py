@@ -21,6 +21,7 @@ from windowing.time import format_duration, format_time
 
 if TYPE_CHECKING:
     from beamlike.observe.charts.charts import Charts, side_by_side
+    from beamlike.observe.live.server import serve, serving
     from beamlike.observe.metrics import PrometheusMetrics
     from beamlike.observe.open_lineage import OpenLineage
     from beamlike.observe.open_telemetry import OpenTelemetry
@@ -40,6 +41,8 @@ __all__ = [
     "completeness",
     "format_duration",
     "format_time",
+    "serve",
+    "serving",
     "side_by_side",
     "tune",
     "tune_triggers",
@@ -49,16 +52,19 @@ __all__ = [
     "write_report",
 ]
 
-# These need further packages, which are optional: matplotlib, and the clients of the systems that receive telemetry.
+# These need further packages, which are optional: matplotlib, a web server, and clients that send telemetry.
 _EXTRAS = {
     "Charts": "beamlike.observe.charts.charts",
     "OpenLineage": "beamlike.observe.open_lineage",
     "OpenTelemetry": "beamlike.observe.open_telemetry",
     "PrometheusMetrics": "beamlike.observe.metrics",
+    "serve": "beamlike.observe.live.server",
+    "serving": "beamlike.observe.live.server",
     "side_by_side": "beamlike.observe.charts.charts",
     "write_report": "beamlike.observe.report",
 }
 
+_OF_SERVER = ("anyio", "jinja2", "markupsafe", "sse_starlette", "starlette", "uvicorn")
 
 if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays an error
 
@@ -67,7 +73,10 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays a
             try:
                 return getattr(import_module(_EXTRAS[name]), name)
             except ModuleNotFoundError as error:
-                if not str(error.name).startswith("matplotlib"):
+                package = str(error.name).partition(".")[0]
+                if package in _OF_SERVER:
+                    raise missing_package(f"the live page needs {package}", "ui", error) from None
+                if package != "matplotlib":
                     raise
                 raise missing_package("reports and charts need matplotlib", "report", error) from None
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -94,7 +94,7 @@ def report(history: History, now: int | None = None) -> str:
     return template.substitute(
         title=escape(f"{history.plan.pipeline}: watermarks"),
         heading=escape(history.plan.pipeline),
-        verdict="".join(_paragraph(text) for text in health.verdict()),
+        verdict="".join(paragraph(text) for text in health.verdict()),
         summary=escape(_summary(history)),
         body="\n".join(_sections(charts, present)),
     )
@@ -129,7 +129,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     unread = [*unread_input(history.batches, history.changed)]
     yield _sentences([text for text in why(history, now=present.now)[1:] if text not in unread])
     yield "<h2>Rows</h2>"
-    yield from map(_paragraph, unread)
+    yield from map(paragraph, unread)
     yield _work(charts, latest)
     yield from _completeness(history)
     yield "<h2>Sources</h2>"
@@ -159,12 +159,12 @@ def _last_before_the_end(history: History) -> BatchRecord | None:
 
 def _sentences(texts: Sequence[str]) -> str:
     """Returns sentences as paragraphs. All but the first ones are folded."""
-    paragraphs = [_paragraph(text) for text in texts]
+    paragraphs = [paragraph(text) for text in texts]
     first, others = "".join(paragraphs[:_MOST_SENTENCES]), "".join(paragraphs[_MOST_SENTENCES:])
     return f"{first}<details><summary>All stages</summary>{others}</details>" if others else first
 
 
-def _paragraph(text: str) -> str:
+def paragraph(text: str) -> str:
     """Returns a sentence as a paragraph. Names in backticks become code."""
     sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
     return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
@@ -267,12 +267,12 @@ def _completeness(history: History) -> Iterable[str]:
         return
     found = completeness(history)
     yield "<h2>Completeness</h2>"
-    yield from map(_paragraph, str(found).splitlines()[: len(found.promises)])
+    yield from map(paragraph, str(found).splitlines()[: len(found.promises)])
     if any(one.really is not None and one.stated is not None for one in found.windows):
         yield _figure(
             found.plot(), "completeness", "Stated and real completeness of windows", _CALIBRATION, fit=False
         )
-    yield from map(_paragraph, found.notes())
+    yield from map(paragraph, found.notes())
 
 
 def _note(text: str) -> str:

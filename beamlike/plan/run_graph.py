@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import attrs
 
+from beamlike.io.files.files import Files
 from beamlike.logical.origins import Promise
 from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, describe_plan
 from beamlike.plan.model import Plan
@@ -19,6 +21,7 @@ from beamlike.records.graph import (
     StageDescription,
 )
 from beamlike.steps.base import Select, WindowInto, WithColumns
+from beamlike.system.path_names import is_remote
 from stages.operator import MAIN
 from windowing.calendars import CalendarWindows
 from windowing.clocks import WATERMARK
@@ -33,7 +36,7 @@ def describe_run(plan: Plan) -> RunDescription:
         plan.name,
         {name: _source(source) for name, source in described.sources.items()},
         {name: _stage(stage, plan) for name, stage in described.stages.items()},
-        {name: _sink(sink) for name, sink in described.sinks.items()},
+        {name: _sink(sink, plan) for name, sink in described.sinks.items()},
     )
 
 
@@ -115,5 +118,26 @@ def _calendar(windows: WindowFn) -> dict[str, Any] | None:
     return {**attrs.asdict(windows), "start": windows.start.isoformat()}
 
 
-def _sink(facts: SinkFacts) -> SinkDescription:
-    return SinkDescription(facts.plan.inputs, facts.writes, facts.kind, facts.looked_up)
+def _sink(facts: SinkFacts, plan: Plan) -> SinkDescription:
+    sink = facts.plan.sink
+    return SinkDescription(
+        facts.plan.inputs,
+        facts.writes,
+        facts.kind,
+        facts.looked_up,
+        folder=_folder(sink),
+        rows=_rows_of(facts.plan.name, plan),
+    )
+
+
+def _rows_of(sink: str, plan: Plan) -> str:
+    """Returns the output that all rows of a sink come from; "main" for rows of several outputs."""
+    routes = [route for one in plan.producers.values() for route in one.routes if route.consumer == sink]
+    outputs = {route.output for route in routes}
+    return outputs.pop() if len(outputs) == 1 else "main"
+
+
+def _folder(sink: Any) -> str:
+    """Returns the folder of a sink of files on this machine; empty for other sinks."""
+    local = isinstance(sink, Files) and isinstance(sink.path, str) and not is_remote(sink.path)
+    return os.path.abspath(sink.path) if local else ""

@@ -36,7 +36,7 @@ def find_run(run: str | os.PathLike[str]) -> str:
         raise FileNotFoundError(
             f"the run of the checkpoint {path!r} has no records yet: it is starting, or ended before it began a batch"
         )
-    near = list(_runs_below(path)) if os.path.isdir(path) else []
+    near = list(runs_below(path)) if os.path.isdir(path) else []
     if len(near) == 1:
         return near[0]
     raise FileNotFoundError(_nothing(path, near))
@@ -63,12 +63,12 @@ def _nearest(path: str) -> list[str]:
     folder = os.path.dirname(os.path.abspath(path))
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    runs = [os.path.relpath(found) for found in _runs_below(folder)]
+    runs = [os.path.relpath(found) for found in runs_below(folder)]
     alike = get_close_matches(path, runs, n=_MOST_LISTED, cutoff=0.5)
     return [*alike, *(run for run in runs if run not in alike)]
 
 
-def _runs_below(folder: str) -> Iterator[str]:
+def runs_below(folder: str) -> Iterator[str]:
     """Yields the records files in a folder and up to `_DEPTH` levels below it, sorted by name."""
     depth = folder.rstrip(os.sep).count(os.sep)
     for here, folders, names in os.walk(folder):

@@ -114,12 +114,16 @@ class SinkDescription:
     """A sink: its inputs, its target, and the name of its class, if it is known.
 
     `tables`: the sources of lookups between the inputs and the sink.
+    `folder`: the folder into which it writes files, if it does so; else empty.
+    `rows`: the rows that it gets: "main", "late" or "dead_letters".
     """
 
     inputs: tuple[str, ...]
     writes: str
     kind: str = ""
     tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
+    folder: str = attrs.field(default="", metadata=SPARSE)
+    rows: str = attrs.field(default="main", metadata=SPARSE)
 
 
 @attrs.frozen

@@ -17,6 +17,7 @@ from beamlike.records.lines import BadLine, Line, RunBegun, RunClosed, read_line
 from beamlike.records.model import BatchRecord
 from beamlike.records.present import Present
 from beamlike.records.status_files import RunStatus, read_status, status_file_of, with_tasks
+from beamlike.records.tail import after_last_line, ending_of, last_batch_before
 from beamlike.system.activity import CurrentBatch
 from beamlike.system.locks import is_locked
 
@@ -39,6 +40,7 @@ class History:
         alive: True if the process of the run exists, False if not; None if that is unknown.
         simulated: True if test streams set the processing time.
         bad_lines: The number of lines of the file that could not be read, and were skipped.
+        page: The address of Spark's own page about the run, while there is one; else empty.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -57,6 +59,7 @@ class History:
     alive: bool | None = None
     simulated: bool = False
     bad_lines: int = 0
+    page: str = ""
     changed: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """The files that changed after the last batch of a run, by source, as in `SourceRecord`."""
     begun: set[int] = attrs.field(factory=set, init=False)
@@ -82,6 +85,30 @@ class History:
             raise UnreadableRun(f'{path!r} does not have the records of a run: they begin with {{"plan": ...')
         history = cls(RunDescription(""), path=path)
         history.refresh()
+        return history
+
+    @classmethod
+    def end_of(cls, run: str | os.PathLike[str]) -> History:
+        """Reads only the present state of a run: its graph, its last batch, and how it ended.
+
+        That takes the same time for a long run as for a short one. `refresh` has no effect. Raises as `open` does.
+        """
+        path = find_run(run)
+        with open(path, "rb") as file:
+            head = file.readline()
+            end = after_last_line(file)
+            try:
+                begun = read_line(head)
+            except BadLine:
+                begun = None
+            if not isinstance(begun, RunBegun):
+                return cls.open(path)
+            history = cls(begun.plan)
+            if (last := last_batch_before(file, end)) is not None:
+                history.add(last)
+            if (closed := ending_of(file, end)) is not None:
+                history.take(closed)
+        history._look(path)
         return history
 
     @property
@@ -147,6 +174,7 @@ class History:
     def _look(self, path: str) -> None:
         """Reads the status file of the run."""
         slip, self.alive = read_status(RunStatus, status_file_of(path)), is_locked(status_file_of(path))
+        self.page = "" if slip is None else slip.page
         if slip is not None:
             self.simulated = slip.simulated
         levels = {name: stage.level for name, stage in self.plan.stages.items()}

@@ -53,6 +53,9 @@ PLAN_LINE: Final = b'{"plan":'
 BATCH_LINE: Final = b'{"batch":'
 """The first bytes of a line with the record of a batch."""
 
+CLOSED_LINE: Final = b'{"closed":'
+"""The first bytes of the line that says how a run ended."""
+
 HEAD_BYTES: Final = 1 << 20
 """The number of bytes that are read to recognize a records file."""
 

@@ -16,7 +16,7 @@ from beamlike.errors import RecordsInUse
 from beamlike.system.activity import Activity, CurrentBatch
 from beamlike.system.locks import open_locked
 from beamlike.system.os_locks import remove_and_close
-from stages.facts import from_json, to_json
+from stages.facts import SPARSE, from_json, to_json
 
 Now = TypeVar("Now", "RunStatus", "TaskStatus")
 
@@ -38,12 +38,16 @@ def task_folder_of(records: str) -> str:
 
 @attrs.frozen
 class RunStatus:
-    """The content of a run's status file: its process, whether its clock is simulated, and the current batch."""
+    """The content of a run's status file: its process, whether its clock is simulated, and the current batch.
+
+    `page`: the address of Spark's own page about the run; empty in process.
+    """
 
     pid: int
     host: str
     simulated: bool
     in_hand: CurrentBatch | None = None
+    page: str = attrs.field(default="", metadata=SPARSE)
 
 
 @attrs.frozen
@@ -63,7 +67,9 @@ class RunStatusFile:
     _file: IO[bytes]
 
     @classmethod
-    def take(cls, records: str | os.PathLike[str], *, simulated: bool = False) -> RunStatusFile:
+    def take(
+        cls, records: str | os.PathLike[str], *, simulated: bool = False, page: str = ""
+    ) -> RunStatusFile:
         """Creates and locks the status file for these records. Raises `RecordsInUse` if another living run
         writes them.
         """
@@ -77,7 +83,7 @@ class RunStatusFile:
                 f"the records {os.fspath(records)!r} belong to another run that is alive{where}; stop that first, "
                 "or name another file"
             ) from None
-        slip = cls(path, RunStatus(os.getpid(), socket.gethostname(), simulated), file)
+        slip = cls(path, RunStatus(os.getpid(), socket.gethostname(), simulated, page=page), file)
         slip.write(None)
         return slip
 

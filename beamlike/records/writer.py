@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
-from typing import BinaryIO, Final
+from typing import Final
 
 import attrs
 
@@ -17,26 +16,21 @@ from beamlike.records.lines import (
     BATCH_LINE,
     HEAD_BYTES,
     PLAN_LINE,
-    BadLine,
     Ending,
     Line,
     RunBegun,
     RunClosed,
     are_records,
     line_text,
-    read_batch,
 )
 from beamlike.records.model import BatchRecord
+from beamlike.records.tail import after_last_line, batch_of, last_batch_before
 from beamlike.system.durable import make_folder, replace, sync, sync_folder
-
-_LOG = logging.getLogger("beamlike")
 
 RECORDS_FILE = "records.jsonl"
 
 MOST_BYTES: Final = 16_000_000
 """The size limit of the file. Beyond it, the records in its older half are merged in pairs."""
-
-_BLOCK = 65_536
 
 
 @attrs.define
@@ -78,9 +72,9 @@ class RecordWriter:
             _replace(text, [line_text(RunBegun(run))])
             return cls(text, None, most)
         with open(text, "ab+") as file:
-            whole = _after_last_line(file)
+            whole = after_last_line(file)
             file.truncate(whole)
-            writer = cls(text, _last_batch(file, whole), most)
+            writer = cls(text, last_batch_before(file, whole), most)
         writer._append(RunBegun(run))
         writer.sync()
         sync_folder(os.path.dirname(text))
@@ -126,7 +120,7 @@ def _make_coarser(path: str) -> None:
         if line.startswith(PLAN_LINE):
             plan = line
         elif line.startswith(BATCH_LINE):
-            if (record := _record(line, path)) is None:
+            if (record := batch_of(line, path)) is None:
                 continue
             while records and records[-1].batch >= record.batch:  # The batch was replayed.
                 records.pop()
@@ -135,15 +129,6 @@ def _make_coarser(path: str) -> None:
     pairs = [one.then(other) for one, other in zip(records[:-1:2], records[1:-1:2], strict=False)]
     rest = records[2 * len(pairs) :]
     _replace(path, [plan, *(line_text(record) for record in [*pairs, *rest]), *lines[older:]])
-
-
-def _record(line: bytes, path: str) -> BatchRecord | None:
-    """Reads the record in a line; None for a damaged line, which is only logged, since no run needs its records."""
-    try:
-        return read_batch(line)
-    except BadLine as error:
-        _LOG.warning("a line of the records %r is no record of a batch, and is left out: %s", path, error)
-        return None
 
 
 def _replace(path: str, lines: Iterable[bytes]) -> None:
@@ -160,41 +145,3 @@ def _require_records(path: str) -> None:
         head = file.read(HEAD_BYTES)
         if not (PLAN_LINE.startswith(head) or are_records(head)):
             raise FileExistsError(f"records={path!r} is not a records file; name another one")
-
-
-def last_recorded(path: str) -> int:
-    """Returns the number of the last batch in a file of records; -1 if there is none, or no file."""
-    try:
-        with open(path, "rb") as file:
-            found = _last_batch(file, _after_last_line(file))
-    except FileNotFoundError:
-        return -1
-    return -1 if found is None else found.batch
-
-
-def _after_last_line(file: BinaryIO) -> int:
-    """Returns the end of the last complete line, as a position in the file."""
-    end = file.seek(0, os.SEEK_END)
-    while end > 0:
-        start = max(0, end - _BLOCK)
-        file.seek(start)
-        found = file.read(end - start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
-
-
-def _last_batch(file: BinaryIO, end: int) -> BatchRecord | None:
-    """Returns the last batch before the position `end`. The search reads growing pieces from the end of the file."""
-    size = _BLOCK
-    while True:
-        start = max(0, end - size)
-        file.seek(start)
-        lines = file.read(end - start).splitlines()
-        for line in reversed(lines[1:] if start else lines):
-            if line.startswith(BATCH_LINE) and (record := _record(line, file.name)) is not None:
-                return record
-        if start == 0:
-            return None
-        size *= 4

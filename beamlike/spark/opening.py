@@ -105,7 +105,7 @@ class OpenSparkRun:
             progress=Progress.of(plan, options.trigger, quiet=options.quiet),
             path=records,
             tasks=True,
-            hooks=RecordHooks(storing, changed=listings.changed),
+            hooks=RecordHooks(storing, changed=listings.changed, page=_page_of(session)),
         )
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
@@ -256,3 +256,8 @@ def _sinks(
     sinks = RunSinks.replacing(plan, run, letters) if at_end else RunSinks(plan, run, letters)
     held.callback(sinks.withdraw)
     return manifest, sinks
+
+
+def _page_of(session: SparkSession) -> str:
+    """Returns the address of Spark's own page; empty with Spark Connect, or if it is switched off."""
+    return "" if is_connect(session) else session.sparkContext.uiWebUrl or ""

@@ -1,12 +1,15 @@
-"""The picture of docs/concepts.md shows the run of that page."""
+"""The pictures that move show real runs."""
 
 from __future__ import annotations
 
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
 
-from tests.docs.moving import PICTURE, Played, draw, play
+import beamlike as bl
+from tests.docs.moving import concepts, panes, splits
+from tests.docs.moving.concepts import Played, draw, play
 
 TEXT = "{http://www.w3.org/2000/svg}text"
 
@@ -16,8 +19,25 @@ def played() -> Played:
     return play()
 
 
-def test_the_picture_is_that_of_the_run(played: Played) -> None:
-    assert draw(played) == PICTURE.read_text(), "python -m tests.docs.moving draws it"
+@pytest.mark.parametrize("figure", [concepts, panes, splits])
+def test_a_picture_is_that_of_its_run(figure: ModuleType) -> None:
+    assert figure.draw(figure.play()) == figure.PICTURE.read_text(), "python -m tests.docs.moving draws it"
+
+
+def test_the_modes_of_accumulation_end_at_the_same_total() -> None:
+    played = panes.play()
+    discarding, accumulating, retracting = (
+        [pane for batch in played.panes[mode.value] for pane in batch] for mode in panes.MODES
+    )
+    assert bl.RETRACTING is panes.MODES[2]
+    assert sum(total for _, total, _ in discarding) == accumulating[-1][1] == 16
+    assert sum(-total if retracted else total for _, total, retracted in retracting) == 16
+
+
+def test_the_source_waits_for_the_silent_partition_until_it_is_idle() -> None:
+    played = splits.play()
+    assert [min(one.values()) for one in played.splits[:3]] == played.source[:3]
+    assert played.source[3] == played.splits[3]["p0"] > played.splits[3]["p1"]
 
 
 def test_every_row_and_pane_is_in_the_picture(played: Played) -> None:

@@ -95,7 +95,12 @@ class Browser:
 
 def find_browser(work: Path) -> Browser:
     """The browser; skips the test where there is none."""
+    return Browser(find_program(), work)
+
+
+def find_program() -> str:
+    """The program of a browser; skips the test where there is none."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
-    return Browser(program, work)
+    return program

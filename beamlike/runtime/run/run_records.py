@@ -37,12 +37,14 @@ class RecordHooks:
 
     `storing` converts errors of the records' storage; by default they become `RunError`. `later` receives tasks that
     must be done before the batch counts as done; by default it runs them at once. `changed` returns the files that
-    changed since the last call, by source, as in `SourceRecord`.
+    changed since the last call, by source, as in `SourceRecord`. `page` is the address of Spark's own page about the
+    run, if there is one.
     """
 
     storing: Storing | None = None
     later: Callable[[Callable[[], object]], object] = lambda task: task()
     changed: Callable[[], Mapping[str, Mapping[str, str]]] = dict
+    page: str = ""
 
 
 @attrs.define(eq=False)
@@ -87,7 +89,7 @@ class RunRecords:
         if hooks.storing is None:
             hooks = attrs.evolve(hooks, storing=partial(_recorded, os.fspath(path)))
         with (hooks.storing or nullcontext)():
-            status = RunStatusFile.take(path, simulated=simulated)
+            status = RunStatusFile.take(path, simulated=simulated, page=hooks.page)
             try:
                 writer = RecordWriter.open(path, describe_run(plan), fresh=fresh)
             except BaseException:

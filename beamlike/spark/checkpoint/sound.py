@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
-from beamlike.records.writer import RECORDS_FILE, last_recorded
+from beamlike.records.tail import last_recorded
+from beamlike.records.writer import RECORDS_FILE
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines
 

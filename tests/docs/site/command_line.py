@@ -14,7 +14,8 @@ MARKER = "<!-- the commands -->"
 
 def commands() -> str:
     """Returns a section for each command, in alphabetical order."""
-    group = click.Context(main, info_name="beamlike")
+    # A command keeps the help option of its first context, so this one has the settings of the command line.
+    group = click.Context(main, info_name="beamlike", **main.context_settings)
     listed = [(name, main.get_command(group, name)) for name in main.list_commands(group)]
     return "\n".join(
         line

@@ -92,6 +92,9 @@ def views(folder: Path) -> None:
     print(bl.observe.watermarks_table(history.batches))
     print(bl.observe.format_time(0), bl.observe.format_duration(90_000_000))
     bl.observe.write_report(history, folder / "report.html")
+    with bl.observe.serving(folder, port=8787) as address:
+        print(address.upper())
+    bl.observe.serve("runs", host="127.0.0.1", ready=print)
     bl.observe.side_by_side({"today": history}, "counts").save(folder / "both.svg")
     bl.observe.Charts.of(history)
     calibration: bl.observe.Calibration = bl.observe.completeness(history)

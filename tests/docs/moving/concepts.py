@@ -1,8 +1,4 @@
-"""`python -m tests.docs.moving` draws docs/pictures/concepts.svg from the run of docs/concepts.md.
-
-The picture shows a batch after the other, by an animation that browsers play without a script. Where motion is not
-wanted, as in print, all batches are shown.
-"""
+"""The run of docs/concepts.md: rows, the watermark, and the panes that windows emit."""
 
 from __future__ import annotations
 
@@ -12,21 +8,19 @@ import re
 import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
 
 import attrs
 
-from beamlike.observe.charts.figure import BLUE, GREEN, GREY, ORANGE, PALE, SKY, VERMILION
+from beamlike.observe.charts.figure import BLUE, GREEN, GREY, PALE, SKY, VERMILION
+from tests.docs.moving.drawing import PANE_COLOURS, box, picture, text
 from tests.support.places import ROOT
 
 PAGE = ROOT / "docs" / "concepts.md"
 PICTURE = ROOT / "docs" / "pictures" / "concepts.svg"
 
-_PANE_COLOURS = {"early": ORANGE, "on_time": GREEN, "late": VERMILION}
 _LEFT, _TOP, _ROW, _MINUTE = 62, 46, 58, 165
 _MINUTES = 4
-_SECONDS_PER_BATCH = 2
 _MICROSECONDS_PER_MINUTE = 60_000_000
 
 
@@ -75,26 +69,8 @@ def draw(played: Played) -> str:
     """Returns the picture as SVG."""
     count = len(played.batches)
     width, height = _LEFT + _MINUTE * _MINUTES + 20, _TOP + _ROW * count + 34
-    body = "\n".join([*_windows(played, height), *_batches(played), *_legend(height)])
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
-        ' font-family="sans-serif" font-size="12">\n'
-        "<title>Rows, watermark and panes of each batch</title>\n"
-        f"<style>\n{_animation(count)}\n</style>\n"
-        f'<rect width="{width}" height="{height}" rx="6" fill="#fff"/>\n{body}\n</svg>\n'
-    )
-
-
-def _animation(count: int) -> str:
-    """A rule for each batch, which shows it from its turn on; the last turn is three times as long."""
-    total = count + 2
-    rules = [
-        f"@keyframes b{batch} {{ 0%, {100 * batch / total:.2f}% {{ opacity: 0 }}"
-        f" {100 * (batch + 0.2) / total:.2f}%, 100% {{ opacity: 1 }} }}\n"
-        f".b{batch} {{ animation: b{batch} {total * _SECONDS_PER_BATCH}s infinite }}"
-        for batch in range(1, count)
-    ]
-    return "@media screen and (prefers-reduced-motion: no-preference) {\n" + "\n".join(rules) + "\n}"
+    body = [*_windows(played, height), *_batches(played), *_legend(height)]
+    return picture("Rows, watermark and panes of each batch", width, height, count, body)
 
 
 def _windows(played: Played, height: int) -> Iterator[str]:
@@ -103,7 +79,7 @@ def _windows(played: Played, height: int) -> Iterator[str]:
         if minute % 2 == 0:
             yield f'<rect x="{x}" y="28" width="{_MINUTE}" height="{height - 62}" fill="#f4f4f4"/>'
         start = datetime.fromtimestamp(played.start / 1e6 + 60 * minute, UTC)
-        yield _text(x + _MINUTE / 2, 20, f"window {start:%H:%M}", weight="bold")
+        yield text(x + _MINUTE / 2, 20, f"window {start:%H:%M}", weight="bold")
 
 
 def _batches(played: Played) -> Iterator[str]:
@@ -112,7 +88,7 @@ def _batches(played: Played) -> Iterator[str]:
         yield f'<g class="b{number}">'
         yield f'<line x1="8" x2="{_LEFT + _MINUTE * _MINUTES}" y1="{y - 10}" y2="{y - 10}" stroke="{PALE}"/>'
         at_end = number >= len(played.elements)
-        yield _text(8, y + 18, "the end" if at_end else f"batch {number}", anchor="start", colour=GREY)
+        yield text(8, y + 18, "the end" if at_end else f"batch {number}", anchor="start", colour=GREY)
         yield from _watermark(played, number, y)
         if not at_end:
             yield from _elements(played, number, y)
@@ -134,9 +110,9 @@ def _elements(played: Played, number: int, y: int) -> Iterator[str]:
         kind = "dropped" if at in played.dropped else "late" if _micros(at) < watermark else ""
         fill, edge = ("#fff", VERMILION) if kind == "dropped" else (SKY, VERMILION if kind else SKY)
         yield f'<circle cx="{x:.0f}" cy="{y + 3}" r="9" fill="{fill}" stroke="{edge}" stroke-width="2"/>'
-        yield _text(x, y + 7, str(row["points"]))
+        yield text(x, y + 7, str(row["points"]))
         if kind:
-            yield _text(x + 13, y + 7, kind, anchor="start", colour=VERMILION)
+            yield text(x + 13, y + 7, kind, anchor="start", colour=VERMILION)
 
 
 def _panes(played: Played, number: int, y: int) -> Iterator[str]:
@@ -144,36 +120,20 @@ def _panes(played: Played, number: int, y: int) -> Iterator[str]:
         if batch == number:
             start = pane["window_start"].timestamp() * 1e6
             x = played.x(start) + _MINUTE / 2 - 46
-            colour = _PANE_COLOURS[pane["pane_timing"]]
-            yield _box(x, y + 19, 92, 20, colour)
-            yield _text(x + 46, y + 33, f"{pane['pane_timing'].replace('_', ' ')}: {pane['total']}")
+            colour = PANE_COLOURS[pane["pane_timing"]]
+            yield box(x, y + 19, 92, 20, colour)
+            yield text(x + 46, y + 33, f"{pane['pane_timing'].replace('_', ' ')}: {pane['total']}")
 
 
 def _legend(height: int) -> Iterator[str]:
     y = height - 14
     yield f'<line x1="{_LEFT}" x2="{_LEFT + 24}" y1="{y - 4}" y2="{y - 4}" stroke="{BLUE}" stroke-width="2.5"/>'
-    yield _text(_LEFT + 30, y, "watermark", anchor="start")
+    yield text(_LEFT + 30, y, "watermark", anchor="start")
     yield f'<circle cx="{_LEFT + 125}" cy="{y - 4}" r="7" fill="{SKY}"/>'
-    yield _text(_LEFT + 138, y, "row, with its points", anchor="start")
-    yield _box(_LEFT + 280, y - 13, 24, 17, GREEN)
-    yield _text(_LEFT + 310, y, "pane, with the total of its window", anchor="start")
-
-
-def _text(
-    x: float, y: float, text: str, *, anchor: str = "middle", colour: str = "#222", weight: str = "normal"
-) -> str:
-    place = f'x="{x:.0f}" y="{y:.0f}" text-anchor="{anchor}"'
-    return f'<text {place} fill="{colour}" font-weight="{weight}">{escape(text)}</text>'
-
-
-def _box(x: float, y: float, width: int, height: int, colour: str) -> str:
-    place = f'x="{x:.0f}" y="{y:.0f}" width="{width}" height="{height}"'
-    return f'<rect {place} rx="4" fill="#fff" stroke="{colour}" stroke-width="2"/>'
+    yield text(_LEFT + 138, y, "row, with its points", anchor="start")
+    yield box(_LEFT + 280, y - 13, 24, 17, GREEN)
+    yield text(_LEFT + 310, y, "pane, with the total of its window", anchor="start")
 
 
 def _micros(at: str) -> int:
     return int(datetime.fromisoformat(at).timestamp() * 1_000_000)
-
-
-if __name__ == "__main__":
-    PICTURE.write_text(draw(play()), encoding="utf-8")

@@ -1,0 +1,10 @@
+"""`python -m tests.docs.moving` draws the pictures of runs that move, below docs/pictures."""
+
+from __future__ import annotations
+
+from tests.docs.moving import concepts, panes, splits
+
+if __name__ == "__main__":
+    concepts.PICTURE.write_text(concepts.draw(concepts.play()), encoding="utf-8")
+    panes.PICTURE.write_text(panes.draw(panes.play()), encoding="utf-8")
+    splits.PICTURE.write_text(splits.draw(splits.play()), encoding="utf-8")
