@@ -20,6 +20,7 @@ from beamlike.observe import (
     History,
     format_duration,
     format_time,
+    serving,
     side_by_side,
     why,
     write_report,
@@ -180,8 +181,8 @@ def windows_table(outcomes: Sequence[Outcome]) -> Table:
     return table
 
 
-def open_with(console: Console, events: int, files: int, on: str, work: Path) -> None:
-    """Prints what is about to run, and how to watch it."""
+def open_with(console: Console, events: int, files: int, on: str, address: str) -> None:
+    """Prints what is about to run, and where to see it while it runs."""
     console.print(
         f"{events:,} plays of a game, on mobile phones and consoles, become sessions, and these the mean session "
         f"length of every two minutes: in {files} batches, {_PLACES[on]}. The pipeline runs twice:",
@@ -189,9 +190,7 @@ def open_with(console: Console, events: int, files: int, on: str, work: Path) ->
     )
     for combiner, meaning in VARIANTS.items():
         console.print(f"  {combiner.name}: {meaning}", highlight=False)
-    console.print("To watch it while it runs, in another terminal:")
-    for combiner in VARIANTS:
-        console.print(f"  .venv/bin/beamlike watch {work / combiner.value}", highlight=False, soft_wrap=True)
+    console.print(f"[bold]See it while it runs: {address}[/bold]", soft_wrap=True)
 
 
 def show(console: Console, outcomes: Sequence[Outcome]) -> None:
@@ -219,15 +218,18 @@ def show(console: Console, outcomes: Sequence[Outcome]) -> None:
 def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
     """Run the flagship example in both variants; exit code 1 if a result is not as expected."""
     console = Console()
-    open_with(console, events, files, on, work)
-    data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
     outcomes = []
-    for combiner in VARIANTS:
-        outcomes.append(run(combiner, data, work, on))
-        console.print(f"{combiner.name}: {verdict(outcomes[-1])}", highlight=False)
+    work.mkdir(parents=True, exist_ok=True)
+    with serving(work) as address:
+        open_with(console, events, files, on, address)
+        data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
+        for combiner in VARIANTS:
+            outcomes.append(run(combiner, data, work, on))
+            console.print(f"{combiner.name}: {verdict(outcomes[-1])}", highlight=False)
     show(console, outcomes)
     end_of_window, earliest = outcomes
     paths = write_pictures(end_of_window, earliest, work)
+    console.print(f"The page of the runs is served again by: .venv/bin/beamlike ui {work}", soft_wrap=True)
     console.print("To look at:", *paths, sep="\n  ", highlight=False, soft_wrap=True)
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
