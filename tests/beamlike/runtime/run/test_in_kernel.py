@@ -16,8 +16,13 @@ rows = p.read("rows", bl.Rows([{"x": 1}, {"x": 2}], rows_per_batch=1))
 rows.write("out", bl.Memory());
 """
 QUIET = "p.run(bl.LocalRunner(quiet=True));"
-STARTED = "live = bl.LocalRunner(checkpoint='checkpoint').start(p)"
-ENDED = "live.wait()"
+STARTED = """
+import threading
+later = threading.Event()
+live = bl.LocalRunner(checkpoint="checkpoint", on_batch=lambda _: later.wait()).start(p)
+"""
+# nbclient, unlike other front ends, receives the updates only while some cell is executed.
+ENDED = "later.set(); live.wait()"
 
 
 def test_a_cell_has_the_last_state_of_its_run(tmp_path: Path) -> None:
