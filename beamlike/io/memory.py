@@ -19,7 +19,7 @@ from beamlike.rows.given import given_column, plain_values
 from beamlike.rows.objects import row_as_dict
 from beamlike.rows.row_classes import is_row_class
 from beamlike.system.datasets import Dataset
-from beamlike.system.fields import whole_number
+from beamlike.system.fields import true_or_false, whole_number
 from stages.process.columns import MISFITS
 from windowing.python_rows import BEYOND, beyond_python
 
@@ -51,6 +51,8 @@ class Rows:
         schema: Column names and types, or a class. By default they are inferred from the rows, or are those of their
             class.
         rows_per_batch: The number of rows in a batch. By default the runner chooses.
+        complete: True if the watermark goes to the end of time when all rows are read, while other sources go on. A run
+            without a checkpoint ends all its sources together by default, and one with a checkpoint ends none.
 
     Raises:
         TypeError: The rows do not fit the schema, or are of no supported kind.
@@ -63,15 +65,21 @@ class Rows:
 
     frame: pl.DataFrame = attrs.field(repr=lambda frame: f"<{frame.height} rows>")
     rows_per_batch: int | None = attrs.field(default=None, validator=whole_number(1))
+    complete: bool = attrs.field(default=False, validator=true_or_false)
 
     bounded = True
 
     def __init__(
-        self, rows: Tabular, schema: SchemaLike | None = None, rows_per_batch: int | None = None
+        self,
+        rows: Tabular,
+        schema: SchemaLike | None = None,
+        rows_per_batch: int | None = None,
+        *,
+        complete: bool = False,
     ) -> None:
         columns = declared(schema)
         frame = _frame(rows, None if columns is None else pl.Schema(columns))
-        self.__attrs_init__(frame, rows_per_batch)
+        self.__attrs_init__(frame, rows_per_batch, complete)
 
     def schema(self) -> pl.Schema:
         return self.frame.schema

@@ -177,6 +177,18 @@ class InfersSchema(Source, Protocol):
 
 
 @runtime_checkable
+class MayBeComplete(Source, Protocol):
+    """A source that the user can declare complete: it has all its input when a run begins.
+
+    When that is read, the watermark of the source goes to the end of time, and other sources go on.
+    """
+
+    @property
+    def complete(self) -> bool:
+        """True if the source is complete."""
+
+
+@runtime_checkable
 class HasSparkOffsets(Resumable, ReadBySpark, Protocol):
     """A source whose position can be converted to Spark's offsets and back. So its savepoints work on both runners."""
 
@@ -192,7 +204,22 @@ class HasSpans(HasSparkOffsets, Protocol):
     """A source that can read the rows between two of its positions again, whichever runner read them first."""
 
     def span(self, begin: Position, end: Position) -> PlannedBatch:
-        """Returns the batch of the rows between two positions, for the reader that `resume` returns."""
+        """Returns the batch of the rows between two positions, for the reader that `resume` returns.
+
+        Its input is `{"begin": ..., "end": ...}`, both with the entries of the position that the batch moves.
+        """
+
+
+@runtime_checkable
+class HasPast(Source, Protocol):
+    """A source that can read all its input up to a position again, although the batches are not known any more."""
+
+    def past(self, position: Position, since: int | None) -> PlannedBatch | None:
+        """Plans the input from the beginning to a position as one batch; None if there is none.
+
+        With `since`, input may be left out if all its event times are before that time (us). Raises `LookupError` if
+        the input cannot be read again.
+        """
 
 
 @runtime_checkable

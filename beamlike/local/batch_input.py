@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Self, TypeAlias
 
 import attrs
 import polars as pl
@@ -67,6 +68,36 @@ class BatchInput:
         )
 
 
+Started: TypeAlias = StartedTask[Prefetched | None]
+
+
+@attrs.define(eq=False)
+class _Ahead:
+    """The chunks of a complete source, of which the next one is already known."""
+
+    chunks: Iterator[Chunk]
+    _next: Chunk | None
+
+    @classmethod
+    def of(cls, chunks: Iterator[Chunk]) -> Self:
+        return cls(chunks, next(chunks, None))
+
+    @property
+    def is_over(self) -> bool:
+        """True if there are no further chunks."""
+        return self._next is None
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        chunk = self._next
+        if chunk is None:
+            raise StopIteration
+        self._next = next(self.chunks, None)
+        return chunk
+
+
 def batch_inputs(
     plan: Plan, rows: int, clock: Clock, inputs: Mapping[str, Inputs], threads: Threads = ALONE
 ) -> Iterator[BatchInput]:
@@ -79,7 +110,9 @@ def batch_inputs(
         return (step_input(plan, number, steps, clock) for number in range(steps + 1))
     again = {name: one.source for name, one in plan.sources.items() if isinstance(one.source, Refreshed)}
     chunks = {
-        name: read_in_process(source, rows) for name, source in plan.sources.items() if name not in again
+        name: _Ahead.of(read_in_process(source, rows)) if source.complete else read_in_process(source, rows)
+        for name, source in plan.sources.items()
+        if name not in again
     }
     readings = {name: source.readings(clock) for name, source in again.items()}
     return _chunk_inputs(plan, chunks, readings, clock=clock, inputs=inputs, threads=threads)
@@ -108,9 +141,10 @@ def _chunk_inputs(
 
     When no source has another chunk, all sources end together. On Spark, too, the end of a source cannot be
     distinguished from a pause, so panes are the same there. A source that is read as a whole ends in the first batch,
-    and a refreshed source does not keep the run going.
+    a complete source in the batch with its last rows, and a refreshed source does not keep the run going.
     """
-    early, started, worth = may_prefetch(plan), dict[str, StartedTask[Prefetched | None]](), threads
+    complete = {name: source for name, source in chunks.items() if isinstance(source, _Ahead)}
+    early, started, worth = may_prefetch(plan) - complete.keys(), dict[str, Started](), threads
     while True:
         waiting = too_far_ahead(plan, chunks, inputs)
         going = [name for name in chunks if name not in waiting]
@@ -129,7 +163,8 @@ def _chunk_inputs(
             read = partial(_read_next, plan.sources[name], chunks[name], now)
             if (one := prefetch(worth, read)) is not None:
                 started[name] = one
-        yield BatchInput(ingested, times, now, ended=not chunks, waiting=waiting, over=read_whole(plan))
+        over = read_whole(plan) | {name for name, source in complete.items() if source.is_over}
+        yield BatchInput(ingested, times, now, ended=not chunks, waiting=waiting, over=over)
         if not chunks:
             return
 

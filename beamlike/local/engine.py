@@ -164,6 +164,7 @@ class Engine:
             {name: [shard_name(name, 0)] for name in upstream},
             started=batch.started,
             drains=self.drains,
+            complete=self.plan.complete,
         )
         sent = {shard_name(name, 0): reports[name] for name in upstream}
         inputs = task.receive(self.inputs.get(plan.name, Inputs()), batch.arrived(sources, max(times), sent))

@@ -10,6 +10,7 @@ from typing import Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError, PlanError, naming_source
+from beamlike.io.complete import CompleteReader, is_over, require_complete
 from beamlike.io.files.reader import FileReader
 from beamlike.io.in_process import Continued, reader_of
 from beamlike.io.refreshed import Clock
@@ -25,7 +26,7 @@ from beamlike.local.prefetch import (
     prefetch,
     threads_for,
 )
-from beamlike.plan.model import Plan
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.batch.ingested import Chunk
 from beamlike.runtime.recorded.batches import STEPS
@@ -123,6 +124,8 @@ class SourceInputFeed:
     clock: Clock
     readers: Mapping[str, Reader | FullReader]
     threads: Threads
+    over: set[str] = attrs.field(factory=set)
+    """The complete sources whose last batch was read."""
     _worth: Threads = attrs.field(init=False)
     _early: frozenset[str] = attrs.field(init=False)
     _started: dict[str, StartedTask[_Prefetched]] = attrs.field(factory=dict, init=False)
@@ -143,16 +146,18 @@ class SourceInputFeed:
         held: ExitStack,
     ) -> Self:
         """Opens the sources at these positions. They are closed with `held`."""
-        readers = dict[str, Reader | FullReader]()
+        readers, over = dict[str, Reader | FullReader](), set[str]()
         for name, source in plan.sources.items():
             assert isinstance(source.source, Continued)
             apart = isinstance(source.watermark.per_split, SourceFile)
             opened = partial(reader_of, source.source, rows=rows, apart=apart)
             at_first = position(name)
+            require_complete(name, complete=source.complete, over=is_over(at_first))
             with naming_source(name):
-                readers[name] = FullReader.of(at_first, opened) if source.whole else opened(at_first)
+                readers[name] = _reader(source, at_first, opened)
             held.callback(readers[name].close)
-        return cls(plan, clock, readers, threads)
+            over |= {name} if is_over(at_first) else set()
+        return cls(plan, clock, readers, threads, over)
 
     def next(self, inputs: Mapping[str, Inputs]) -> NextBatch:
         there = dict[str, PlannedBatch]()
@@ -187,7 +192,8 @@ class SourceInputFeed:
             if (started := prefetch(self._worth, partial(self._next, name, batch.now))) is not None:
                 self._started[name] = started
         times = dict.fromkeys(self.plan.sources, batch.now)
-        over = read_whole(self.plan)
+        self.over |= {name for name, taken in batch.taken.items() if is_over(taken.position)}
+        over = read_whole(self.plan) | self.over
         return BatchInput(
             ingested,
             times,
@@ -201,20 +207,27 @@ class SourceInputFeed:
 
     @property
     def acknowledges(self) -> bool:
-        return any(isinstance(reader, AcceptsCommits) for reader in self.readers.values())
+        return any(isinstance(self._own_reader(name), AcceptsCommits) for name in self.readers)
 
     def committed(self, batch: LoggedBatch) -> None:
         for name, taken in batch.taken.items():
             # The last batch of a restored savepoint is of another run, and can have sources that this plan
             # has not.
-            reader: object = self.readers.get(name)
+            reader = self._own_reader(name)
             if isinstance(reader, AcceptsCommits):
                 with activity("source", name), naming_source(name):
                     reader.committed(taken)
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
-        files = {name: one for name, one in self.readers.items() if isinstance(one, FileReader)}
+        files = {
+            name: one for name, one in self.readers.items() if isinstance(one, FileReader | CompleteReader)
+        }
         return {name: found for name, reader in files.items() if (found := reader.changed())}
+
+    def _own_reader(self, name: str) -> object:
+        """Returns the reader that the source itself has opened; None for a source that the plan does not have."""
+        reader = self.readers.get(name)
+        return reader.reader if isinstance(reader, CompleteReader) else reader
 
     def _next(self, name: str, now: int) -> _Prefetched:
         """Reads the next input of a source that is known to have more."""
@@ -251,6 +264,15 @@ class StepInputFeed:
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
         return {}
+
+
+def _reader(
+    source: SourcePlan, position: Position, opened: Callable[[Position], Reader]
+) -> Reader | FullReader:
+    """Opens the reader of a source at a position."""
+    if source.complete:
+        return CompleteReader.of(source.name, position, opened)
+    return FullReader.of(position, opened) if source.whole else opened(position)
 
 
 def _gone(batch: int, source: str, error: Exception) -> CheckpointError:

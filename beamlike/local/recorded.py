@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from beamlike.io.complete import is_over, only_ends
 from beamlike.io.files.reader import FileBatch
 from beamlike.io.sources import PlannedBatch, Position
 from beamlike.local.checkpoint import LocalCheckpoint
@@ -70,10 +71,12 @@ def _taken(
     if name == STEPS:
         return StepTaken(taken.input)
     batches = [*_file_batches(taken.input)] if _is_of_files(manifest["sources"].get(name, {})) else []
+    over = is_over(taken.position)
     if batches:
         files = tuple(TakenFile.of(cut) for one in batches for cut in one.cuts)
-        return FilesTaken(files, tuple(file for one in batches for file in one.known))
-    return BatchTaken((taken,), before[name].before(batch.number) if name in before else {})
+        return FilesTaken(files, tuple(file for one in batches for file in one.known), over)
+    planned = () if only_ends(taken) else (taken,)
+    return BatchTaken(planned, before[name].before(batch.number) if name in before else {}, over=over)
 
 
 def _is_of_files(facts: Mapping[str, Any]) -> bool:

@@ -19,7 +19,7 @@ from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
 from beamlike.records.unread import unread_input
-from windowing.time import MAX_TIME, day_and_clock, format_time
+from windowing.time import day_and_clock, format_time
 
 REFRESH_SECONDS = 0.5
 
@@ -179,8 +179,8 @@ def _holders(history: History, present: Present) -> Table:
 
 
 def _source_holder(at: int, source: SourceRecord) -> str:
-    if source.watermark >= MAX_TIME:
-        return "nothing"
+    if source.over:
+        return "nothing, its input is over"
     parts = [f"split {source.split}"] if source.split is not None else []
     parts += [f"{source.awaited}, awaited"] if source.awaited else []
     silent = 0 if source.since is None else at - source.since

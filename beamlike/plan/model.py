@@ -12,6 +12,7 @@ import polars as pl
 
 from beamlike.errors import WrongType
 from beamlike.io.base import Sink, Source
+from beamlike.io.complete import is_complete
 from beamlike.io.in_process import InProcess
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import ReadBySpark
@@ -65,6 +66,11 @@ class SourcePlan:
     def timed(self) -> bool:
         """True if the rows have an event time."""
         return not isinstance(self.watermark, NoEventTime)
+
+    @property
+    def complete(self) -> bool:
+        """True if the watermark goes to the end of time when the input is read that exists when a run begins."""
+        return is_complete(self.source) and not self.whole
 
     @property
     def system(self) -> tuple[str, ...]:
@@ -202,6 +208,18 @@ class Plan:
         return asked or not all(
             one.source.bounded or isinstance(one.source, Refreshed) for one in self.sources.values()
         )
+
+    @cached_property
+    def complete(self) -> frozenset[str]:
+        """The names of the complete sources, and of the stages all of whose input is from such sources.
+
+        Their end is that of the input, also in a run that may end before its input does.
+        """
+        found = {name for name, source in self.sources.items() if source.complete}
+        for name in chain.from_iterable(self.levels):
+            if found.issuperset(self.stages[name].inputs):
+                found.add(name)
+        return frozenset(found)
 
     @property
     def ends(self) -> bool:

@@ -18,7 +18,7 @@ from stages.progress.arrivals import merge_records
 from stages.progress.reports import held_percentiles
 from stages.state.index import HoldOwner
 from stages.strategies.histogram import Histogram, merge_histograms
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 
 @attrs.frozen
@@ -57,10 +57,9 @@ class SourceRecord(ShownSource):
     before there is a watermark. `since`: the processing time (us) since when no rows of the source have arrived.
     `idle`: the source does not hold the watermarks of stages. `splits`: those that are furthest behind.
 
-    `changed`: the files that changed after they were listed, each with the kind of change. `left_out`: columns of files
-    that a source without `schema=` does not read, each with a file that has it. A record has at most `MOST_UNREAD` of
-    each.
-
+    `changed`: the files that changed after they were listed, or came after the source was over, each with the kind of
+    change. `left_out`: columns of files that a source without `schema=` does not read, each with a file that has it. A
+    record has at most `MOST_UNREAD` of each.
     `arrivals`: the event times of the elements by split, in the form of `to_record` of `stages.progress.arrivals`.
     """
 
@@ -83,6 +82,11 @@ class SourceRecord(ShownSource):
         factory=dict, converter=readable_pairs, metadata=SPARSE, kw_only=True
     )
     arrivals: dict[str, Any] = attrs.field(factory=dict, metadata=SPARSE, repr=False, kw_only=True)
+
+    @property
+    def over(self) -> bool:
+        """True if the source has ended: its watermark is at the end of time."""
+        return self.watermark >= MAX_TIME
 
     @property
     def filtered(self) -> int | None:

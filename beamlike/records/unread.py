@@ -6,13 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sized
 from types import MappingProxyType
 
 from beamlike.records.model import MOST_UNREAD, BatchRecord
+from beamlike.system.after_end import AFTER_END
 
 Files = Mapping[str, Mapping[str, str]]
 """By source: the files that changed, each with the kind of change."""
 
 
 def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyType({})) -> Iterator[str]:
-    """Yields a sentence for each source with changed files, and one for each with columns that it leaves out.
+    """Yields a sentence for each source with changed files, one for each that is over and has later input, and one for
+    each with columns that it leaves out.
 
     `changed` has files that changed after the last batch.
     """
@@ -24,7 +26,13 @@ def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyTy
                 files.setdefault(name, {}).update(source.changed)
             for column, file in source.left_out.items():
                 columns.setdefault(name, {}).setdefault(column, file)
-    for name, found in files.items():
+    for name, both in files.items():
+        late = {file: how for file, how in both.items() if how.startswith(AFTER_END)}
+        if late:
+            file, how = next(iter(late.items()))
+            yield f"source `{name}` is over, and does not read {file!r}{_more(late)}, which came later ({how})"
+        if not (found := {file: how for file, how in both.items() if file not in late}):
+            continue
         file, how = next(iter(found.items()))
         yield (
             f"source `{name}` does not read what was written to file {file!r}{_more(found)} after it was listed ({how})"

@@ -65,7 +65,7 @@ class BatchFacts:
             started=self.started,
             waiting=frozenset(self.waiting),
             ended=self.ended,
-            over=frozenset(self.over),
+            commanded=frozenset(self.over),
         )
 
 

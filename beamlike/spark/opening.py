@@ -70,6 +70,8 @@ class OpenSparkRun:
     checkpoint: Checkpoint
     listings: Listings
     run: OpenRun
+    over: tuple[str, ...] = ()
+    """The sources whose end the first batch must report again, for stages that are new."""
 
     @classmethod
     def of(
@@ -109,8 +111,17 @@ class OpenSparkRun:
         )
         if (steps := steps_of(plan)) is not None:
             checkpoint.play(steps, tuple(plan.sources), digest_of_streams(plan))
+        new = plan.stages.keys() - (before or {"stages": ()})["stages"]
+        is_restored = manifest.get("restored") and not manifest["begun"]
+        over = tuple(listings.over) if new or is_restored else ()
         return cls(
-            plan=plan, options=options, session=session, checkpoint=checkpoint, listings=listings, run=run
+            plan=plan,
+            options=options,
+            session=session,
+            checkpoint=checkpoint,
+            listings=listings,
+            run=run,
+            over=over,
         )
 
     @property
@@ -161,7 +172,7 @@ class OpenSparkRun:
         if self.options.trigger == "available_now":
             # With these batches, a run for which processing time must pass would never end.
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-            self._see_to_what_is_due()
+        self._begin_with_batch()
         self.checkpoint.prepare()
         if not reads_rows(self.plan):
             interpret(self.session)
@@ -173,11 +184,16 @@ class OpenSparkRun:
             relay.follow(running.is_active, running.halt)
         return running
 
-    def _see_to_what_is_due(self) -> None:
-        """Plans a batch even if there is no input, because timers may have become due since the last run."""
+    def _begin_with_batch(self) -> None:
+        """Plans a batch even if there is no input: to end sources for new stages, or because timers may have become due
+        since the last run.
+        """
         done = last_batch(self.checkpoint, "commits")
-        if done >= 0 and not self.drains and needs_processing_time(self.plan):
-            self.checkpoint.tick(done)
+        timed = (
+            self.options.trigger == "available_now" and not self.drains and needs_processing_time(self.plan)
+        )
+        if done >= 0 and (timed or self.over):
+            self.checkpoint.tick(done, self.over)
 
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])

@@ -15,6 +15,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.complete import OVER, is_over
 from beamlike.io.files.changes import Stamp
 from beamlike.io.sources import PlannedBatch
 from beamlike.records.history import History
@@ -31,7 +32,14 @@ from beamlike.runtime.recorded.taken import (
 )
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep, read_command
-from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, last_entry, logged_files, offset_lines
+from beamlike.spark.checkpoint.sourcelog import (
+    NO_OFFSET,
+    is_of_files,
+    last_batch,
+    last_entry,
+    logged_files,
+    offset_lines,
+)
 from beamlike.spark.query.listing import FilePart, KnownFiles, Lists
 from beamlike.spark.query.planner import PlanLog
 from beamlike.system.path_names import file_name
@@ -122,7 +130,7 @@ class _Logs:
             taken=taken,
             started=starts[known][1] if known >= 0 else None,
             ended=over == {*self.sources},
-            over=over,
+            commanded=over,
             done=number <= done,
         )
 
@@ -156,12 +164,18 @@ class _Logs:
 
     def _files(self, stream: int, before: str, after: str) -> list[str] | None:
         """Returns the files that a file source of Spark read between two offsets; None for other sources."""
-        if after == NO_OFFSET or not (logged := self._logged(stream)):
+        if after == NO_OFFSET or not is_of_files(after):
             return [] if after == NO_OFFSET else None
+        logged = self._logged(stream)
         first, last = last_entry(before), last_entry(after)
         return [path for number, path in logged if first < number <= last]
 
     def _logged(self, stream: int) -> list[tuple[int, str]]:
+        """Returns the files in the log of a file source of Spark; none for other sources."""
+        if not any(
+            is_of_files(lines[stream + 2]) for lines in self.offsets.values() if len(lines) > stream + 2
+        ):
+            return []
         if stream not in self._known:
             self._known[stream] = logged_files(self.checkpoint, f"sources/{stream}")
         return self._known[stream]
@@ -195,8 +209,9 @@ class _Logs:
             taken |= {number: lists.files[number] for number in numbers}
             known += lists.known.get(name, ())
             whole = whole and name in lists.known
-        files = tuple(_taken_file(taken[number]) for number in sorted(taken))
-        return FilesTaken(files, tuple(known) if whole else None)
+        found = [taken[number] for number in sorted(taken)]
+        files = tuple(_taken_file(part) for part in found if part.file != OVER)
+        return FilesTaken(files, tuple(known) if whole else None, len(files) < len(found))
 
     def _lists(self, source: str) -> _SourceLists:
         if source not in self._sources:
@@ -226,7 +241,8 @@ class _Logs:
             for plan in known
             if plan.input is not None or plan.watermark is not None
         )
-        return BatchTaken(batches, in_process=False) if batches else None
+        over = any(is_over(plan.position) for plan in known)
+        return BatchTaken(batches, in_process=False, over=over) if batches or over else None
 
     def _commands(self, stream: int, before: str, after: str) -> tuple[int | None, frozenset[str]]:
         """Returns the step of test streams that a batch plays, if any, and the sources that it ends."""

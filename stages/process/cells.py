@@ -50,7 +50,7 @@ class CellState:
         self.expiring = [ExpiringField(field, call) for field in layout.fields if field.ttl is not None]
         self._containers = [one for one in self.expiring if not one.field.immutable]
         self.plain = [field for field in layout.fields if field.plain and field.ttl is None]
-        self._with_default = [field for field in self.plain if field.default is not None]
+        self._defaults = [(field.name, field.default) for field in self.plain if field.default is not None]
         self.lazy = [field for field in layout.fields if not field.plain and field.ttl is None]
         self.process = self._object(process)
         self._attributes = vars(self.process)
@@ -142,9 +142,10 @@ class CellState:
         """Completes a call of a method. A field with a default that was set to None gets the default."""
         if self.unreadable is not None:
             raise self.unreadable
-        for field in self._with_default:
-            if self._attributes.get(field.name) is None:
-                self._attributes[field.name] = deepcopy(field.default)
+        attributes = self._attributes
+        for name, default in self._defaults:
+            if attributes.get(name) is None:
+                attributes[name] = deepcopy(default)
         for one in self._containers:
             one.after_call()
 

@@ -141,22 +141,51 @@ class Executor:
         self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, timed_from, end = plan.begins[cell], plan.timed_from[cell], plan.begins[cell + 1]
-        # These rows are late, or are processed in order of arrival: methods read the watermark before the step.
+        # Late rows, and rows in order of arrival: their methods read the watermark before the step.
         if begin < timed_from:
             call.watermark = self.input_before
             for row, given in enumerate(self._row_dicts(begin, timed_from), begin):
                 self._row(row, plan.times[row], given)
                 self._fire_until(self.input_before, self.event_timers)
         call.watermark, call.late = self.watermark, False
-        for row, given in enumerate(self._row_dicts(timed_from, end), timed_from):
-            time = plan.times[row]
-            self._fire_until(time, self.event_timers)
-            self._row(row, time, given)
+        if invoke == self._trusted and plan.late is None and plan.retracted is None:
+            self._plain_rows(timed_from, end)
+        else:
+            self._rows(timed_from, end)
         # All rows of the step have been processed, so timers may fire up to the watermark after the step.
         self._advance()
         self.state.store(cell)
         if not self._touched:
             self.dead.append(cell)
+
+    def _rows(self, begin: int, end: int) -> None:
+        """Calls `element` for the rows at these positions in order of time; timers that are due before a row fire
+        before it.
+        """
+        times = self.plan.times
+        for row, given in enumerate(self._row_dicts(begin, end), begin):
+            self._fire_until(times[row], self.event_timers)
+            self._row(row, times[row], given)
+
+    def _plain_rows(self, begin: int, end: int) -> None:
+        """As `_rows`, for rows of which none is late or retracted, in a cell whose calls are not checked.
+
+        Most rows are such. Calls of `_row` and `_invoke` would take a third of their time.
+        """
+        call, times, timers = self.call, self.plan.times, self.event_timers
+        element, after_call, emit, before = self.element, self.after_call, self._emit, self.input_before
+        for row, given in enumerate(self._row_dicts(begin, end), begin):
+            now = times[row]
+            for timer in timers:
+                if timer.time is not None and timer.time <= now:
+                    self._fire_until(now, timers)
+                    break
+            call.now = call.stamp = now
+            call.late, call.hops = now < before, 0
+            result = element(given)
+            if result is not None:
+                emit(result)
+            after_call()
 
     def _advance(self) -> None:
         """Fires all timers that are due after the step, and expires the cell if its window is collected."""

@@ -139,6 +139,13 @@ class Single(Pending):
                 of an event timer is its own time. The default of a processing-time timer is the output watermark, and
                 it does not hold the watermark unless it has `hold=True`.
         """
+        call = self.call
+        if output is None and self.event and not call.hops:
+            # Rows set timers in this way for the most part, so nothing else is called.
+            at, latest = call.now + length(duration), call.expiry
+            self.time = self.hold = None if call.now >= latest else min(at, latest)
+            self.output, self.hops = None, 0
+            return
         # Computed first, so that a wrong output timestamp raises even if no firing can be set.
         firing = self.firing_after(duration, output)
         self.time, self.output, self.hold, self.hops = (None, None, None, 0) if self.too_late() else firing

@@ -36,6 +36,10 @@ def test_the_page_about_redis(redis: Queues, tmp_path: Path) -> None:
     _run("redis.md", "redis://localhost:6379/0", redis.url, tmp_path)
 
 
+def test_the_tutorial_from_a_backfill_to_live(kafka: Cluster, tmp_path: Path) -> None:
+    _run("tutorials/backfill.md", "localhost:9092", kafka.servers, tmp_path)
+
+
 def test_the_page_about_kafka(kafka: Cluster, tmp_path: Path) -> None:
     topic = kafka.topic(name="plays")
     kafka.topic(name="counts")

@@ -12,6 +12,7 @@ import attrs
 
 from beamlike.errors import SourceError
 from beamlike.io.sources import FoundFile
+from beamlike.system.after_end import AFTER_END
 
 OnChange = Literal["ignore", "error"]
 """The reaction to a file that was changed after it was listed: a warning, or a failure of the run."""
@@ -83,6 +84,26 @@ class Changes:
         self.stamps |= {file.path: Stamp.of(file) for file, _ in changed}
         with self._lock:
             self._unreported |= {file.path: _change(file, before) for file, before in changed}
+
+    def look_after_end(self, found: Iterable[FoundFile]) -> None:
+        """Logs and reports each file that arrived after the source was over, once.
+
+        Raises `SourceError` with `on_change="error"`.
+        """
+        new = [file for file in found if file.path not in self.stamps]
+        if not new:
+            return
+        others = f", and {len(new) - 1:,} more" if len(new) > 1 else ""
+        message = (
+            f"file {new[0].path!r} ({Stamp.of(new[0]).text}){others} came after the source was over (complete=True), "
+            "and is not read"
+        )
+        if self.on_change == "error":
+            raise SourceError(f"{message}: read it as another source, or with a new checkpoint")
+        _LOG.warning("%s: read it as another source; on_change='error' fails the run here", message)
+        self.stamps |= {file.path: Stamp.of(file) for file in new}
+        with self._lock:
+            self._unreported |= {file.path: f"{AFTER_END}, {Stamp.of(file).text}" for file in new}
 
     def report(self) -> dict[str, str]:
         """Returns the files that were changed since the last call, each with its sizes and times before and now."""

@@ -36,7 +36,7 @@ from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ANY, Place, SinkInput
 from beamlike.io.sources import FoundFile, Position
 from beamlike.system.datasets import Dataset, file_datasets
-from beamlike.system.fields import text, whole_number
+from beamlike.system.fields import text, true_or_false, whole_number
 from beamlike.system.locks import Lock
 from beamlike.system.path_names import is_remote
 
@@ -50,13 +50,9 @@ class Files:
     Files are read in order of modification time or path; in paths, `part-2` is before `part-10`. The order matters if
     files are read in several batches: the watermark follows the rows that were read, so the rows of a file that is read
     after newer events are late, which the log reports. A copy may change modification times or make them equal; names
-    are then often the better order.
-
-    A file is read once, by its path, and must not change. If a later listing has another size or time for it, the log
-    has a warning.
-
-    Folders with Hive names, such as `date=2026-01-01`, add a column to the files below them, of the declared type, else
-    text.
+    are then often the better order. A file is read once, by its path, and must not change. If a later listing has
+    another size or time for it, the log has a warning. Folders with Hive names, such as `date=2026-01-01`, add a column
+    to the files below them, of the declared type, else text.
 
     Args:
         path: A file, a directory, a glob, or a list of them. To write, a directory.
@@ -67,6 +63,7 @@ class Files:
         order: "modified" for modification time, then path; or "path".
         on_change: "ignore" to log files that were changed after they were listed, or "error" to fail the run.
         include_file_paths: The name of an additional column with the path of the row's file.
+        complete: True if no files will be added, as for `Parquet`.
 
     Raises:
         MissingFiles: The path does not exist when a run begins. A directory may be empty.
@@ -89,6 +86,7 @@ class Files:
     include_file_paths: str | None = attrs.field(
         default=None, kw_only=True, validator=text, metadata=FOR_SOURCES
     )
+    complete: bool = attrs.field(default=False, kw_only=True, validator=true_or_false, metadata=FOR_SOURCES)
     _event_time: str | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the first file, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)

@@ -43,6 +43,9 @@ class Parquet(Files):
         order: The order in which files are read: "modified" for modification time, then path; or "path".
         on_change: "ignore" to log files that were changed after they were listed, or "error" to fail the run.
         include_file_paths: The name of an additional column with the path of the row's file.
+        complete: True if no files will be added: when all files are read that exist when a run begins, the watermark of
+            the source goes to the end of time, and other sources go on. A file that is added later is not read, which
+            is logged and recorded, or fails the run with `on_change="error"`.
 
     Raises:
         MissingFiles: The path does not exist when a run begins. A directory may be empty.
@@ -130,6 +133,7 @@ class CSV(_Text):
         order: The order in which files are read, as for `Parquet`.
         on_change: The reaction to changed files, as for `Parquet`.
         include_file_paths: A column for the path of the row's file, as for `Parquet`.
+        complete: True if no files will be added, as for `Parquet`.
         delimiter: One ASCII character.
         header: True if the first line names the columns. Otherwise the columns are those of `schema`, in this order.
         quote: One ASCII character, or None for files without quotes.
@@ -222,6 +226,7 @@ class JSONLines(_Text):
         order: The order in which files are read, as for `Parquet`.
         on_change: The reaction to changed files, as for `Parquet`.
         include_file_paths: A column for the path of the row's file, as for `Parquet`.
+        complete: True if no files will be added, as for `Parquet`.
 
     Example:
         >>> from pathlib import Path

@@ -139,6 +139,12 @@ class FileReader:
         self.places.update({cut.file: cut.place for cut in planned.cuts})
         return Pieces(pieces, planned.known) if self.apart else together(pieces)
 
+    def look_after_end(self) -> None:
+        """Reports files that arrived after the source was over, and files that changed."""
+        found = self.source.found(later=True)
+        self._changes.look(file for file in found if file.path in self.places)
+        self._changes.look_after_end(file for file in found if file.path not in self.places)
+
     def changed(self) -> dict[str, str]:
         """Returns the files that were changed since the last call, as `Changes.report` does."""
         return self._changes.report()

@@ -226,6 +226,24 @@ class Kafka:
         moved = {name: at for name, at in end.items() if at > begin.get(name, 0)}
         return PlannedBatch({"begin": {name: begin.get(name, 0) for name in moved}, "end": moved}, end)
 
+    def past(self, position: Offsets, since: int | None) -> PlannedBatch:
+        """Returns the batch of the messages from `start` to these offsets.
+
+        With `since` (us), messages with an earlier timestamp are left out, as they have earlier event times. Raises
+        `LookupError` if the run began at the latest messages of that time, unless there is a `since`.
+        """
+        if self._first == LATEST and since is None:
+            raise LookupError(
+                "the run began with start='latest', and where that was is not known any more; give since=, the event "
+                "time from which it is needed"
+            )
+        with closing(self.log()) as log:
+            first = {} if self._first == LATEST else dict(self.first(log))
+            if since is not None:
+                found = log.offsets(max(0, since // 1000), LATEST)
+                first = {name: max(first.get(name, 0), at) for name, at in found.items()}
+        return self.span(first, position)
+
     # On Spark
 
     def decode(self, frame: pl.DataFrame) -> Pieces:

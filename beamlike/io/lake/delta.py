@@ -25,7 +25,7 @@ from beamlike.io.sinks import ANY, Place
 from beamlike.io.sources import Chunk, PlannedBatch, Position
 from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.durable import make_folder, sync, sync_folders
-from beamlike.system.fields import as_options
+from beamlike.system.fields import as_options, true_or_false
 from beamlike.system.path_names import is_remote
 
 _GONE: Final = "__gone"
@@ -72,6 +72,9 @@ class Delta(LakeTable):
             from the latest pane. A retracted pane removes its row.
         storage_options: Options of deltalake for object stores.
         start_version: The version to read from, without the rows of earlier versions. By default all rows are read.
+        complete: True if the table gets no more rows: when all rows are read that it has when a run begins, the
+            watermark of the source goes to the end of time, and other sources go on. Later rows are not read, which is
+            logged and recorded.
 
     Raises:
         ValueError: The mode is unknown, or `start_version` is not the number of a version.
@@ -92,6 +95,7 @@ class Delta(LakeTable):
     start_version: int | None = attrs.field(
         default=None, kw_only=True, validator=_version, metadata=FOR_SOURCES
     )
+    complete: bool = attrs.field(default=False, kw_only=True, validator=true_or_false, metadata=FOR_SOURCES)
     # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, repr=False)
 
@@ -261,6 +265,21 @@ class Delta(LakeTable):
         # Tasks have other working directories.
         path, system = absolute(self.path), PyFileSystem(self._files())
         return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
+
+    def past(self, position: Position, since: int | None) -> PlannedBatch | None:
+        """Plans all rows of the table up to a position as one batch.
+
+        Raises `LookupError` if the table no longer has that version.
+        """
+        from pyarrow.fs import PyFileSystem
+
+        if not position:
+            return None
+        path, system = absolute(self.path), PyFileSystem(self._files())
+        try:
+            return DeltaLog(path, system, self._table).past(position, self.start_version)
+        except _deltalake().exceptions.DeltaError as error:
+            raise LookupError(f"version {position['version']} cannot be read any more: {error}") from error
 
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         return rows_of(part, self.schema(), dict(self.storage_options), rows)

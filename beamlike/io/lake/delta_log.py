@@ -60,6 +60,16 @@ class DeltaLog:
             return self._of_snapshot(version, first, rows)
         return self._after(version, position.get("end"))
 
+    def past(self, position: Position, start: int | None) -> PlannedBatch:
+        """Plans all files up to a position as one batch, from the version `start` on, if it is given."""
+        version, file = position["version"], position["file"]
+        if start is None:
+            # A snapshot has the rows of all versions before it, as no version removes rows.
+            files = [self._found(*one) for one in _snapshot(self.table(version))][:file]
+        else:
+            files = [added for number in range(start, version + 1) for added in self._added(number)]
+        return _planned(files, version, file, more=False)
+
     def _of_snapshot(self, version: int, first: int, rows: int) -> PlannedBatch | None:
         files = [self._found(*one) for one in _snapshot(self.table(version))]
         last, count = first, 0

@@ -81,6 +81,13 @@ class TableSource:
         upto, more = self._selection().bound(self.grows, above, end, min(rows, _ROWS))
         return None if upto is None else PlannedBatch([{"above": above, "upto": upto}], {"last": upto}, more)
 
+    def past(self, position: Position, since: int | None) -> PlannedBatch | None:
+        """Plans all rows up to a position as one batch."""
+        if self.grows is None:
+            return PlannedBatch([{}], position) if position.get("read") else None
+        last = position.get("last")
+        return None if last is None else PlannedBatch([{"above": None, "upto": last}], position)
+
     def read_part(self, part: Any, rows: int) -> Iterator[FromFile]:
         found, faulty = self._selection().rows(self.grows, part.get("above"), part.get("upto"))
         if faulty is not None:

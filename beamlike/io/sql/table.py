@@ -99,6 +99,7 @@ class Table(TableSource):
         per_pane: True to upsert one row per key, window and pane, with a mark for retracted panes.
         grows: A column of whole numbers, times or text. Each batch has the rows above the greatest value so far.
         schema: Column names and types, needed for a query. By default they are those of the table.
+        complete: True if the table gets no more rows, as for `Delta`.
 
     Raises:
         TypeError: An argument has a wrong type.
@@ -125,6 +126,7 @@ class Table(TableSource):
     _schema: Declared | None = attrs.field(
         default=None, converter=declared, alias="schema", kw_only=True, metadata=FOR_SOURCES
     )
+    complete: bool = attrs.field(default=False, kw_only=True, validator=true_or_false, metadata=FOR_SOURCES)
     _rows: SinkInput | None = attrs.field(default=None, kw_only=True, repr=False)
     # The columns of the source, inferred when the pipeline was declared.
     _seen: pl.Schema | None = attrs.field(default=None, kw_only=True, eq=False, repr=False)

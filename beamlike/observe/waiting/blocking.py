@@ -15,7 +15,7 @@ from stages.pending_rows import WAITING
 from stages.state.index import HoldOwner
 from windowing.clocks import clock_percentile
 from windowing.lateness import collection
-from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 _TO_THE_END = "END_OF_WINDOW would let it advance to the end of the window"
 _HOLDS = {
@@ -216,6 +216,9 @@ class BlockingChain:
         idle = sorted(one for one, heard in upstream.items() if heard.idle)
         if idle and len(idle) < len(upstream):
             yield Link(f"stage `{name}` ignores {_named(idle)}, idle now")
+        over = sorted(one for one in upstream if one in self.plan.sources and self.source(one).over)
+        if over and len(over) < len(upstream):
+            yield Link(f"stage `{name}` no longer waits for {_named(over)}, whose input is over")
         behind = furthest_behind(upstream)
         if behind in self.plan.sources:
             yield from self._source_waits(name, behind)
@@ -230,7 +233,7 @@ class BlockingChain:
         """Yields sentences about what a source waits for, and how the stage could stop waiting for it."""
         record = self.source(behind)
         self.reported.add(behind)
-        if record.watermark >= MAX_TIME:
+        if record.over:
             yield Link(f"stage `{name}` has heard the end of source `{behind}`: nothing holds it any more")
             return
         split = "" if record.split is None else f", split {record.split}"

@@ -26,6 +26,7 @@ from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.plan.tables import with_tables
 from beamlike.replaying.opening import open_run
 from beamlike.replaying.rebuilding.building import Built, build, only, with_stages_after
+from beamlike.replaying.rebuilding.past import needed_since
 from beamlike.replaying.rebuilding.seam import Input, input_up_to
 from beamlike.replaying.scratch import tables_of
 from beamlike.replaying.state import SparkOptions
@@ -139,7 +140,7 @@ def rebuild(
         outputs = None if rows is None else held.enter_context(_unfinished(rows))
         saved = _save(run, folder, SparkOptions(session, master, config))
         part = _with_tables(run, only(fit.plan, anew))
-        given = input_up_to(saved, run, part)
+        given = input_up_to(saved, run, part, needed_since(part, anew, earliest))
         built = build(part, anew, given.batches, earliest, _writer(outputs))
         _write(saved, fit.plan, anew, built.state)
     kept = tuple(name for name in fit.plan.stages if name not in anew)
@@ -264,10 +265,10 @@ def _unfinished(target: str) -> Iterator[str]:
 def _notes(
     run: RecordedRun, fit: Fit, kept: Iterable[str], saved: Savepoint, given: Input, built: Built
 ) -> Iterator[str]:
-    for name, count in given.earlier.items():
+    for name, what in given.earlier.items():
         yield (
-            f"source {name!r}: the batches of {count:,} earlier files are not known any more; they were read as one "
-            "batch, so no row of them is late, also if it was in the run"
+            f"source {name!r}: the batches of {what} are not known any more; they were read as one batch, so no row of "
+            "them is late, also if it was in the run"
         )
     for name, count in built.dropped.items():
         if count:

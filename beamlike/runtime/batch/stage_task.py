@@ -38,7 +38,8 @@ class StageTask:
 
     `sources` has the watermark strategies of the sources that report to it. `origins` has, for each stage that it
     reads, the names under which its shards report. `started` is the start of the run (us): earlier silence of a source
-    does not make it idle. `drains`: the run may end before its input does.
+    does not make it idle. `drains`: the run may end before its input does, except that of the sources and stages in
+    `complete`.
     """
 
     plan: StagePlan
@@ -48,6 +49,7 @@ class StageTask:
     shards: int = attrs.field(default=1, kw_only=True)
     started: int = attrs.field(default=MIN_TIME, kw_only=True)
     drains: bool = attrs.field(default=False, kw_only=True)
+    complete: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
 
     def receive(self, known: Inputs, arrived: Arrived) -> Inputs:
         """Returns the inputs `known`, updated with the summaries and reports that arrived in a batch."""
@@ -76,16 +78,21 @@ class StageTask:
             known = self._completeness(inputs)
             if plan.promise is not None and plan.promise.hold:
                 times = times.with_watermark(_gate(plan.promise, known, times.watermark))
-            step = plan.stage.step(store, arrivals, times, drained=self.drains, completeness=known)
+            drained = self._drains(plan.name)
+            step = plan.stage.step(store, arrivals, times, drained=drained, completeness=known)
             routed = dict(route_step(plan, step))
         seen = SeenKeys(plan.name, keys, self.shard, self.shards)
         return StageTurn(inputs, main, step, routed, sides=sides, keys=seen, promise=plan.promise)
+
+    def _drains(self, name: str) -> bool:
+        """True if the end of a source or stage may be that of a run that is drained."""
+        return self.drains and name not in self.complete
 
     def _completeness(self, inputs: Inputs) -> Completeness:
         """Returns the completeness of windows, if the plan asks for it."""
         return Completeness(
             tuple(
-                expected(self.sources[name], inputs.sources[name], skew=skew, drains=self.drains)
+                expected(self.sources[name], inputs.sources[name], skew=skew, drains=self._drains(name))
                 for name, skew in self.plan.observes.items()
             )
         )

@@ -22,8 +22,8 @@ class RecordedBatch:
     """A batch of a run: the input that it took from each source, and its processing time (us).
 
     `started`: the start (us) of the run that began the batch; None if it is not known. Sources in `waiting` were too
-    far ahead of another source. `ended`: all sources end here. `over`: the sources that end here. `done`: the batch is
-    committed.
+    far ahead of another source. `ended`: all sources end here. `commanded`: the sources that a command ends here.
+    `done`: the batch is committed.
     """
 
     number: int
@@ -32,8 +32,13 @@ class RecordedBatch:
     started: int | None = MIN_TIME
     waiting: frozenset[str] = frozenset()
     ended: bool = False
-    over: frozenset[str] = frozenset()
+    commanded: frozenset[str] = frozenset()
     done: bool = True
+
+    @property
+    def over(self) -> frozenset[str]:
+        """The sources that end here: by a command, or since the batch has their last input."""
+        return self.commanded | {name for name, taken in self.taken.items() if getattr(taken, "over", False)}
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Yields each part of the input as text, with the name of its source."""

@@ -114,6 +114,8 @@ def _listed(file: str) -> Iterator[Stamp]:
 
 def _batch(source: SourcePlan, taken: BatchTaken, held: ExitStack) -> Chunk:
     inputs = taken.inputs(whole=source.whole)
+    if not inputs:  # the batch has only the end of the source
+        return AllChunks([])
     if isinstance(source.source, Planned):
         # With the declaration of the source, as tasks of Spark do.
         chunks: list[ReadChunk] = [read_planned(source.source, one, CHUNK_ROWS) for one in inputs]

@@ -45,11 +45,12 @@ class TakenFile:
 @attrs.frozen
 class FilesTaken:
     """Files that a batch read, in order. `known`: if each file is a split, the files that were found with this batch;
-    None if the log no longer has them.
+    None if the log no longer has them. `over`: the source is over with this batch.
     """
 
     files: tuple[TakenFile, ...]
     known: tuple[str, ...] | None = ()
+    over: bool = False
 
     def texts(self) -> Iterator[str]:
         """Yields a line for each part of the input."""
@@ -61,12 +62,13 @@ class BatchTaken:
     """Input that the source or its reader planned: one batch, or several if the source is read as a whole.
 
     `before` is the position of the source before the batch. `in_process`: the run was in process, where the input of a
-    source that is read as a whole is a list of inputs.
+    source that is read as a whole is a list of inputs. `over`: the source is over with this batch.
     """
 
     planned: tuple[PlannedBatch, ...]
     before: Position = attrs.field(factory=dict)
     in_process: bool = True
+    over: bool = False
 
     def inputs(self, *, whole: bool) -> list[PlannedBatch]:
         """Returns the batches to read. `whole`: the source is read as a whole, and its batches move no position."""

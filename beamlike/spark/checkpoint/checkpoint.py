@@ -138,12 +138,12 @@ class Checkpoint(CheckpointFolder):
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
-    def tick(self, done: int) -> None:
+    def tick(self, done: int, over: Iterable[str] = ()) -> None:
         """Commands that the run begins with a batch, even without input. `done` is the last committed batch.
 
-        The command ends no source. It has the time of the other commands, because Spark ignores files that are much
-        older than a file it has already seen. Commands of earlier runs, whose batches will not be replayed, are
-        removed.
+        The command ends only sources that are `over`, so that new stages know of their end. It has the time of the
+        other commands, because Spark ignores files that are much older than a file it has already seen. Commands of
+        earlier runs, whose batches will not be replayed, are removed.
         """
         for name in self.files.names(self.control()):
             if (
@@ -151,7 +151,7 @@ class Checkpoint(CheckpointFolder):
                 and int(name.removeprefix(_TICK).partition(".")[0]) + _TICKS_KEPT <= done
             ):
                 self.files.remove(f"{self.control()}/{name}")
-        order = command_text(EndSources(()))
+        order = command_text(EndSources(tuple(over)))
         self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
 
     def has_ended(self, source: str) -> bool:

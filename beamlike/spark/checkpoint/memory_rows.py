@@ -14,6 +14,7 @@ import polars as pl
 
 from beamlike.errors import CheckpointError, WrongType
 from beamlike.io import Parquet
+from beamlike.io.complete import is_complete
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.sources import ReadFromMemory
 from beamlike.plan.model import Plan, SourcePlan
@@ -80,7 +81,8 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
         checkpoint.files.write(str(folder / "_rows"), text)
     else:
         _require_same(done, digest, folder, source.name, checkpoint)
-    files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1)
+    complete = is_complete(rows)
+    files = RowsAsFiles(folder, schema=source.raw, max_files_per_trigger=1, complete=complete)
     return attrs.evolve(source, source=files)
 
 

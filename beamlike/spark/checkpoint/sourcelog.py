@@ -71,8 +71,17 @@ def logged_files(checkpoint: Checkpoint, folder: str) -> list[tuple[int, str]]:
 
 def last_entry(offset: str) -> int:
     """Returns the last entry of a file source's log at this offset; -1 for none, and for other kinds of sources."""
+    return int(_facts(offset).get("logOffset", -1))
+
+
+def is_of_files(offset: str) -> bool:
+    """True for an offset of a file source. Other sources may have logs, too, in forms of their own."""
+    return "logOffset" in _facts(offset)
+
+
+def _facts(offset: str) -> dict[str, Any]:
     facts = None if offset == NO_OFFSET else json.loads(offset)
-    return int(facts.get("logOffset", -1)) if isinstance(facts, dict) else -1
+    return facts if isinstance(facts, dict) else {}
 
 
 def _paths(checkpoint: Checkpoint, folder: str, name: str) -> list[str]:

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import PlanError, naming_source
 from beamlike.expressions.describe import describe
 from beamlike.io.base import FromFile
+from beamlike.io.complete import OVER, is_over
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
@@ -67,6 +68,12 @@ def require_readable(plan: Plan) -> None:
             raise PlanError(
                 f"Spark cannot read {describe(source.source)}, which has chunks(rows) only; give it "
                 "read_by_spark(spark), or run with bl.LocalRunner()",
+                step=name,
+            )
+        if source.complete and not isinstance(source.source, ReadInFiles | Planned | ReadFromMemory):
+            raise PlanError(
+                f"{describe(source.source)} is complete, and Spark, which reads it itself, does not tell when all is "
+                "read; leave out complete, or give it plan(position, rows)",
                 step=name,
             )
 
@@ -148,13 +155,14 @@ def _row_envelopes(
 
 @attrs.define
 class _Task:
-    """The state of an ingestion task. `now` is the processing time (us) of its batch."""
+    """The state of an ingestion task. `now` is the processing time (us) of its batch. `over`: the source ends here."""
 
     plan: SourcePlan
     topology: Topology
     parts: TaskParts
     total: Ingested = attrs.field(factory=lambda: Ingested({}, {}))
     now: int = 0
+    over: bool = False
 
     def send(self, chunk: Chunk, origin: str, sequence: int) -> pa.RecordBatch | None:
         ingested = ingest(self.plan, chunk, self.now)
@@ -174,7 +182,7 @@ class _Task:
 
     def close(self) -> pa.RecordBatch:
         """Returns the messages about all rows that the task has sent."""
-        return to_arrow(list(messages(self.plan, self.topology, self.total, self.now)))
+        return to_arrow(list(messages(self.plan, self.topology, self.total, self.now, ended=self.over)))
 
 
 def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: SourceParts) -> Ingest:
@@ -199,9 +207,12 @@ def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
     if isinstance(listed, KnownFiles):
         task.add(known(listed.known))
     elif isinstance(listed, LoggedPlan):
+        task.over = task.over or is_over(listed.position)
         yield from _ingest_planned(task, listed)
     elif isinstance(listed, LoggedPart):
         yield from _ingest_planned_part(task, listed)
+    elif isinstance(listed, FilePart) and listed.file == OVER:
+        task.over = True
     elif isinstance(listed, FilePart):
         yield from _ingest_part(task, listed)
 

@@ -85,6 +85,7 @@ class Level:
     topology: Topology
     started: int = attrs.field(default=MIN_TIME, kw_only=True)
     drains: bool = attrs.field(default=False, kw_only=True)
+    complete: frozenset[str] = attrs.field(default=frozenset(), kw_only=True)
     keys: str | None = attrs.field(default=None, kw_only=True)
 
     @classmethod
@@ -106,7 +107,15 @@ class Level:
         """
         strategies = {name: source.watermark for name, source in plan.sources.items()}
         stages = tuple(plan.stages[name] for name in names)
-        return cls(stages, strategies, topology, started=started, drains=drains, keys=keys)
+        return cls(
+            stages,
+            strategies,
+            topology,
+            started=started,
+            drains=drains,
+            complete=plan.complete,
+            keys=keys,
+        )
 
     def stages_on(self, label: int) -> list[StagePlan]:
         """Returns the stages that have a shard with this label."""
@@ -147,6 +156,7 @@ class Level:
             shards=len(self.topology.labels),
             started=self.started,
             drains=self.drains,
+            complete=self.complete,
         )
         inbox = ShardInbox.read(arrived, sources, now)
         inputs = task.receive(load_inputs(plan.name, store), inbox.arrived)

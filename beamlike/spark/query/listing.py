@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, cast
 import attrs
 from pyspark.sql import DataFrame
 
+from beamlike.io.complete import OVER, is_over, require_complete
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.refreshed import ReadingsAsFiles
 from beamlike.io.sources import FoundFile, Planned, ReadInFiles
@@ -227,11 +228,15 @@ class Listing(Lists):
     Spark reads the lists as files, and stores which ones it has read. With `max_files_per_trigger`, a list has that
     many files and is a batch. Otherwise a batch reads all lists that exist. `apart`: each file is a split of the
     source. `whole`: the first batch reads the source to its end, and files that arrive later do not belong to the run.
+    `complete`: the source is over with the last file of the first listing. An entry in the list of that file says so.
     """
 
     source: ReadInFiles
     apart: bool
     whole: bool = False
+    complete: bool = False
+    was_over: bool = attrs.field(default=False, init=False)
+    """True if the source was over after the last batch of the earlier runs."""
     _lists: int = attrs.field(default=0, init=False)
     """An upper bound for the number of lists that are not merged."""
     _changes: Changes | None = attrs.field(default=None, init=False)
@@ -243,9 +248,11 @@ class Listing(Lists):
         apart = isinstance(plan.watermark.per_split, SourceFile)
         if plan.whole:
             source = attrs.evolve(cast(Any, source), max_files_per_trigger=None)
-        listing = cls(checkpoint, plan.name, source.from_anywhere(), apart, plan.whole)
+        listing = cls(checkpoint, plan.name, source.from_anywhere(), apart, plan.whole, plan.complete)
         checkpoint.files.make(listing.folder)
         listing.tidy()
+        require_complete(plan.name, complete=plan.complete, over=listing.is_over)
+        listing.was_over = listing.is_over and OVER in listing.taken(last_batch(checkpoint, "commits"))
         return listing
 
     def look(self) -> bool:
@@ -257,15 +264,24 @@ class Listing(Lists):
         found = self.source.found(later=True)
         if self._changes is None:
             self._changes = Changes.of(self.source, self.stamps)
-        self._changes.look(found)
         new = [file for file in found if file.path not in self.known]
+        if self.is_over:
+            self._changes.look(file for file in found if file.path in self.known)
+            self._changes.look_after_end(new)
+            return False
+        self._changes.look(found)
         size = self.source.max_files_per_trigger or max(1, len(new))
-        for first in range(0, len(new), size):
+        for first in range(0, len(new) or int(self.complete), size):
             # If files are splits, the first list names all of them, because files that are not yet read must
             # hold the watermark.
             known = [KnownFiles(tuple(file.path for file in new))] if self.apart and not first else []
-            self._write(new[first : first + size], known)
-        return bool(new)
+            self._write(new[first : first + size], known, over=self.complete and first + size >= len(new))
+        return bool(new) or self.complete
+
+    @property
+    def is_over(self) -> bool:
+        """True if the source is complete, and its last input is logged."""
+        return is_over(self.known)
 
     def changed(self) -> dict[str, str]:
         """Returns the files that were changed since the last call, as `Changes.report` does."""
@@ -281,14 +297,18 @@ class Listing(Lists):
         # If there are still many unread lists, the next check is after as many more.
         self._lists = len(names) if len(names) < 2 * FOLDED else FOLDED
 
-    def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles]) -> None:
+    def _write(self, files: Sequence[FoundFile], known: Sequence[KnownFiles], *, over: bool) -> None:
         first = len(self.known)
         entries: list[FilePart | KnownFiles] = [*known]
         for number, file in enumerate(files, start=first):
             entries += self._parts(number, file)
+        paths = [file.path for file in files]
+        if over:
+            entries.append(FilePart(OVER, first + len(files)))
+            paths.append(OVER)
         self._put(first, entries)
         self._lists += 1
-        self.known.update({file.path: number for number, file in enumerate(files, start=first)})
+        self.known.update({path: number for number, path in enumerate(paths, start=first)})
 
     def _parts(self, number: int, file: FoundFile) -> list[FilePart]:
         """Returns the parts of a file. A large file has several if its format can be divided."""
@@ -344,8 +364,12 @@ class Listings:
 
     def changed(self) -> dict[str, dict[str, str]]:
         """Returns the files that were changed since the last call, by source."""
-        files = {name: one for name, one in self.sources.items() if isinstance(one, Listing)}
-        return {name: found for name, listing in files.items() if (found := listing.changed())}
+        return {name: found for name, listing in self.sources.items() if (found := listing.changed())}
+
+    @property
+    def over(self) -> list[str]:
+        """The names of the complete sources that were over after the last batch of the earlier runs."""
+        return [name for name, listing in self.sources.items() if listing.was_over]
 
     def close(self) -> None:
         """Notifies sources of the batches that are committed, and closes them."""

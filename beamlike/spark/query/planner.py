@@ -11,6 +11,7 @@ import attrs
 from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError, naming_source
+from beamlike.io.complete import LateInput, is_over, require_complete, with_end, without_end
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import PlannedReader
 from beamlike.io.sources import AcceptsCommits, Planned, PlannedBatch, Position, ReadInParts
@@ -142,11 +143,18 @@ class Planner(PlanLog):
     """The planner of a source: asks the source for batches, and logs their plans. Spark reads one log entry per batch.
 
     If the source must be notified of commits, a batch is planned only when the previous one is committed. Other sources
-    plan ahead as long as there is input. `whole`: the first batch reads the source to its end.
+    plan ahead as long as there is input. `whole`: the first batch reads the source to its end. `complete`: the position
+    of the last plan has the end of the source.
     """
 
     source: Planned
     whole: bool = False
+    complete: bool = False
+    is_over: bool = attrs.field(default=False, init=False)
+    """True if the source is complete, and its last input is planned."""
+    was_over: bool = attrs.field(default=False, init=False)
+    """True if the source was over after the last batch of the earlier runs."""
+    _late: LateInput = attrs.field(init=False)
     _reader: PlannedReader = attrs.field(init=False)
     _number: int = attrs.field(default=0, init=False)
     _due: list[LoggedPlan] = attrs.field(factory=list, init=False)
@@ -156,7 +164,7 @@ class Planner(PlanLog):
     @classmethod
     def of(cls, checkpoint: Checkpoint, plan: SourcePlan) -> Self:
         """Creates the planner for a source of a plan, at the position in the checkpoint."""
-        planner = cls(checkpoint, plan.name, cast(Planned, plan.source), plan.whole)
+        planner = cls(checkpoint, plan.name, cast(Planned, plan.source), plan.whole, plan.complete)
         checkpoint.files.make(planner.folder)
         planner._go_on()
         return planner
@@ -171,14 +179,18 @@ class Planner(PlanLog):
         self.require_here(read)
         last = self._last(read)
         rows = sys.maxsize if isinstance(self.source, ReadInParts) else CHUNK_ROWS
+        position = {} if last is None else last.position
+        self._late, self.is_over = LateInput(self.name), is_over(position)
+        self.was_over = self.is_over
         with activity("source", self.name), naming_source(self.name):
-            self._reader = PlannedReader(self.source, {} if last is None else last.position, rows)
+            self._reader = PlannedReader(self.source, without_end(position), rows)
         there = sorted(self.checkpoint.files.names(self.folder))
         if last is not None:
             # A run that was killed just after a commit may not have notified its sources of it.
             self._done([last], [name for name in there if name in read])
             self._number = last.planned + 1
         self._take_up([name for name in there if name not in read])
+        require_complete(self.name, complete=self.complete, over=self.is_over)
 
     def _take_up(self, names: list[str]) -> None:
         """Continues with plans that no batch has finished. Raises `CheckpointError` if an earlier one is missing."""
@@ -190,7 +202,8 @@ class Planner(PlanLog):
     def _add(self, noted: LoggedPlan) -> None:
         self._due.append(noted)
         self._number += 1
-        self._reader.go_on_from(noted.taken)
+        self.is_over = self.is_over or is_over(noted.position)
+        self._reader.go_on_from(noted.taken._replace(position=without_end(noted.position)))
 
     def _done(self, batches: Sequence[LoggedPlan], names: Iterable[str]) -> None:
         """Notifies the source of committed batches, stores that, and sets the log entries with these names aside."""
@@ -231,7 +244,11 @@ class Planner(PlanLog):
     def _plan(self) -> bool:
         """Plans the next batch, if there is input. Returns True if there is something to read."""
         with activity("source", self.name), naming_source(self.name):
-            taken = self._reader.new()
+            if self.is_over:
+                self._more = False
+                self._late.look(self._reader.new)
+                return False
+            taken = with_end(self._reader.new()) if self.complete else self._reader.new()
         self._more = taken is not None and taken.more
         if taken is None:
             return False
@@ -244,11 +261,15 @@ class Planner(PlanLog):
         # From here on Spark may read the entry, so this plan can no longer be changed.
         self.put(noted.planned, sealed_lines(map(to_facts, lines)))
         self._add(noted)
-        return taken.more or taken.input is not None
+        return taken.more or taken.input is not None or self.is_over
 
     def _noted(self, taken: PlannedBatch) -> LoggedPlan:
         position = {**self._reader.position, **taken.position}
         return LoggedPlan(self._number, taken.input, position, cast("int | None", taken.watermark))
+
+    def changed(self) -> dict[str, str]:
+        """Returns input that was found after the end of the source since the last call, by its position."""
+        return self._late.report()
 
     def look_on(self) -> bool:
         """Plans more batches if the previous batch has left input."""

@@ -23,6 +23,7 @@ from beamlike.runtime.recorded.taken import BatchTaken, SpanTaken
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.listing import FilePart, Lists
 from beamlike.spark.query.planner import KEPT_PLANS, LoggedPlan, PlanLog, note_name
+from beamlike.spark.recorded import _Logs
 from beamlike.system.seals import sealed_lines
 from beamlike.testing.player import Recorder
 from stages.facts import to_facts
@@ -194,6 +195,16 @@ def test_messages_of_kafka_between_two_offsets_of_spark() -> None:
         "begin": {"plays-0": 3, "plays-1": 0},
         "end": {"plays-0": 5, "plays-1": 2},
     }
+
+
+def test_the_note_of_the_first_offsets_of_kafka_is_no_list_of_files(tmp_path: Path) -> None:
+    first, then = '{"plays":{"0":1}}', '{"plays":{"0":3}}'
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    (tmp_path / "sources" / "0" / "0").write_text(f"\0v1\n{first}")
+    checkpoint = Checkpoint(None, str(tmp_path))  # type: ignore[arg-type]
+    lines = ["v1", '{"batchTimestampMs":1000}', then, "-"]
+    [batch] = _Logs(checkpoint, ("plays",), {0: "plays"}, {0: lines}).batches().values()
+    assert batch.taken == {"plays": SpanTaken(first, then)}
 
 
 def test_merged_lists_of_files_keep_where_a_run_began_in_a_file(tmp_path: Path) -> None:

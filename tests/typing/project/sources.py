@@ -29,7 +29,7 @@ def scores(p: bl.Pipeline, name: str = "scores") -> bl.Collection:
 def files(p: bl.Pipeline, folder: Path) -> None:
     lines = bl.JSONLines(folder / "lines", SCHEMA, 10, partition_by="user", order="path", on_change="ignore")
     p.read("lines", lines, timestamp="at", watermark=BOUND, max_future=None)
-    p.read("parquet", bl.Parquet([folder / "a", "b"], schema=SCHEMA), timestamp="at", watermark=BOUND)
+    p.read("parquet", bl.Parquet([folder / "a", "b"], SCHEMA, complete=True), timestamp="at", watermark=BOUND)
     csv = bl.CSV(
         str(folder), SCHEMA, delimiter=";", header=False, null_values=["NA"], include_file_paths="file"
     )
@@ -56,7 +56,7 @@ def services(p: bl.Pipeline) -> None:
 
 
 def tables(p: bl.Pipeline) -> None:
-    p.read("delta", bl.Delta(Path("table"), storage_options={"region": "eu"}, start_version=3))
+    p.read("delta", bl.Delta(Path("table"), storage_options={"region": "eu"}, start_version=3, complete=True))
     p.read("sql", bl.Table("sqlite:///scores.db", "scores", grows="id", schema={"id": int, "user": str}))
 
 

@@ -131,7 +131,7 @@
         scales: { x: { ...times, ori: 1, dir: 1, range: margin }, y: { ...times, ori: 0, dir: 1, range: margin } },
         axes: [
           { ...timeAxis(3, "processing time (UTC)", axis), size: 104 },
-          { ...timeAxis(2, "event time (UTC)", axis), space: 110, scale: "y" },
+          { ...timeAxis(2, "event time (UTC)", axis), space: 90, scale: "y" },
         ],
         hooks: { drawClear: [ends(chart)] },
       };
