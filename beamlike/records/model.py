@@ -216,8 +216,7 @@ class StageRecord(ShownStage):
 
     def plus(self, other: StageRecord) -> StageRecord:
         """Merges the records of two shards: the least watermarks, and what holds those of the shard that is behind."""
-        # The sort key decides also between equal watermarks, so the order in which shards report does not
-        # matter.
+        # The sort key also decides between equal watermarks: the order of the shards does not matter.
         behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
         return StageRecord(
             min(self.input, other.input),
