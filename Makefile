@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick changelog demo docs faults help lint live-pictures nexmark packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
+.PHONY: bench bench-quick changelog demo docs faults help lint live-pictures nexmark notebooks packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ rooms: setup ## draw who imports whom, and runs that move, into docs/pictures
 
 live-pictures: setup ## take the pictures of docs/live.md in the browser of this machine
 	$(BIN)/python -m tests.docs.live
+
+notebooks: setup ## execute examples/notebooks into pages below build/notebooks, and draw the pictures of docs/notebook.md
+	$(BIN)/python -m tests.docs.notebooks
 
 docs: setup ## build the documentation site into build/site/html; a warning is an error
 	$(BIN)/python -m tests.docs.site

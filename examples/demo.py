@@ -20,8 +20,9 @@ from beamlike.observe import (
     History,
     format_duration,
     format_time,
+    serving,
     side_by_side,
-    watermarks_table,
+    why,
     write_report,
 )
 from examples import generate, oracle
@@ -32,7 +33,8 @@ VARIANTS = {
     bl.EARLIEST: "a session's length has the time of its first play",
 }
 _SECOND_STAGE = "average"
-_POINTS = 4  # of processing time at which the watermarks are shown
+_FEW = 4  # windows at the beginning and at the end of the table
+_PLACES = {"spark": "on Spark", "local": "in this process"}
 
 
 @attrs.frozen
@@ -66,20 +68,9 @@ def _runner(on: str, folder: Path) -> bl.SparkRunner | bl.LocalRunner:
     return bl.SparkRunner(checkpoint=str(folder / "checkpoint"), trigger="available_now", drain=True)
 
 
-def windows_table(outcome: Outcome) -> Table:
-    """Every window of the second stage with the mean session length and the number of sessions."""
-    table = Table("window", title="Average session length", title_justify="left")
-    table.add_column("mean length", justify="right")
-    table.add_column("sessions", justify="right")
-    for start, mean, sessions in outcome.windows.select("window_start", "mean", "sessions").iter_rows():
-        table.add_row(f"{start:%H:%M}", f"{mean:.1f} s", f"{sessions:,}")
-    return table
-
-
-def points(batches: Sequence[BatchRecord]) -> list[BatchRecord]:
-    """A few batches spread evenly over the run, including the last one."""
-    count = min(_POINTS, len(batches))
-    return [batches[(i + 1) * len(batches) // count - 1] for i in range(count)]
+def middle(*outcomes: Outcome) -> int:
+    """The number of a batch in the middle of all these runs."""
+    return (min(len(outcome.batches) for outcome in outcomes) - 1) // 2
 
 
 def clock(us: int) -> str:
@@ -101,26 +92,22 @@ def behind(batch: BatchRecord) -> int:
 
 def finding(end_of_window: Outcome, earliest: Outcome) -> str:
     """Describes the watermarks of both variants in the middle of their runs."""
-    middle = _middle(end_of_window, earliest)
-    told = [f"After batch {end_of_window.batches[middle].batch}:"]
+    number = middle(end_of_window, earliest)
+    told = [f"After batch {end_of_window.batches[number].batch}:"]
     for outcome in (end_of_window, earliest):
-        batch = outcome.batches[middle]
+        batch = outcome.batches[number]
         told.append(
             f"With {outcome.combiner.name} the second stage has seen everything before "
             f"{clock(batch.stages[_SECOND_STAGE].input)}, {seconds(behind(batch))} behind the slower source, "
-            f"and has emitted {_emitted(outcome.batches[: middle + 1])} windows."
+            f"and has emitted {_emitted(outcome.batches[: number + 1])} windows."
         )
-    delay = behind(earliest.batches[middle]) - behind(end_of_window.batches[middle])
+    delay = behind(earliest.batches[number]) - behind(end_of_window.batches[number])
     if delay > 0:
         told.append(
             f"EARLIEST delays the second stage by {seconds(delay)}: sessions that are still open hold the "
             "first stage's output watermark at their first play."
         )
     return " ".join(told)
-
-
-def _middle(*outcomes: Outcome) -> int:
-    return (min(len(outcome.batches) for outcome in outcomes) - 1) // 2
 
 
 def _emitted(batches: Sequence[BatchRecord]) -> int:
@@ -143,16 +130,83 @@ def write_pictures(end_of_window: Outcome, earliest: Outcome, work: Path) -> lis
         write_report(outcome.history, report)
     histories = {outcome.combiner.name: outcome.history for outcome in outcomes}
     side_by_side(histories, _SECOND_STAGE).save(work / "watermarks.svg")
-    Charts.of(earliest.history).graph(earliest.batches[_middle(*outcomes)]).save(work / "graph.svg")
+    Charts.of(earliest.history).graph(earliest.batches[middle(*outcomes)]).save(work / "graph.svg")
     return [*reports, work / "watermarks.svg", work / "graph.svg"]
 
 
-def show(console: Console, outcome: Outcome) -> None:
-    """Prints one variant: its windows, its watermarks, and the comparison with the oracle."""
-    console.rule(f"{outcome.combiner.name}: {VARIANTS[outcome.combiner]}")
-    console.print(windows_table(outcome))
-    console.print(watermarks_table(points(outcome.batches)))
-    console.print(verdict(outcome), highlight=False)
+def watermarks(outcomes: Sequence[Outcome], number: int) -> Table:
+    """The watermarks of all variants after a batch."""
+    table = Table("source or stage", title=f"Watermarks after batch {number}", title_justify="left")
+    for outcome in outcomes:
+        for what in ("input", "output"):
+            table.add_column(f"{outcome.combiner.name}\n{what}", justify="right", no_wrap=True)
+    batches = [outcome.batches[number] for outcome in outcomes]
+    for name in batches[0].sources:
+        table.add_row(
+            name, *(text for batch in batches for text in ("", clock(batch.sources[name].watermark)))
+        )
+    for name in batches[0].stages:
+        stages = [batch.stages[name] for batch in batches]
+        table.add_row(name, *(clock(time) for stage in stages for time in (stage.input, stage.output)))
+    return table
+
+
+def waiting(outcome: Outcome, number: int) -> list[str]:
+    """The reasons for which the second stage had not emitted its next window after a batch; none if it has no such
+    window yet.
+    """
+    record = outcome.batches[number]
+    cut = attrs.evolve(outcome.history, batches=list(outcome.batches[: number + 1]), closed=None)
+    window = format_time(record.stages[_SECOND_STAGE].input)
+    try:
+        return why(cut, stage=_SECOND_STAGE, window=window, now=record.processing_time)[1:]
+    except bl.errors.ViewError:
+        return []
+
+
+def windows_table(outcomes: Sequence[Outcome]) -> Table:
+    """The first and the last windows of all variants, with the mean session length and the number of sessions."""
+    table = Table("window", title="Average session length", title_justify="left")
+    for outcome in outcomes:
+        for what in ("mean", "sessions"):
+            table.add_column(f"{outcome.combiner.name}\n{what}", justify="right")
+    columns = [
+        {f"{start:%H:%M}": (f"{mean:.1f} s", f"{count:,}") for start, mean, count in windows.iter_rows()}
+        for windows in (one.windows.select("window_start", "mean", "sessions") for one in outcomes)
+    ]
+    starts = sorted({start for column in columns for start in column})
+    few = starts if len(starts) <= 2 * _FEW else [*starts[:_FEW], "...", *starts[-_FEW:]]
+    for start in few:
+        table.add_row(start, *(cell for column in columns for cell in column.get(start, ("", ""))))
+    return table
+
+
+def open_with(console: Console, events: int, files: int, on: str, address: str) -> None:
+    """Prints what is about to run, and where to see it while it runs."""
+    console.print(
+        f"{events:,} plays of a game, on mobile phones and consoles, become sessions, and these the mean session "
+        f"length of every two minutes: in {files} batches, {_PLACES[on]}. The pipeline runs twice:",
+        highlight=False,
+    )
+    for combiner, meaning in VARIANTS.items():
+        console.print(f"  {combiner.name}: {meaning}", highlight=False)
+    console.print(f"[bold]See it while it runs: {address}[/bold]", soft_wrap=True)
+
+
+def show(console: Console, outcomes: Sequence[Outcome]) -> None:
+    """Prints what the runs show: where the watermarks were in the middle, why a window waited, and the result."""
+    end_of_window, earliest = outcomes
+    number = middle(*outcomes)
+    console.rule("What one sees")
+    console.print(finding(end_of_window, earliest), highlight=False)
+    console.print(watermarks(outcomes, number))
+    if sentences := waiting(earliest, number):
+        console.print(
+            f"[bold]Why did EARLIEST have no result for the next window after batch {number}?[/bold]"
+        )
+        for sentence in sentences:
+            console.print(f"- {sentence}", markup=False, highlight=False)
+    console.print(windows_table(outcomes))
 
 
 @click.command(context_settings={"show_default": True})
@@ -164,20 +218,19 @@ def show(console: Console, outcome: Outcome) -> None:
 def main(events: int, files: int, seed: int, on: str, work: Path) -> None:
     """Run the flagship example in both variants; exit code 1 if a result is not as expected."""
     console = Console()
-    data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
-    console.print(f"{events:,} plays, {files} files of each source, below {data}", highlight=False)
-    end_of_window, earliest = outcomes = [run(combiner, data, work, on) for combiner in VARIANTS]
-    for outcome in outcomes:
-        show(console, outcome)
-    console.rule("What one sees")
-    console.print(finding(end_of_window, earliest), highlight=False)
-    console.print(
-        "To look at:",
-        *write_pictures(end_of_window, earliest, work),
-        sep="\n  ",
-        highlight=False,
-        soft_wrap=True,
-    )
+    outcomes = []
+    work.mkdir(parents=True, exist_ok=True)
+    with serving(work) as address:
+        open_with(console, events, files, on, address)
+        data = generate.write(work / "plays", generate.Plays(events, files, seed, ties=True))
+        for combiner in VARIANTS:
+            outcomes.append(run(combiner, data, work, on))
+            console.print(f"{combiner.name}: {verdict(outcomes[-1])}", highlight=False)
+    show(console, outcomes)
+    end_of_window, earliest = outcomes
+    paths = write_pictures(end_of_window, earliest, work)
+    console.print(f"The page of the runs is served again by: .venv/bin/beamlike ui {work}", soft_wrap=True)
+    console.print("To look at:", *paths, sep="\n  ", highlight=False, soft_wrap=True)
     sys.exit(any(outcome.wrong for outcome in outcomes))
 
 

@@ -27,6 +27,7 @@ from stages.aggregates.base import Aggregate
 
 if TYPE_CHECKING:
     from beamlike.io.base import Sink
+    from beamlike.observe.charts.figure import Picture
     from windowing.time import Duration
 
 
@@ -207,6 +208,58 @@ class Steps(RowSteps, ColumnSteps, TimeSteps, OnceSteps, JoinSteps, OperatorStep
         from beamlike.api.sampling import sample
 
         return sample(self.pipeline, self.node, "collect", input_rows=input_rows)
+
+    def show(self, n: int = 10, *, input_rows: int | None = 10_000) -> None:
+        """Runs a part of the input in process, as `head` does, and shows the first rows.
+
+        A notebook shows a table, and a terminal text. Times are in UTC. Panes have the bounds of their window, but not
+        their event time.
+
+        Args:
+            n: The number of rows.
+            input_rows: The number of rows that are read of each source; None for all.
+
+        Example, with the `plays` of `Collection`:
+            >>> plays.filter(bl.col("user") == "bob").show()
+            ┌──────┬────────┬──────────────────────┬─────────────────────┐
+            │ user ┆ points ┆ at                   ┆ event_time          │
+            ╞══════╪════════╪══════════════════════╪═════════════════════╡
+            │ bob  ┆ 5      ┆ 2026-01-31T12:00:40Z ┆ 2026-01-31 12:00:40 │
+            └──────┴────────┴──────────────────────┴─────────────────────┘
+        """
+        from beamlike.api.looking import show_rows
+        from beamlike.api.sampling import sample
+
+        show_rows(sample(self.pipeline, self.node, "show", input_rows=input_rows, enough=n), self.node)
+
+    def plot(self, value: str | None = None, *, input_rows: int | None = 100_000) -> Picture:
+        """Runs a part of the input in process, as `collect` does, and draws the rows in event time.
+
+        A pane is a bar from the start to the end of its window; its colour and its marker say if it is early, on time
+        or late. Rows without a window are points at their event time. The keys of a grouping have a lane each, with the
+        same scale: at most 12, those with the most rows. Rows in the global window whose event time is its end are not
+        drawn.
+
+        Args:
+            value: The column with the height of each row; by default the first one with numbers that is no key.
+            input_rows: The number of rows that are read of each source, at least 1; None for all.
+
+        Returns:
+            A picture, which a notebook shows and `.save(path)` writes.
+
+        Raises:
+            PlanError: The rows have no event time, or `value` is no column of numbers.
+            ModuleNotFoundError: matplotlib is not installed, which the extra `report` installs.
+
+        Example, with the `plays` of `Collection`:
+            >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user")
+            >>> minutes.aggregate(points=bl.sum("points")).plot("points").save("points.svg")
+        """
+        from beamlike.api.looking import columns_to_draw, draw
+        from beamlike.api.sampling import sample
+
+        columns = columns_to_draw(self.node, value, self.name)
+        return draw(sample(self.pipeline, self.node, "plot", input_rows=input_rows), columns, self.name)
 
     def write(
         self,

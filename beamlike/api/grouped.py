@@ -10,6 +10,8 @@ import attrs
 from beamlike.api.other_names import GROUPED, missing, public_names
 from beamlike.api.recorded import records
 from beamlike.api.sides import SideInput, side_arguments
+from beamlike.errors import listed
+from beamlike.expressions.describe import describe
 from beamlike.logical.batches import batched, run_up
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.grouping import grouped
@@ -33,15 +35,19 @@ CollectionT = TypeVar("CollectionT")
 
 
 @records
-@attrs.frozen(eq=False)
+@attrs.frozen(eq=False, repr=False)
 class Grouped(Generic[CollectionT]):
     """A collection grouped by keys; its methods declare what is computed for each group."""
 
-    pipeline: Registry = attrs.field(repr=False)
+    pipeline: Registry
     node: Node
     keys: tuple[str, ...]
     name: str | None
-    _collection: Callable[[Node], CollectionT] = attrs.field(repr=False)
+    _collection: Callable[[Node], CollectionT]
+
+    def __repr__(self) -> str:
+        windows = describe(self.node.windowing.windows)
+        return f"<Grouped {self.node.name!r} by {listed(self.keys)}, in {windows}>"
 
     if not TYPE_CHECKING:  # hidden from type checkers, so that they still report unknown attributes
 

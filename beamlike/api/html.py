@@ -11,7 +11,7 @@ from beamlike.errors import PlanError
 from beamlike.expressions.describe import aggregate_text, describe, text_of, windowing_choices
 from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.rows.dtypes import type_name
-from beamlike.runtime.display.html import page, table
+from beamlike.system.html import page, table
 from windowing.windowing import Windowing
 
 _WORDS = {

@@ -41,7 +41,7 @@ COLLECTION: Final[Mapping[str, str]] = {
         _DEDUP,
     ),
     **dict.fromkeys(
-        ("limit", "take", "first", "tail", "slice", "show", "fetch", "sample"),
+        ("limit", "take", "first", "tail", "slice", "fetch", "sample"),
         "head(n), which gives a polars frame of the first rows; in a pipeline, bl.sample or bl.top in aggregate(...)",
     ),
     **dict.fromkeys(("withColumn", "withColumns", "assign", "with_column", "mutate", "eval"), _COLUMNS),
@@ -125,7 +125,7 @@ COLLECTION: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("print", "pprint"), "write('name', bl.Console())"),
     **dict.fromkeys(("run", "start", "execute", "plan"), "collection.pipeline.{}(...)"),
-    **dict.fromkeys(("explain", "plot"), "collection.pipeline.{}()"),
+    "explain": "collection.pipeline.explain()",
     **dict.fromkeys(("alias", "name_step", "set_name", "uid"), "named('name'), or name= of the step"),
     **dict.fromkeys(
         ("join_where", "interval_join", "intervalJoin"), "join(other, on='key', within=('0s', '30m'))"

@@ -194,9 +194,9 @@ def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
 class Memory:
     """A sink that collects all rows of a run in the memory of this process, for tests and notebooks.
 
-    `frame()` returns the rows as a polars frame, `rows()` as dicts, and libraries that read Arrow read the sink itself,
-    as in `pyarrow.table(out)`. A new run removes the rows of earlier runs, so each of two concurrent runs needs a sink
-    of its own. A pickled copy is empty.
+    A notebook shows the rows. `frame()` returns them as a polars frame, `rows()` as dicts, and libraries that read
+    Arrow read the sink itself, as in `pyarrow.table(out)`. A new run removes the rows of earlier runs, so each of two
+    concurrent runs needs a sink of its own. A pickled copy is empty.
 
     Example, with the `plays` of `bl.Collection`:
         >>> out = bl.Memory()
@@ -262,6 +262,9 @@ class Memory:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.frame().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        return self.frame()._repr_html_()
 
     def __reduce__(self) -> tuple[type[Memory], tuple[()]]:
         return Memory, ()

@@ -44,7 +44,7 @@ class LocalRunner:
         trigger: "available_now" processes the available input and ends. With an interval ("1 second"), the run
             continues until it is stopped, and looks for new input that often. Needs `checkpoint`.
         drain: If True, closes all windows when no input is left, which finishes the checkpoint. Needs `checkpoint`.
-        quiet: If True, a terminal shows no progress.
+        quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run

@@ -24,7 +24,7 @@ from beamlike.system.locks import is_locked
 _LOG = logging.getLogger("beamlike")
 
 
-@attrs.define
+@attrs.define(repr=False)
 class History:
     """The history of a run: its graph, and the records of its batches, in order, each number once.
 
@@ -60,15 +60,19 @@ class History:
     simulated: bool = False
     bad_lines: int = 0
     page: str = ""
-    changed: dict[str, dict[str, str]] = attrs.field(factory=dict, repr=False)
+    changed: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """The files that changed after the last batch of a run, by source, as in `SourceRecord`."""
-    begun: set[int] = attrs.field(factory=set, init=False, repr=False)
+    begun: set[int] = attrs.field(factory=set, init=False)
     """The first batches of runs, which began or continued then. Silence before does not make a source idle."""
-    _begins: bool = attrs.field(default=False, init=False, repr=False)
-    _offset: int = attrs.field(default=0, init=False, repr=False)
-    _lines: int = attrs.field(default=0, init=False, repr=False)
-    _begun: bool = attrs.field(default=False, init=False, repr=False)
-    _file: int | None = attrs.field(default=None, init=False, repr=False)
+    _begins: bool = attrs.field(default=False, init=False)
+    _offset: int = attrs.field(default=0, init=False)
+    _lines: int = attrs.field(default=0, init=False)
+    _begun: bool = attrs.field(default=False, init=False)
+    _file: int | None = attrs.field(default=None, init=False)
+
+    def __repr__(self) -> str:
+        batches = "1 batch" if len(self.batches) == 1 else f"{len(self.batches):,} batches"
+        return f"<History of {self.plan.pipeline!r}: {batches}, {self.closed or 'not closed'}>"
 
     @classmethod
     def open(cls, run: str | os.PathLike[str]) -> History:

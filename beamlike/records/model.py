@@ -10,6 +10,7 @@ from typing import Any, Final
 import attrs
 
 from beamlike.records.shares import WindowShare, merged_shares
+from beamlike.records.shown import ShownBatch, ShownSource, ShownStage
 from beamlike.rows.uses import StepUsage
 from beamlike.system.printable import printable
 from stages.facts import SPARSE, from_json, to_json
@@ -45,8 +46,8 @@ def readable_pairs(pairs: Mapping[str, str]) -> dict[str, str]:
     return {printable(name): printable(text) for name, text in islice(pairs.items(), MOST_UNREAD)}
 
 
-@attrs.frozen
-class SourceRecord:
+@attrs.frozen(repr=False)
+class SourceRecord(ShownSource):
     r"""A source in a batch: its watermark (us) after the batch, and the counts of its rows.
 
     Of the rows `read` (None: not counted), `elements` got an event time and were passed on, and `dead_letters` failed
@@ -132,8 +133,8 @@ def _with_readable_key(window: HoldOwner | None) -> HoldOwner | None:
     return None if window is None else attrs.evolve(window, key=printable(window.key))
 
 
-@attrs.frozen
-class StageRecord:
+@attrs.frozen(repr=False)
+class StageRecord(ShownStage):
     r"""A stage in a batch: its watermarks (us) after the batch, what holds the output watermark (`holder`), and counts.
 
     `elements` arrived. `placed` counts each element once for every window that contains it (None: not counted). Of
@@ -215,8 +216,7 @@ class StageRecord:
 
     def plus(self, other: StageRecord) -> StageRecord:
         """Merges the records of two shards: the least watermarks, and what holds those of the shard that is behind."""
-        # The sort key decides also between equal watermarks, so the order in which shards report does not
-        # matter.
+        # The sort key also decides between equal watermarks: the order of the shards does not matter.
         behind = min(self, other, key=lambda shard: (shard.output, shard.input, shard.holder))
         return StageRecord(
             min(self.input, other.input),
@@ -260,8 +260,8 @@ class StageRecord:
         )
 
 
-@attrs.frozen
-class BatchRecord:
+@attrs.frozen(repr=False)
+class BatchRecord(ShownBatch):
     """The record of a batch.
 
     Args:

@@ -65,7 +65,7 @@ class SparkRunner:
         records: A file on this machine for the records of all batches, which `beamlike status`, `why`, `watch` and
             `report` read. Only for a checkpoint on another file system; other checkpoints have the records in them.
         on_batch: A function that is called with the record of each batch.
-        quiet: If True, a terminal shows no progress.
+        quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run

@@ -1,4 +1,4 @@
-"""Services for the process: memory allocator, threads, locks, durable files, signals, checksums, the current activity.
+"""Services for the process: memory allocator, threads, locks, files, signals, HTML, checksums, current activity.
 
 May import `errors`, `version` and all below them.
 """

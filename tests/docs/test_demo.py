@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
+from rich.table import Table
 
 from beamlike.observe.waiting.explain import why
 from beamlike.observe.watch import frame
@@ -56,9 +57,33 @@ def test_the_pipelines_can_be_planned_before_there_is_any_input(tmp_path, monkey
         assert set(stages) == {"sessions of mobile", "sessions of console", "average"}
 
 
-def test_points_are_spread_over_the_run_and_end_with_it():
-    assert demo.points(range(11)) == [1, 4, 7, 10]
-    assert demo.points(range(2)) == [0, 1]
+def test_it_opens_with_where_to_see_it_and_says_why_a_window_waits(tmp_path):
+    result = CliRunner().invoke(demo.main, [*SMALL, "--work", str(tmp_path)], env={"COLUMNS": "1000"})
+    opening, _, rest = result.output.partition("END_OF_WINDOW: OK")
+    assert re.search(r"See it while it runs: http://127\.0\.0\.1:\d+/$", opening.strip())
+    assert "Why did EARLIEST have no result for the next window after batch 3?" in rest
+    assert "has elements that wait for a pane, and a pane has the time of its earliest element" in rest
+
+
+def test_the_watermarks_and_windows_of_both_variants_are_side_by_side(work):
+    histories = [History.open(work / combiner.value) for combiner in demo.VARIANTS]
+    outcomes = [
+        demo.Outcome(
+            combiner, history, oracle.written(work / combiner.value / "averages").sort("window_start"), ()
+        )
+        for combiner, history in zip(demo.VARIANTS, histories, strict=True)
+    ]
+    assert cells(demo.watermarks(outcomes, 5))[-1] == [
+        "average",
+        "12:36:52",
+        "12:36:52",
+        "12:24:49",
+        "12:24:00",
+    ]
+    windows = cells(demo.windows_table(outcomes))
+    assert windows[0] == ["12:00", "85.9 s", "3", "224.8 s", "1,651"]
+    assert windows[4][0] == "..."
+    assert windows[-1] == ["13:04", "285.6 s", "64", "", ""]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +118,11 @@ def asked(work: Path) -> History:
     del history.batches[6:]
     history.closed = None
     return history
+
+
+def cells(table: Table) -> list[list[str]]:
+    """The rows of a table."""
+    return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
 def texts(picture: Path) -> list[str]:

@@ -46,6 +46,7 @@ DOCS = (
     "sql.md",
     "index.md",
     "start.md",
+    "notebook.md",
     "concepts.md",
     "tutorials/ads.md",
     "tutorials/changes.md",

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import pytest
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 _SECONDS = 120
 _POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
 _CONSOLE = re.compile(r'CONSOLE.*?\] "(.*)", source:')
@@ -100,7 +100,7 @@ def find_browser(work: Path) -> Browser:
 
 def find_program() -> str:
     """The program of a browser; skips the test where there is none."""
-    program = next(filter(None, map(shutil.which, _NAMES)), None)
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        pytest.skip(f"no browser here: none of {', '.join(_NAMES)}")
+        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
     return program

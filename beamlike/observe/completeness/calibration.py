@@ -16,7 +16,7 @@ from beamlike.observe.tuning.arrived import Rows, SourceArrivals, needed
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, StageRecord
 from beamlike.records.shares import WindowShare
-from beamlike.runtime.display.html import bullets, page, table
+from beamlike.system.html import bullets, page, table
 from beamlike.system.printable import printable
 from windowing.time import MAX_TIME
 

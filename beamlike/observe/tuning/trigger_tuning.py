@@ -13,7 +13,7 @@ from beamlike.observe.tuning.stages import Range
 from beamlike.observe.tuning.triggers import StagePlay, TriggerPrediction
 from beamlike.observe.words import aligned
 from beamlike.records.history import History
-from beamlike.runtime.display.html import bullets, page, table
+from beamlike.system.html import bullets, page, table
 from beamlike.system.printable import printable
 from windowing.panes import EARLY, LATE, ON_TIME, Accumulation, AccumulationName
 from windowing.triggers.base import Trigger

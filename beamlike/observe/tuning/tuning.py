@@ -14,7 +14,7 @@ from beamlike.observe.tuning.predict import BoundPrediction, SourcePrediction, p
 from beamlike.observe.tuning.stages import Range
 from beamlike.observe.words import aligned, length
 from beamlike.records.history import History
-from beamlike.runtime.display.html import bullets, page, table
+from beamlike.system.html import bullets, page, table
 from beamlike.system.printable import printable
 from windowing.time import Duration, microseconds
 

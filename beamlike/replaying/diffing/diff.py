@@ -20,8 +20,8 @@ from beamlike.replaying.diffing.outcome import Effect, Outcome
 from beamlike.replaying.diffing.playing import play
 from beamlike.replaying.diffing.show import row_text, signed_rows
 from beamlike.replaying.opening import open_run
-from beamlike.runtime.display.html import bullets, page, table
 from beamlike.runtime.recorded.batches import RecordedRun
+from beamlike.system.html import bullets, page, table
 from beamlike.system.printable import printable
 from windowing.time import MIN_TIME, Duration, microseconds
 

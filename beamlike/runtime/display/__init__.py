@@ -1,1 +1,1 @@
-"""Text, tables and HTML that show a run. May import `run` and all below it."""
+"""Text and tables that show a run. May import `run` and all below it."""

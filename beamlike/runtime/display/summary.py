@@ -12,10 +12,10 @@ from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.records.unread import unread_input
 from beamlike.rows.dead_letters import UNCLAIMED
-from beamlike.runtime.display.html import bullets, page, table
 from beamlike.runtime.display.tables import TOTALS, total_rows
 from beamlike.runtime.run.dead_letter_limit import rows_text
 from beamlike.runtime.run.drops import dropped_rows
+from beamlike.system.html import bullets, page, table
 
 _LOG = logging.getLogger("beamlike")
 

@@ -1,4 +1,4 @@
-"""Shows the progress of a running pipeline on a terminal: batches, elements, their rate, and event time."""
+"""Shows the progress of a run: a line in a terminal, or tables in a notebook."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from rich.progress import SpinnerColumn, TextColumn
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
+from beamlike.records.shown import complete_to
+from beamlike.runtime.run.cell import Cell
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger
-from windowing.time import MAX_TIME, format_time
+from windowing.time import format_time
 
 
 @attrs.define
 class Progress:
     """The progress of a run on standard error: a line that is updated. A live run also prints a line for each batch.
 
-    `live`: the run continues until it is stopped. Nothing is shown if `quiet`, or if standard error is no terminal.
+    In a notebook, the line and tables are in the output of the cell instead, and are updated there.
+
+    `live`: the run continues until it is stopped. Nothing is shown if `quiet`. Outside of a notebook, nothing is shown
+    if standard error is no terminal.
     """
 
     title: str
@@ -29,6 +34,7 @@ class Progress:
     console: Console = attrs.field(factory=lambda: Console(stderr=True), kw_only=True, repr=False)
     elements: int = 0
     _bar: Bar = attrs.field(init=False)
+    _cell: Cell | None = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._bar = Bar(
@@ -41,6 +47,7 @@ class Progress:
         )
         self._bar.add_task(self.title, total=None, state="starting")
         self._bar.start()
+        self._cell = None if self.quiet else Cell.open(f"{self.title}: starting", live=self.live)
 
     @classmethod
     def of(cls, plan: Plan, trigger: Trigger, *, quiet: bool) -> Self:
@@ -58,17 +65,20 @@ class Progress:
 
     def update(self, record: BatchRecord) -> None:
         """Updates the line after a batch."""
-        if self._bar.disable:
+        if self._bar.disable and self._cell is None:
             return
         arrived = sum(source.elements for source in record.sources.values())
         self.elements += arrived
         seconds = self._bar.tasks[0].elapsed or 0.0
-        rate = f", {_short(self.elements / seconds)}/s" if seconds else ""
-        to = _reached(record)
+        rate = f", {_short(self.elements / seconds)}/s" if 0 < seconds <= self.elements else ""
+        to = format_time(complete_to(record))
+        state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
+        if self._cell is not None:
+            self._cell.update(f"{self.title}: {state}", record)
+            return
         if self.live:
             written = f"{sum(record.sinks.values()):,} rows written"
             self.message(f"{self.title}: batch {record.batch}, {arrived:,} elements, {written}, to {to}")
-        state = f"batch {record.batch}, {_short(self.elements)} elements{rate}, to {to}"
         self._bar.update(self._bar.tasks[0].id, state=state)
 
     def message(self, text: str) -> None:
@@ -76,16 +86,11 @@ class Progress:
         self._bar.console.print(text, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Removes the line. Later calls have no effect."""
+        """Removes the line, or shows the end of the run in the notebook. Later calls have no effect."""
         if self._bar.live.is_started:
             self._bar.stop()
-
-
-def _reached(record: BatchRecord) -> str:
-    """Returns the event time, in whole seconds, up to which everything is complete."""
-    stages = [stage.output for stage in record.stages.values()]
-    behind = min([*stages, *(source.watermark for source in record.sources.values())])
-    return format_time(behind // 1_000_000 * 1_000_000 if behind < MAX_TIME else behind)
+        if self._cell is not None:
+            self._cell.close()
 
 
 def _short(count: float) -> str:

@@ -76,3 +76,18 @@ def test_a_run_shows_what_came_went_and_was_lost(tmp_path: Path, monkeypatch: py
     assert shown[at : at + 4] == [f"n {EVIL}", "3", "2 on time", "1 late"]
     assert shown[shown.index(f"out {EVIL}") + 1] == "2"
     assert [line for line in shown if "could not use" in line or " dropped, " in line] == shown[-2:]
+
+
+def test_a_sink_in_memory_shows_its_rows() -> None:
+    rows, _ = declared()
+    rows.write("out", out := bl.Memory())
+    assert "<td>" not in html(out)
+    rows.pipeline.run()
+    assert html(out).count("&quot;a&quot;") == 3
+    assert "<b>" not in html(out)
+
+
+def test_grouped_rows_are_a_line() -> None:
+    rows, _ = declared()
+    grouped = rows.window_into(bl.Sessions("1m")).group_by(EVIL)
+    assert repr(grouped) == f"<Grouped {grouped.node.name!r} by {EVIL}, in Sessions(gap=1m)>"

@@ -62,6 +62,8 @@ def run(folder: Path) -> Sequence[bl.observe.BatchRecord]:
     again = p.run(runner)
     assert_type(scores(bl.Pipeline("head")).head(2), pl.DataFrame)
     assert_type(scores(bl.Pipeline("part")).collect(input_rows=None), pl.DataFrame)
+    scores(bl.Pipeline("rows")).show(5, input_rows=None)
+    scores(bl.Pipeline("picture")).plot("points").save(folder / "points.svg")
     return again.batches
 
 

@@ -16,13 +16,15 @@ from beamlike.runtime.run.progress import Progress
 SECOND = 1_000_000
 
 
-def shown(*, terminal: bool = True, live: bool = True, quiet: bool = False) -> str:
+def shown(*, terminal: bool = True, live: bool = True, quiet: bool = False, elements: int = 1_200) -> str:
     text = io.StringIO()
     console = Console(file=text, force_terminal=terminal, width=200)
     told = Progress("plays", live=live, quiet=quiet, console=console)
     told.up("the/checkpoint")
     told.update(
-        BatchRecord(3, 0, {"rows": SourceRecord(61 * SECOND, elements=1_200)}, {}, sinks={"a": 1_000, "b": 2})
+        BatchRecord(
+            3, 0, {"rows": SourceRecord(61 * SECOND, elements=elements)}, {}, sinks={"a": 1_000, "b": 2}
+        )
     )
     told.close()
     return text.getvalue()
@@ -39,6 +41,12 @@ def test_a_run_with_an_end_has_one_line_that_follows_it() -> None:
     assert "up, with" not in lines
     assert "rows written" not in lines
     assert "batch 3, 1k elements" in lines
+
+
+def test_a_rate_below_one_in_a_second_is_not_shown() -> None:
+    assert "1k elements, " in shown()
+    assert "/s, to " in shown()
+    assert "0 elements, to " in shown(elements=0)
 
 
 @pytest.mark.parametrize("options", [{"quiet": True}, {"terminal": False}])

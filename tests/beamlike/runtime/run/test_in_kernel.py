@@ -1,0 +1,41 @@
+"""A run in the kernel of a notebook updates the output of its cell, and IPython in a terminal shows nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.notebooks import outputs
+from tests.support.places import ROOT
+
+PIPELINE = """
+import beamlike as bl
+p = bl.Pipeline("p")
+rows = p.read("rows", bl.Rows([{"x": 1}, {"x": 2}], rows_per_batch=1))
+rows.write("out", bl.Memory());
+"""
+QUIET = "p.run(bl.LocalRunner(quiet=True));"
+STARTED = """
+import threading
+later = threading.Event()
+live = bl.LocalRunner(checkpoint="checkpoint", on_batch=lambda _: later.wait()).start(p)
+"""
+# nbclient, unlike other front ends, receives the updates only while some cell is executed.
+ENDED = "later.set(); live.wait()"
+
+
+def test_a_cell_has_the_last_state_of_its_run(tmp_path: Path) -> None:
+    _, run, quiet, started, ended = outputs(PIPELINE, "p.run();", QUIET, STARTED, ENDED, folder=tmp_path)
+    (shown,) = run
+    assert shown["text/plain"].startswith("p: batch 2, 2 elements")
+    assert "<td>out</td><td>2</td>" in shown["text/html"]
+    assert quiet == ended == []
+    (of_thread,) = started  # its thread updates the output after the cell has ended
+    assert of_thread["text/html"].startswith("<details><summary>p: batch 1, 2 elements")
+
+
+def test_ipython_in_a_terminal_shows_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "IPython", "--quick", "-c", f"{PIPELINE}\nrun = p.run()"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
