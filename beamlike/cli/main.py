@@ -12,6 +12,7 @@ from rich.console import Console
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.completion import completion
 from beamlike.cli.diff import diff
+from beamlike.cli.java import java
 from beamlike.cli.logs import LoggingGroup, log_option
 from beamlike.cli.mcp_server import mcp
 from beamlike.cli.new import new
@@ -38,7 +39,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, rebuild, tune, diff, sql, mcp):
+for command in (new, completion, java, replay, record, rebuild, tune, diff, sql, mcp):
     main.add_command(command)
 
 
