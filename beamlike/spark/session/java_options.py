@@ -1,9 +1,10 @@
-"""The options for a Java that is started here. Java's own rules decide where a user sets the same option."""
+"""The options for a Java that is started here, beside those of the user."""
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -30,6 +31,10 @@ _LATE_SECOND_COMPILER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
 )
 
+# Hadoop starts a process, chmod, for each file of a checkpoint. By default, Java starts a second one for each.
+_LAUNCH = "jdk.lang.Process.launchMechanism"
+_LAST_WITH_VFORK = 25  # later versions may warn of it, or not have it
+
 _VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _SETTINGS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")
 _ARCHIVE = re.compile(r"-Xshare|SharedArchiveFile|ArchiveClassesAtExit|-XX:AOT")
@@ -38,11 +43,13 @@ _ARCHIVE = re.compile(r"-Xshare|SharedArchiveFile|ArchiveClassesAtExit|-XX:AOT")
 def java_options(conf: SparkConf, java: Java, *, row_loops: bool) -> list[str]:
     """Returns the options for a Java that begins an application with the settings `conf`.
 
-    `row_loops`: rows will pass through Java one by one. Options of which Java accepts only one are left out if the user
-    sets another, in any of the places that Spark and Java read.
+    `row_loops`: rows will pass through Java one by one. An option is left out if the user sets it, in any of the places
+    that Spark and Java read.
     """
     given = " ".join(_given(conf))
     options = [_STACK, _LATE_SECOND_COMPILER if row_loops else _FIRST_COMPILER]
+    if sys.platform == "linux" and java.major <= _LAST_WITH_VFORK and _LAUNCH not in given:
+        options.append(f"-D{_LAUNCH}=VFORK")
     if not _ARCHIVE.search(given) and (archive := class_archive.find(java)) is not None:
         options += class_archive.options(java, archive)
     return options

@@ -44,3 +44,16 @@ def test_an_archive_of_classes_is_used_unless_the_user_names_another(home: Path)
     assert archive not in options(extraJavaOptions="-XX:SharedArchiveFile=own.jsa")
     (home / "conf" / "spark-defaults.conf").write_text("spark.driver.defaultJavaOptions -Xshare:off\n")
     assert archive not in options()
+
+
+def test_processes_are_started_without_a_second_one_where_java_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    vfork = "-Djdk.lang.Process.launchMechanism=VFORK"
+    assert vfork in options()
+    assert vfork in options(Java(Path("jvm"), "25.0.1", "PATH"), row_loops=True, master="yarn")
+    assert vfork not in options(Java(Path("jvm"), "26", "PATH"))
+    assert vfork not in options(defaultJavaOptions="-Djdk.lang.Process.launchMechanism=FORK")
+    with monkeypatch.context() as other:
+        other.setattr("sys.platform", "darwin")
+        assert vfork not in options()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Djdk.lang.Process.launchMechanism=FORK")
+    assert vfork not in options()
