@@ -193,6 +193,8 @@ class OpenSparkRun:
             self.session,
             self.plan,
             topology,
+            operators=self.run.manifest["operators"],
+            rows=self.run.manifest["rows"],
             listings=listings,
             control=control,
             writer=parts,
