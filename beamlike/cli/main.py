@@ -91,7 +91,9 @@ _conf_option = click.option(
     "sinks that support it, and reported for others.",
 )
 @click.option(
-    "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
+    "--shards",
+    type=click.IntRange(1),
+    help="Spark: parts of each keyed stage; default: the cores, or 1 for small input.",
 )
 @click.option(
     "--telemetry",

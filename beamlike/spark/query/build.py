@@ -30,6 +30,7 @@ def envelopes(
     plan: Plan,
     topology: Topology,
     *,
+    small: bool,
     operators: int,
     rows: bool,
     listings: Mapping[str, Listing | Planner],
@@ -41,7 +42,7 @@ def envelopes(
 ) -> DataFrame:
     """Returns the stream of envelopes for the driver, after the stateful operators, whose number is `operators`.
 
-    `rows`: the last operator exchanges rows with Spark. `drains`: the run may end
+    `rows`: the last operator exchanges rows with Spark. `small`: so is the input of the run. `drains`: the run may end
     before its input does.
     """
     sources = tuple(plan.sources.values())
@@ -49,7 +50,7 @@ def envelopes(
     if steps_of(plan) is None:  # the control stream plays test streams by itself
         streams = (
             source_envelopes(
-                session, sources, topology, listings, trackers=trackers, writer=writer
+                session, sources, topology, listings, trackers=trackers, writer=writer, small=small
             )
             + streams
         )
