@@ -8,7 +8,12 @@ from tempfile import TemporaryDirectory
 
 import click
 
+from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
+from beamlike.expressions.aggregates import count, mean
+from beamlike.io.files.formats import JSONLines, Parquet
+from stages.strategies.base import BoundedOutOfOrderness
+from windowing.windows import Sessions
 
 
 @click.command()
@@ -38,16 +43,7 @@ def _java(make: bool) -> None:
 
 def _use_spark(options: list[str]) -> None:
     """Starts Java with these options, runs a small pipeline with two stages, and waits for the end of Java."""
-    from beamlike import (
-        BoundedOutOfOrderness,
-        JSONLines,
-        Parquet,
-        Pipeline,
-        Sessions,
-        SparkRunner,
-        count,
-        mean,
-    )
+    from beamlike.spark.runner import SparkRunner
     from beamlike.spark.session.launch import end
 
     with TemporaryDirectory(prefix="beamlike-java-") as folder, chdir(folder):
@@ -62,7 +58,10 @@ def _use_spark(options: list[str]) -> None:
         sessions = plays.window_into(Sessions("1m")).group_by("user").aggregate(plays=count())
         sessions.group_by("plays").aggregate(mean=mean("plays")).write("means", Parquet("means"))
         given = {"spark.driver.extraJavaOptions": " ".join(options)}
-        runner = SparkRunner(checkpoint="checkpoint", drain=True, master="local[2]", config=given, quiet=True)
+        # Two shards, as a single one would need fewer classes.
+        runner = SparkRunner(
+            checkpoint="checkpoint", drain=True, shards=2, master="local[2]", config=given, quiet=True
+        )
         try:
             p.run(runner)
         finally:
