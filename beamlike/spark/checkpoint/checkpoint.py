@@ -70,7 +70,7 @@ class Checkpoint(CheckpointFolder):
 
     def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
         levels = described["levels"]
-        # With one shard, all levels are in one operator, since no rows have to be sent to other shards.
+        # With one shard, all levels are in one operator, since no row goes to another shard.
         operators = min(levels, 1) if described["shards"] == 1 else levels
         return {**super().new_manifest(described), "operators": operators, "rows": has_row_operators()}
 

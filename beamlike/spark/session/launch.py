@@ -92,8 +92,8 @@ def start(
 
 
 def _launch_environment(conf: SparkConf, java: Java | None) -> dict[str, str]:
-    """Returns the environment variables that PySpark reads when it starts, and those for `java` if it is to be
-    started.
+    """Returns the environment variables that PySpark reads when it starts, and those that start `java`. It is None if
+    Java already runs.
     """
     master = conf.get("spark.master") or ""
     wanted = {"PYSPARK_PYTHON": sys.executable}
