@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: bench bench-quick changelog demo docs faults help lint live-pictures nexmark notebooks packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
+.PHONY: archive bench bench-quick changelog demo docs faults help lint live-pictures nexmark notebooks packages pictures rooms servers setup soak test test-beam test-connectors test-install test-spark
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' $(MAKEFILE_LIST)
@@ -16,6 +16,9 @@ setup: $(STAMP) ## make .venv and install into it; the other targets do this by 
 	@$(BIN)/python -m beamlike.spark.session.java 2>/dev/null || \
 	{ echo "No Java 17 or newer here: installing one into $(VENV)"; $(PIP_INSTALL) -e '.[dev,java]' && \
 	$(BIN)/python -m beamlike.spark.session.java; }
+
+archive: setup ## make the archive of Spark's classes if there is none, with which Spark starts faster
+	@$(BIN)/python -m beamlike java --archive >/dev/null || true
 
 demo: setup ## one million events through the flagship example, on Spark, and the examples of keyed state and timers
 	$(BIN)/python -m examples.demo $(ARGS)
@@ -42,7 +45,7 @@ notebooks: setup ## execute examples/notebooks into pages below build/notebooks,
 docs: setup ## build the documentation site into build/site/html; a warning is an error
 	$(BIN)/python -m tests.docs.site
 
-test: setup ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
+test: archive ## run the tests; ARGS="-m 'not spark'" leaves out those that start Spark, ARGS='-m slow' runs the rest
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
 
 servers: setup ## get the servers and jars that the tests of connectors start; says what could not be had

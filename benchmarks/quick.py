@@ -222,9 +222,24 @@ JOBS: Mapping[str, Callable[[Path], Pair]] = {
     "join": interval_join(100_000, 10),
     "checkpoint": checkpoint(100_000, 5_000, 30),
 }
-"""Each makes its input in a folder. The one on Spark is apart: it needs processes of its own."""
+"""Each makes its input in a folder."""
 
-SPARK = "flagship on Spark"
+
+@attrs.frozen
+class OnSpark:
+    """The flagship on Spark, in a process of its own: how many plays there are, in how many batches, on what shards."""
+
+    events: int
+    batches: int
+    shards: int
+
+
+ON_SPARK: Mapping[str, OnSpark] = {
+    "flagship on Spark": OnSpark(200_000, 5, 2),
+    "start on Spark": OnSpark(2_000, 2, 1),
+    "small batches on Spark": OnSpark(30_000, 30, 1),
+}
+"""What a job costs on the whole, what it costs before it has rows, and what a small batch costs."""
 
 
 def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
@@ -237,14 +252,14 @@ def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
     return _figure(name, pairs)
 
 
-def take_on_spark(events: int, rounds: int) -> Figure:
-    """Measures the flagship on Spark beside native Spark, each run in a process of its own."""
+def take_on_spark(name: str, job: OnSpark, rounds: int) -> Figure:
+    """Measures a job on Spark beside native Spark, each run in a process of its own."""
     java = find_java()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     with tempfile.TemporaryDirectory() as folder:
         data, pairs = Path(folder, "plays"), []
-        generate.write(data, generate.Plays(events, files=5))
-        commands = (["benchmarks.run_job", "spark"], ["benchmarks.native"])
+        generate.write(data, generate.Plays(job.events, files=job.batches))
+        commands = (["benchmarks.run_job", "--shards", str(job.shards), "spark"], ["benchmarks.native"])
         for number in range(rounds):
             seconds = []
             for module in commands:
@@ -256,7 +271,7 @@ def take_on_spark(events: int, rounds: int) -> Figure:
                     raise click.ClickException(f"{module[0]} failed:\n{log.read_text()[-3_000:]}")
                 seconds.append(usage.cpu)
             pairs.append((seconds[0], seconds[1]))
-    return _figure(SPARK, pairs)
+    return _figure(name, pairs)
 
 
 def _seconds(job: Job) -> float:
@@ -315,7 +330,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--only", default=",".join([*JOBS, SPARK]), help="The jobs to measure, by name.")
+@click.option("--only", default=",".join([*JOBS, *ON_SPARK]), help="The jobs to measure, by name.")
 @click.option(
     "--rounds", default=7, type=click.IntRange(1), help="Turns of each job and its baseline; 2 on Spark."
 )
@@ -328,13 +343,15 @@ def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] |
         console.print(compared(*map(load, compare)))
         return
     wanted = [name.strip() for name in only.split(",")]
-    if unknown := [name for name in wanted if name not in (*JOBS, SPARK)]:
-        raise click.BadParameter(f"{unknown[0]!r}, expected some of {', '.join([*JOBS, SPARK])}")
+    if unknown := [name for name in wanted if name not in (*JOBS, *ON_SPARK)]:
+        raise click.BadParameter(f"{unknown[0]!r}, expected some of {', '.join([*JOBS, *ON_SPARK])}")
     figures, shown = [], Table("job", "CPU s", "of its baseline", "ratio")
     for name in wanted:
         with console.status(name):
             figure = (
-                take_on_spark(200_000, min(2, rounds)) if name == SPARK else take(name, JOBS[name], rounds)
+                take_on_spark(name, ON_SPARK[name], min(2, rounds))
+                if name in ON_SPARK
+                else take(name, JOBS[name], rounds)
             )
         figures.append(figure)
         shown.add_row(name, f"{figure.seconds:.2f}", f"{figure.baseline:.2f}", f"{figure.ratio:.2f}")

@@ -15,9 +15,9 @@ from benchmarks.native import BATCHES
 from examples.session_lengths import pipeline
 
 
-def run(runner: str, data: Path, out: Path, cores: int) -> None:
+def run(runner: str, data: Path, out: Path, cores: int, shards: int | None = None) -> None:
     """Run END_OF_WINDOW over all plays of `data`; on Spark one file of each source is a micro-batch, and their seconds
-    are written beside the result.
+    are written beside the result. By default there are as many shards as cores.
     """
     job = pipeline(data, out, bl.END_OF_WINDOW)
     if runner == "local":
@@ -29,7 +29,7 @@ def run(runner: str, data: Path, out: Path, cores: int) -> None:
             trigger="available_now",
             drain=True,
             master=f"local[{cores}]",
-            shards=cores,
+            shards=shards or cores,
         )
         run = spark.start(job.plan())
         (query,) = run.session.streams.active
@@ -53,9 +53,10 @@ def with_input(batches: Iterable[BatchRecord]) -> set[int]:
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
-def main(runner: str, data: Path, out: Path, cores: int) -> None:
+@click.option("--shards", type=click.IntRange(1), help="On Spark; default: the cores.")
+def main(runner: str, data: Path, out: Path, cores: int, shards: int | None) -> None:
     """Run the job over the plays below the folder DATA and write its averages below the folder OUT."""
-    run(runner, data, out, cores)
+    run(runner, data, out, cores, shards)
 
 
 if __name__ == "__main__":

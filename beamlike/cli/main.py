@@ -12,6 +12,7 @@ from rich.console import Console
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.completion import completion
 from beamlike.cli.diff import diff
+from beamlike.cli.java import java
 from beamlike.cli.logs import LoggingGroup, log_option
 from beamlike.cli.mcp_server import mcp
 from beamlike.cli.new import new
@@ -39,7 +40,7 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, replay, record, rebuild, tune, diff, sql, mcp, ui):
+for command in (new, completion, java, replay, record, rebuild, tune, diff, sql, mcp, ui):
     main.add_command(command)
 
 
@@ -91,7 +92,9 @@ _conf_option = click.option(
     "sinks that support it, and reported for others.",
 )
 @click.option(
-    "--shards", type=click.IntRange(1), help="Spark: parts of each keyed stage; default: the cores."
+    "--shards",
+    type=click.IntRange(1),
+    help="Spark: parts of each keyed stage; default: the cores, or 1 for small input.",
 )
 @click.option(
     "--telemetry",

@@ -46,10 +46,10 @@ _RUN_SINCE: Final = {"runner": Runner.SPARK, "version": 1}
 
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
-    **dict.fromkeys(("shards", "levels"), int),
+    **dict.fromkeys(("shards", "levels", "operators"), int),
     **dict.fromkeys(("pipeline", "run"), str),
     **dict.fromkeys(("sources", "stages"), dict),
-    **dict.fromkeys((TICKS, *_STATES), bool),
+    **dict.fromkeys((TICKS, *_STATES, "rows"), bool),
 }
 _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
 _PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
@@ -80,7 +80,8 @@ def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
 
     Its flags are `begun` (the sinks are prepared), `whole` (the run stopped between two batches), `restoring` (state is
     being restored), `draining` and `drained` (the sources were ended, and all windows closed). The manifest of a
-    restored savepoint also has `restored`.
+    restored savepoint also has `restored`. On Spark there are `operators`, the number of stateful operators of the
+    query, and `rows`, which is true if the last of them exchanges rows with Spark.
     """
     return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
 
@@ -110,7 +111,7 @@ def checked(read: Any, what: str) -> dict[str, Any]:
     if (version := found.get("version", 1)) not in range(1, VERSION + 1):
         told = f"{what} has a manifest of version {version}, and this version of beamlike knows those up to {VERSION}"
         raise CheckpointError(f"{told}: {Remedy.VERSION}")
-    found = {**_RUN_SINCE, **found}
+    found = {**_RUN_SINCE, "operators": found.get("levels"), "rows": False, **found}
     # In version 1, the fact about batches without input is text.
     if found["version"] == 1 and isinstance(words := found.get(TICKS), str):
         found[TICKS] = words != "none"

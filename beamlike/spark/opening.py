@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 from pyspark.sql import SparkSession
@@ -40,6 +40,7 @@ from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.connect.relay import Batch, Relay
 from beamlike.spark.query.build import envelopes, reads_rows
+from beamlike.spark.query.input_size import is_small
 from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter, warn_of_copies
@@ -52,6 +53,8 @@ from beamlike.spark.session.session import NEEDED, interpret, worker_environment
 from beamlike.spark.stopping import BatchGate, RunningQuery, started
 from windowing.time import MIN_TIME
 
+_SHARDS: Final = "spark.sql.shuffle.partitions"
+
 
 class SparkOptions(RunOptions, Protocol):
     """The options of a run on Spark."""
@@ -59,10 +62,13 @@ class SparkOptions(RunOptions, Protocol):
     @property
     def shards(self) -> int | None: ...
 
+    @property
+    def config(self) -> Mapping[str, str]: ...
+
 
 @attrs.frozen(eq=False, kw_only=True)
 class OpenSparkRun:
-    """An open run on Spark, whose query can start. `plan` is the plan that the query runs."""
+    """An open run on Spark, whose query can start. `plan` is the plan that the query runs. `small`: so is its input."""
 
     plan: Plan
     options: SparkOptions
@@ -70,6 +76,7 @@ class OpenSparkRun:
     checkpoint: Checkpoint
     listings: Listings
     run: OpenRun
+    small: bool
     over: tuple[str, ...] = ()
     """The sources whose end the first batch must report again, for stages that are new."""
 
@@ -82,7 +89,8 @@ class OpenSparkRun:
         if is_connect(session):
             require_reached(session, checkpoint.keep_code(archive_for(session)), NEEDED)
         require_run(before, checkpoint, options.continue_as)
-        fit = _fit(plan, options, session, checkpoint)
+        small = before is None and _drains(plan, options) and is_small(plan)
+        fit = _fit(plan, options, session, checkpoint, small=small)
         plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
         manifest, sinks = _sinks(plan, options, manifest, checkpoint, held)
         # Sources are opened before sinks replace anything, so an unreadable source does not cost the output
@@ -122,6 +130,7 @@ class OpenSparkRun:
             listings=listings,
             run=run,
             over=over,
+            small=small,
         )
 
     @property
@@ -132,10 +141,7 @@ class OpenSparkRun:
     @property
     def drains(self) -> bool:
         """True if the run closes all windows at its end: the user asked for it, or no run can continue this one."""
-        options = self.options
-        return options.drain or (
-            options.checkpoint is None and options.trigger == "available_now" and self.plan.ends
-        )
+        return _drains(self.plan, self.options)
 
     @property
     def goes_on(self) -> bool:
@@ -209,6 +215,9 @@ class OpenSparkRun:
             self.session,
             self.plan,
             topology,
+            small=self.small,
+            operators=self.run.manifest["operators"],
+            rows=self.run.manifest["rows"],
             listings=listings,
             control=control,
             writer=parts,
@@ -228,17 +237,25 @@ class OpenSparkRun:
         ).start()
 
 
-def _fit(plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint) -> Fit:
-    """Adapts the plan to the checkpoint."""
+def _drains(plan: Plan, options: SparkOptions) -> bool:
+    """True if a run closes all windows at its end: the user asked for it, or no run can continue it."""
+    return options.drain or (options.checkpoint is None and options.trigger == "available_now" and plan.ends)
+
+
+def _fit(
+    plan: Plan, options: SparkOptions, session: SparkSession, checkpoint: Checkpoint, *, small: bool
+) -> Fit:
+    """Adapts the plan to the checkpoint. A new run with `small` input has one shard, unless the user sets a number."""
     saved = checkpoint.manifest()
     if saved is not None:
         make_ready(checkpoint, saved)
         if options.shards is None:
-            session.conf.set("spark.sql.shuffle.partitions", str(saved["shards"]))
+            session.conf.set(_SHARDS, str(saved["shards"]))
+    elif small and options.shards is None and _SHARDS not in options.config:
+        session.conf.set(_SHARDS, "1")
     # In a run with an interval, files of a glob may arrive later. In a later run, they may have been removed.
     require_files(plan, globs=saved is None and options.trigger == "available_now")
-    shards = int(session.conf.get("spark.sql.shuffle.partitions") or 0)
-    return fitted(plan, saved, shards)
+    return fitted(plan, saved, int(session.conf.get(_SHARDS) or 0))
 
 
 def _records(checkpoint: Checkpoint, options: SparkOptions) -> str | None:

@@ -56,8 +56,8 @@ class SparkRunner:
             due since the last run.
         drain: If True, closes all windows when no input is left, which finishes the checkpoint. Without a checkpoint, a
             run with "available_now" drains anyway, unless a source is a `SparkSource`, which may have no end.
-        shards: The number of shards of each keyed stage; by default that of the checkpoint, or for a new one the number
-            of cores of the cluster, at most 200.
+        shards: The number of shards of each keyed stage; by default that of the checkpoint. For a new one it is the
+            number of cores of the cluster, at most 200; or one if the run drains, and its input has at most 4 MB.
         session: A session whose Spark is used, also one of Spark Connect. The run creates a new session in it, and
             changes nothing in the given one. By default, a session is created.
         master: The master for a created session, by default "local[*]".

@@ -20,6 +20,8 @@ OLDEST_CONNECT: Final = (4, 1)
 """The oldest version whose sessions of Spark Connect can be cloned."""
 NEWEST: Final = (4, 3)
 
+_WITH_ROW_OPERATORS: Final = (4, 1)
+
 Version = tuple[int, int]
 
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming"
@@ -70,6 +72,21 @@ def renaming_file_manager(version: str) -> str:
     """Returns the name of the class that writes checkpoint files by renaming them."""
     package = _STREAMING if version_of(version) < (4, 1) else f"{_STREAMING}.checkpointing"
     return f"{package}.FileSystemBasedCheckpointFileManager"
+
+
+def has_row_operators() -> bool:
+    """True if stateful operators in Python can exchange rows with Spark, not only frames of pandas."""
+    return installed() >= _WITH_ROW_OPERATORS
+
+
+def require_row_operators() -> None:
+    """Raises `UnsupportedSpark` for a Spark that cannot continue a run whose operator exchanges rows with it."""
+    if not has_row_operators():
+        oldest = ".".join(map(str, _WITH_ROW_OPERATORS))
+        raise UnsupportedSpark(
+            f"the run of this checkpoint was begun on Spark {oldest} or newer, and the installed PySpark is "
+            f"{pyspark.__version__}: continue it on Spark {oldest} or newer, or begin from a savepoint"
+        )
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

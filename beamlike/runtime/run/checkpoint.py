@@ -98,12 +98,16 @@ class CheckpointFolder:
             "another checkpoint"
         )
 
+    def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the manifest of a new run."""
+        return new_manifest(described)
+
     def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
         """Returns the manifest for this plan: the existing one if the plan fits it, or a new one.
 
         Raises `CheckpointError`, which names each stage that differs, its differences, and the remedies.
         """
-        saved = self.manifest() or new_manifest(fit.described)
+        saved = self.manifest() or self.new_manifest(fit.described)
         require_fitting(saved, fit, self.path, draining=draining)
         manifest = {**saved, **fit.described, "whole": False}
         self.save(manifest)

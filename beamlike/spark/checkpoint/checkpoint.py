@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 from pyspark.sql import SparkSession
@@ -22,7 +23,7 @@ from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayS
 from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.checkpoint.syncing import SparkFiles
-from beamlike.spark.versions import renaming_file_manager
+from beamlike.spark.versions import has_row_operators, renaming_file_manager
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 from stages.facts import from_facts, to_facts
@@ -66,6 +67,12 @@ class Checkpoint(CheckpointFolder):
     def has_batches(self) -> bool:
         """True if Spark's offset log has a batch."""
         return bool(self.files.names(self.of_spark("offsets")))
+
+    def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
+        levels = described["levels"]
+        # With one shard, all levels are in one operator, since no row goes to another shard.
+        operators = min(levels, 1) if described["shards"] == 1 else levels
+        return {**super().new_manifest(described), "operators": operators, "rows": has_row_operators()}
 
     def of_spark(self, *names: str) -> str:
         """Returns a path in the checkpoint."""

@@ -28,8 +28,8 @@ def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
     for name in manifest.get(PUT_BACK, ()):
         if not checkpoint.files.latest(checkpoint.at(name)):
             raise checkpoint.damaged(f"{checkpoint.at(name)} is gone or empty")
-    for level in range(manifest["levels"]):
-        _move_state(checkpoint, f"state/{level}")
+    for operator in range(manifest["operators"]):
+        _move_state(checkpoint, f"state/{operator}")
 
 
 def _move_state(checkpoint: Checkpoint, state: str) -> None:
@@ -85,16 +85,20 @@ def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None
     """
     begun = last_batch(checkpoint, "offsets")
     recorded = last_recorded(checkpoint.at(RECORDS_FILE)) if checkpoint.is_local else -1
-    done = max([recorded, *(_last_of_state(checkpoint, level) for level in range(manifest["levels"]))])
+    done = max(
+        [recorded, *(_last_of_state(checkpoint, operator) for operator in range(manifest["operators"]))]
+    )
     if done > begun:
         raise checkpoint.damaged(
             f"Spark's offsets/{done} is gone, of a batch that the records or the state have"
         )
 
 
-def _last_of_state(checkpoint: Checkpoint, level: int) -> int:
-    """Returns the last batch whose state on this level is stored. A state version has the number of the next batch."""
-    names = checkpoint.files.names(checkpoint.of_spark("state", str(level), "0"))
+def _last_of_state(checkpoint: Checkpoint, operator: int) -> int:
+    """Returns the last batch whose state is stored by this operator. A version of state has the number of the next
+    batch.
+    """
+    names = checkpoint.files.names(checkpoint.of_spark("state", str(operator), "0"))
     found = filter(None, map(_VERSION.fullmatch, names))
     return max((int(version[1]) - 1 for version in found), default=-1)
 

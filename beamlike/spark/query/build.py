@@ -1,4 +1,4 @@
-"""Builds the streaming query of a plan: sources send envelopes, and one operator per level processes them."""
+"""Builds the streaming query of a plan: sources send envelopes, and stateful operators process them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beamlike.runtime.batch.envelope import Topology
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
-from beamlike.spark.query.operators import apply_level
+from beamlike.spark.query.operators import apply_operator, operators_of
 from beamlike.spark.query.parts import PartWriter, write_in_tasks
 from beamlike.spark.query.planner import Planner
 from beamlike.spark.query.task_activity import TaskTrackers
@@ -30,6 +30,9 @@ def envelopes(
     plan: Plan,
     topology: Topology,
     *,
+    small: bool,
+    operators: int,
+    rows: bool,
     listings: Mapping[str, Listing | Planner],
     control: str,
     writer: PartWriter,
@@ -37,24 +40,36 @@ def envelopes(
     trackers: TaskTrackers,
     drains: bool,
 ) -> DataFrame:
-    """Returns the stream of envelopes for the driver, after the operators of all levels.
+    """Returns the stream of envelopes for the driver, after the stateful operators, whose number is `operators`.
 
-    `drains`: the run may end before its input does.
+    `rows`: the last operator exchanges rows with Spark. `small`: so is the input of the run. `drains`: the run may end
+    before its input does.
     """
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, trackers)]
     if steps_of(plan) is None:  # the control stream plays test streams by itself
         streams = (
-            source_envelopes(session, sources, topology, listings, trackers=trackers, writer=writer) + streams
+            source_envelopes(
+                session, sources, topology, listings, trackers=trackers, writer=writer, small=small
+            )
+            + streams
         )
     stream = reduce(lambda one, other: one.unionAll(other), streams)
-    for number, names in enumerate(plan.levels, start=1):
-        level = Level.of(plan, names, topology, started, drains=drains, keys=trackers.keys)
-        last = number == len(plan.levels)
-        # Later levels receive the time with the reports of the first.
-        ticks = number == 1 and needs_processing_time(plan)
-        tracked = partial(trackers.task, number)
-        stream = apply_level(stream, level, writer if last else None, ticks=ticks, tracked=tracked)
+    for numbered in operators_of(plan, operators):
+        first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
+        levels = [
+            Level.of(plan, names, topology, started, drains=drains, keys=trackers.keys)
+            for _, names in numbered
+        ]
+        stream = apply_operator(
+            stream,
+            levels,
+            writer if last else None,
+            # Later levels receive the time with the reports of the first.
+            ticks=first == 1 and needs_processing_time(plan),
+            rows=rows and last,
+            tracked=partial(trackers.task, first),
+        )
     return stream if plan.levels else write_in_tasks(stream, writer, topology.labels, trackers)
 
 

@@ -86,18 +86,19 @@ def source_envelopes(
     *,
     trackers: TaskTrackers = NO_TRACKERS,
     writer: PartWriter = NO_PARTS,
+    small: bool = False,
 ) -> list[DataFrame]:
     """Returns streams of envelopes, in the order of the sources. Consecutive file sources share a stream.
 
-    `listings` has the sources whose input the driver logs. Rows that no stage needs are written by the tasks
-    themselves, if `writer` has their sink.
+    `listings` has the sources whose input the driver logs. If it is `small`, one task reads their files. Rows that no
+    stage needs are written by the tasks themselves, if `writer` has their sink.
     """
     streams = list(_streams(sources, listings))
     made = []
     for number, plans in enumerate(streams):
         parts = writer.at_sources(len(topology.labels) + number, len(streams))
         if len(plans) > 1 or set(plans) <= set(listings):
-            made.append(_file_envelopes(plans, topology, listings, trackers, parts))
+            made.append(_file_envelopes(plans, topology, listings, trackers, parts, small=small))
         else:
             made += [_row_envelopes(session, plan, topology, trackers, parts) for plan in plans.values()]
     return made
@@ -120,16 +121,20 @@ def _file_envelopes(
     listings: Mapping[str, Listing | Planner],
     trackers: TaskTrackers,
     parts: SourceParts,
+    *,
+    small: bool,
 ) -> DataFrame:
     """Returns the stream of file sources. Spark reads lists of files, and tasks read the files, so rows never pass the
     JVM.
 
     A row of the stream is a part of a file: the whole file or, if it is large, one of several. Rows are distributed
-    over the cores.
+    over the cores, unless all of them are `small`.
     """
     files = reduce(lambda one, other: one.unionAll(other), [_listed(listings[name]) for name in plans])
     # Distributed from a single partition, so that tasks get equal numbers of parts, even of a single file.
-    spread = files.coalesce(1).repartition(parallelism(files.sparkSession))
+    spread = files.coalesce(1)
+    if not small:
+        spread = spread.repartition(parallelism(files.sparkSession))
     return applied(spread, trackers.tracked(_ingest_files(plans, topology, parts)))
 
 

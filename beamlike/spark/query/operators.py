@@ -1,22 +1,27 @@
-"""Spark operators for the levels: one `transformWithStateInPandas` each, with its state in one MapState of bytes.
+"""Spark operators for the levels: a `transformWithState` each, with its state in one MapState of bytes. With one shard,
+a single operator runs all levels.
 
-If processing time must pass without input, the level has a timer per shard, which is due in the next batch.
+If processing time must pass without input, the first level has a timer per shard, which is due in the next batch.
+
+The last operator exchanges rows with Spark, which spares its workers the import of pandas. Spark makes one Arrow batch
+of all rows that a shard sends, which can store at most 2 GB of payloads. All that the last operator sends is collected
+by the driver anyway. Earlier operators may send more, so they exchange frames of pandas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
-import pandas as pd
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from beamlike.plan.model import Plan
 from beamlike.runtime.batch.envelope import ARROW, Envelope
 from beamlike.spark.query.applied import ENVELOPES
 from beamlike.spark.query.level import Level
@@ -24,7 +29,11 @@ from beamlike.spark.query.parts import PartWriter
 from beamlike.spark.query.task_activity import query_of
 from beamlike.spark.session.loading import packed
 from beamlike.spark.session.workers import settle
+from beamlike.spark.versions import require_row_operators
 from stages.state.chunks import is_chunk
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FRAME_BYTES = 64_000_000
 
@@ -75,28 +84,33 @@ Tracked = Callable[[], AbstractContextManager[None]]
 
 @attrs.frozen
 class LevelOperator:
-    """The operator of a level, which Spark calls once per shard and batch if the shard has received envelopes."""
+    """The operator of one level or, with one shard, of all levels. Spark calls it once per shard and batch if the shard
+    has received envelopes.
 
-    level: Level
+    `in_rows`: it exchanges rows with Spark, else frames of pandas.
+    """
+
+    levels: tuple[Level, ...]
     writer: PartWriter | None
     ticks: bool
     tracked: Tracked = nullcontext
+    in_rows: bool = attrs.field(default=False, kw_only=True)
 
     def rows(
         self,
         handle: StatefulProcessorHandle,
         state: Any,
         label: int,
-        frames: Iterable[pd.DataFrame],
+        arrived: Iterable[Any],
         timer_values: Any,
-    ) -> Iterator[pd.DataFrame]:
-        """Runs a batch on a shard with the envelopes in `frames`. Yields the envelopes that the shard sends."""
+    ) -> Iterator[Any]:
+        """Runs a batch on a shard with the envelopes in these rows or frames. Yields what the shard sends, likewise."""
         if self.ticks:
             # If a timer is due in the same batch, it would run the level a second time.
             for timer in list(handle.listTimers()):
                 handle.deleteTimer(timer)
-        arrived = (envelope for frame in frames for envelope in _envelopes(frame))
-        yield from self.run(handle, state, label, arrived, timer_values)
+        envelopes = _from_rows(arrived) if self.in_rows else _from_frames(arrived)
+        yield from self.run(handle, state, label, envelopes, timer_values)
 
     def run(
         self,
@@ -105,20 +119,23 @@ class LevelOperator:
         label: int,
         arrived: Iterable[Envelope],
         timer_values: Any,
-    ) -> Iterator[pd.DataFrame]:
+    ) -> Iterator[Any]:
         """Runs a batch on a shard, with or without arrived envelopes. Yields the envelopes that the shard sends."""
         now = None
-        if self.ticks and self.level.stages_on(label):
+        first = self.levels[0]
+        if self.ticks and first.stages_on(label):
             # This is the time of the batch, as in summaries. It is the same on each shard, and in a replay.
             milliseconds = timer_values.getCurrentProcessingTimeInMs()
             handle.registerTimer(milliseconds + 1)
             now = 1000 * milliseconds
-        met = _met(query_of(TaskContext.get()), self.level.stages[0].name, label)
-        sent = self.level.run(label, arrived, MapStateStore(state, met), now)
+        store = MapStateStore(state, _met(query_of(TaskContext.get()), first.stages[0].name, label))
+        sent = first.run(label, arrived, store, now)
+        for level in self.levels[1:]:
+            sent = level.run(label, sent, store)  # it receives the time with the reports of the first
         if self.writer is not None:
-            sent = self.writer.write(sent, self.level.topology.labels.index(label))
+            sent = self.writer.write(sent, first.topology.labels.index(label))
         with self.tracked():
-            yield from _frames(sent)
+            yield from _rows(sent) if self.in_rows else _frames(sent)
         settle(type(self).__name__)
 
 
@@ -136,14 +153,10 @@ def on_demand(operator: LevelOperator) -> StatefulProcessor:
             self.handle = handle
             self.state = handle.getMapState("state", _KEY, _VALUE)
 
-        def handleInputRows(
-            self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-        ) -> Iterator[pd.DataFrame]:
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
             return self.operator().rows(self.handle, self.state, int(key[0]), rows, timerValues)
 
-        def handleExpiredTimer(
-            self, key: Any, timerValues: Any, expiredTimerInfo: Any
-        ) -> Iterator[pd.DataFrame]:
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:
             return self.operator().run(self.handle, self.state, int(key[0]), (), timerValues)
 
         def operator(self) -> LevelOperator:
@@ -156,10 +169,23 @@ def on_demand(operator: LevelOperator) -> StatefulProcessor:
     return OnDemand()
 
 
-def _envelopes(frame: pd.DataFrame) -> Iterator[Envelope]:
-    columns = [frame[name].tolist() for name in ARROW.names]
-    for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
-        yield Envelope(shard, target, origin, kind, sequence, payload)
+_ROW = Row(*ARROW.names)
+
+
+def _from_rows(rows: Iterable[Row]) -> Iterator[Envelope]:
+    return (Envelope(*(row[name] for name in ARROW.names)) for row in rows)
+
+
+def _rows(envelopes: Iterable[Envelope]) -> Iterator[Row]:
+    for sent in envelopes:
+        yield _ROW(sent.shard, sent.target, sent.origin, sent.kind, sent.sequence, sent.payload)
+
+
+def _from_frames(frames: Iterable[pd.DataFrame]) -> Iterator[Envelope]:
+    for frame in frames:
+        columns = [frame[name].tolist() for name in ARROW.names]
+        for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
+            yield Envelope(shard, target, origin, kind, sequence, payload)
 
 
 def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
@@ -177,24 +203,42 @@ def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
 
 
 def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
+    import pandas as pd
+
     columns = {name: [getattr(envelope, name) for envelope in envelopes] for name in ARROW.names}
     return pd.DataFrame(columns).astype({"shard": "int32", "sequence": "int64"})
 
 
-def apply_level(
+Numbered = tuple[int, tuple[str, ...]]
+"""The number of a level, from 1, and the names of its stages."""
+
+
+def operators_of(plan: Plan, operators: int) -> Iterator[tuple[Numbered, ...]]:
+    """Yields the levels of each operator of a query that has this number of operators."""
+    numbered = tuple(enumerate(plan.levels, start=1))
+    yield from [numbered] if operators < len(numbered) else ((level,) for level in numbered)
+
+
+def apply_operator(
     envelopes: DataFrame,
-    level: Level,
+    levels: Sequence[Level],
     writer: PartWriter | None,
     *,
     ticks: bool,
+    rows: bool,
     tracked: Tracked = nullcontext,
 ) -> DataFrame:
-    """Returns the stream of envelopes after one level. Only the last level has a `writer`. `tracked` tracks its tasks.
+    """Returns the stream of envelopes after an operator with these levels. Only the last one of a query has a `writer`,
+    and may exchange `rows` with Spark. `tracked` tracks its tasks.
 
     With `ticks`, processing time passes without input: Spark then runs batches continuously.
     """
-    return envelopes.groupBy("shard").transformWithStateInPandas(
-        on_demand(LevelOperator(level, writer, ticks, tracked)),
+    shards = envelopes.groupBy("shard")
+    if rows:
+        require_row_operators()
+    apply = shards.transformWithState if rows else shards.transformWithStateInPandas
+    return apply(
+        on_demand(LevelOperator((*levels,), writer, ticks, tracked, in_rows=rows)),
         outputStructType=ENVELOPES,
         outputMode="Append",
         timeMode="ProcessingTime" if ticks else "None",

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
-from beamlike.plan.manifest import needs_processing_time, new_manifest
+from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.batch.envelope import Topology, to_arrow
@@ -35,7 +35,7 @@ from beamlike.spark.query.applied import applied
 from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
-from beamlike.spark.query.operators import apply_level
+from beamlike.spark.query.operators import apply_operator, operators_of
 from beamlike.spark.query.planner import PlanLog
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.connect import archive_for
@@ -104,7 +104,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
 
 def _write_state(session: SparkSession, source: Checkpoint, saved: Savepoint) -> None:
     """Writes the state after the batch of the savepoint, as Spark's state reader returns it."""
-    for operator in range(saved.manifest["levels"]):
+    for operator in range(saved.manifest["operators"]):
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=saved.batch, stateVarName="state", flattenCollectionTypes=True
         )
@@ -194,9 +194,9 @@ def restore(
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
     try:
-        manifest = {**new_manifest(described), "after": saved.after, "restored": True}
+        manifest = {**target.new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
-        _fill(opened, saved, target, plan)
+        _fill(opened, saved, target, plan, manifest)
         put_back = _go_on_from(saved, target, plan)
         copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
@@ -208,7 +208,9 @@ def restore(
     return [*saved.left_out(described)]
 
 
-def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan) -> None:
+def _fill(
+    session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan, manifest: Mapping[str, Any]
+) -> None:
     """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the saved state."""
     topology = Topology.of(plan, labels(int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
     before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
@@ -217,9 +219,11 @@ def _fill(session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Pla
     code = target.keep_code(archive_for(session)) if is_connect(session) else None
     with worker_environment(session, code):
         stream = _state(session, saved, target, plan, before=before, now=topology)
-        for number, names in enumerate(plan.levels, start=1):
-            ticks = number == 1 and needs_processing_time(plan)
-            stream = apply_level(stream, Loading.of(plan, names, topology), None, ticks=ticks)
+        for numbered in operators_of(plan, manifest["operators"]):
+            first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
+            levels = [Loading.of(plan, names, topology) for _, names in numbered]
+            ticks = first == 1 and needs_processing_time(plan)
+            stream = apply_operator(stream, levels, None, ticks=ticks, rows=last and manifest["rows"])
         query = stream.writeStream.foreachBatch(
             lambda rows, batch: rows.write.format("noop").mode("append").save()
         )

@@ -84,6 +84,11 @@ class Java:
     version: str
     origin: str
 
+    @property
+    def major(self) -> int:
+        """The major version, such as 17."""
+        return _major(self.version)
+
     def __str__(self) -> str:
         return f"Java {self.version} from {self.origin}: {self.home}"
 
@@ -148,12 +153,13 @@ def _shim_home(executable: Path, version: str) -> Path:
     key = f"java-{version}-{hashlib.sha256(str(executable).encode()).hexdigest()[:12]}"
     script = _SHIM.replace("@JAVA@", shlex.quote(str(executable)))
     try:
-        return _write_shim(_cache() / key, script)
+        return _write_shim(cache() / key, script)
     except OSError:  # the home folder may be read-only, as in some containers
         return _write_shim(scratch() / key, script)
 
 
-def _cache() -> Path:
+def cache() -> Path:
+    """Returns the user's folder for files that can be made again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "beamlike"
 
 

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from py4j.java_gateway import JavaGateway
 from py4j.protocol import Py4JJavaError
@@ -23,13 +23,14 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from beamlike.errors import RunError
-from beamlike.spark.session.java import find_java
+from beamlike.spark.session.java import Java, find_java
+from beamlike.spark.session.java_options import DRIVER_MEMORY, java_options
 from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
 from beamlike.system.json_logs import logs_json
 
 _DEFAULTS = {
-    "spark.driver.memory": "2g",
+    "spark.driver.memory": DRIVER_MEMORY,
     "spark.executorEnv.POLARS_MAX_THREADS": "1",  # each task has one thread, because tasks share the cores
     # On a busy machine, Python, and Java during garbage collection, may answer slowly. By default Spark stops
     # waiting after 15 and 120 seconds.
@@ -38,20 +39,6 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
-# When a query is stopped within a batch, Spark matches a regular expression against the whole traceback. This
-# overflows Java's default stack of 1 MB.
-_STACK = "-Xss16m"
-
-# Java only passes payloads on and plans batches, so little of its code runs often. By default, its optimizing
-# compiler works for minutes on everything that is called some thousand times, and takes cores from the tasks.
-# So it is switched off. If rows pass through Java one by one, it may still compile the loops over them, but
-# not much else. The fast compiler alone would have only a fifth of the usual code cache, so its size is set.
-_FIRST_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
-_LATE_SECOND_COMPILER = (
-    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
-    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
-)
 
 # Normal output of Java, and of Spark's Python worker on the driver. The worker adds an empty line.
 _JAVA_NOISE = re.compile(rb"WARNING: (Using incubator modules|package sun\.security\.action not in)")
@@ -92,8 +79,9 @@ def start(
     conf.setAll(list(config.items())).setAppName(name)
     if master or not submitted:
         conf.setMaster(master or "local[*]")
-    with _environment(_launch_environment(conf, running)):
-        gateway = None if running else _quiet_gateway(conf, row_loops=row_loops)
+    java = None if running else find_java()
+    with _environment(_launch_environment(conf, java)):
+        gateway = None if java is None else _quiet_gateway(conf, java, row_loops=row_loops)
         try:
             session = SparkSession(SparkContext(conf=conf, gateway=gateway))
         except Py4JJavaError as error:
@@ -103,9 +91,9 @@ def start(
     return session
 
 
-def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
-    """Returns the environment variables that PySpark reads when it starts, and those for Java unless it
-    already runs.
+def _launch_environment(conf: SparkConf, java: Java | None) -> dict[str, str]:
+    """Returns the environment variables that PySpark reads when it starts, and those that start `java`. It is None if
+    Java already runs.
     """
     master = conf.get("spark.master") or ""
     wanted = {"PYSPARK_PYTHON": sys.executable}
@@ -116,7 +104,20 @@ def _launch_environment(conf: SparkConf, running: bool) -> dict[str, str]:
     wanted = {name: value for name, value in wanted.items() if name not in os.environ}
     if python := conf.get("spark.pyspark.python"):
         wanted["PYSPARK_PYTHON"] = python  # spark-submit would have set it like this
-    return wanted if running else {**wanted, "JAVA_HOME": str(find_java().home)}
+    return wanted if java is None else {**wanted, "JAVA_HOME": str(java.home)}
+
+
+def end() -> None:
+    """Stops the application of this process, if there is one, and waits until its Java has ended."""
+    if (context := SparkContext._active_spark_context) is not None:
+        context.stop()
+    if (gateway := SparkContext._gateway) is None:
+        return
+    java: Any = gateway.proc  # set by PySpark
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    java.stdin.close()
+    java.wait()
 
 
 def _linked_home() -> str:
@@ -141,10 +142,10 @@ def _environment(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _quiet_gateway(conf: SparkConf, *, row_loops: bool) -> JavaGateway:
+def _quiet_gateway(conf: SparkConf, java: Java, *, row_loops: bool) -> JavaGateway:
     """Starts Java with this module's options, which the user's options override, and filters its standard error."""
     given = conf.get("spark.driver.extraJavaOptions") or ""
-    options = [_STACK, _LATE_SECOND_COMPILER if row_loops else _FIRST_COMPILER, given]
+    options = [*java_options(conf, java, row_loops=row_loops), given]
     if "log4j" not in given:
         name = "log4j2-json.properties" if logs_json() else "log4j2.properties"
         options.append(f"-Dlog4j2.configurationFile={Path(__file__).with_name(name).as_uri()}")

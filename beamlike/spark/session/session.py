@@ -206,7 +206,7 @@ def ship(session: SparkSession, modules: Iterable[ModuleType | str]) -> None:
     This affects only functions that are built under `worker_environment`; other functions, even of the same
     application, do not see them. `session` must come from `open_session`. Shipping the same code again costs nothing.
     """
-    archive = build_archive(modules)
+    archive = build_archive(modules, compressed=is_connect(session) or not runs_here(session))
     if is_connect(session):
         return will_ship(session, archive)
     context = session.sparkContext

@@ -1,11 +1,23 @@
-"""How the state of a shard is reached in Spark's map of it."""
+"""How the state of a shard is reached in Spark's map of it, and what an operator sends."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
 import attrs
 import polars as pl
+import pytest
+from pyspark.sql import Row
 
-from beamlike.spark.query.operators import MapStateStore
+import beamlike as bl
+from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope
+from beamlike.spark.query.operators import LevelOperator, MapStateStore
+from beamlike.testing.shards import ShardedRun
+from examples.session_lengths import pipeline
 from stages.state import chunks
 from stages.state.store import Within
 
@@ -72,3 +84,48 @@ def test_what_was_met_is_looked_for_again_once_it_is_deleted() -> None:
 def test_what_was_met_in_a_batch_that_came_to_nothing_is_missing() -> None:
     store = MapStateStore(Calls(), {"stage/index"})
     assert store.get("stage", "index") is None
+
+
+@pytest.fixture
+def settled() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("settled")
+def test_all_levels_in_one_operator_send_what_an_operator_for_each_sends(tmp_path: Path) -> None:
+    plan = pipeline(tmp_path, tmp_path, bl.END_OF_WINDOW).plan()
+    apart = ShardedRun(plan, 1)
+    (label,), state = apart.topology.labels, Calls()
+    operator = LevelOperator((*apart.levels,), None, ticks=False, in_rows=True)
+    stages = set[str]()
+    for batch in (*(apart.ingested(chunk) for chunk in chunks_of_plays()), apart.end()):
+        rows = operator.rows(Any, state, label, (row_of(envelope) for envelope in batch), None)
+        sent = [Envelope(*row) for row in rows]
+        assert in_order(sent) == in_order(apart.through(batch)[-1])
+        stages |= {envelope.origin for envelope in sent if envelope.target == RECORDS}
+    assert stages == {"sessions of mobile", "sessions of console", "average"}
+    stored = {key: value for store in apart.stores.values() for key, value in store.values.items()}
+    assert {name: value for (name,), (value,) in state.values.items()} == {
+        f"{stage}/{key}": value for (stage, key), value in stored.items()
+    }
+
+
+def chunks_of_plays() -> Iterator[dict[str, pl.LazyFrame]]:
+    """Plays of three users on both platforms, in three batches."""
+    for number in range(3):
+        at = pl.datetime_range(
+            datetime(2026, 1, 1, 0, 2 * number), datetime(2026, 1, 1, 0, 2 * number + 1), "5s", eager=True
+        )
+        plays = pl.DataFrame({"user": [n % 3 for n in range(len(at))], "event_time": at, "score": 1})
+        yield {platform: plays.lazy() for platform in ("mobile", "console")}
+
+
+def row_of(envelope: Envelope) -> Row:
+    return Row(*ARROW.names)(*(getattr(envelope.sealed(), name) for name in ARROW.names))
+
+
+def in_order(envelopes: Iterable[Envelope]) -> list[Envelope]:
+    return sorted(
+        (sent.sealed() for sent in envelopes), key=lambda sent: (sent.target, sent.origin, sent.payload)
+    )

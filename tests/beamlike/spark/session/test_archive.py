@@ -106,6 +106,17 @@ def test_code_runs_from_the_archive_alone_and_tracebacks_show_it(code: Path) -> 
     assert "raise KeyError('lost')" in run(archive, program).stderr
 
 
+def test_an_archive_for_workers_on_this_machine_is_not_compressed_and_has_the_same_code(code: Path) -> None:
+    write(code, {"plays.py": "def twice(n):\n    return 2 * n\n"})
+    sent, stored = (build_archive(["plays"], compressed=compressed) for compressed in (True, False))
+    with zipfile.ZipFile(sent) as one, zipfile.ZipFile(stored) as other:
+        assert {part.compress_type for part in other.infolist()} == {zipfile.ZIP_STORED}
+        assert [(part.filename, part.CRC) for part in one.infolist()] == [
+            (part.filename, part.CRC) for part in other.infolist()
+        ]
+    assert run(stored, "import plays; print(plays.twice(2))").stdout == "4\n"
+
+
 def test_a_broken_file_that_nobody_imports_does_no_harm(code: Path) -> None:
     write(code, {"plays/__init__.py": "", "plays/draft.py": "def (:\n"})
     archive = build_archive(["plays"])

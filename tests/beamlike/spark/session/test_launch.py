@@ -9,6 +9,7 @@ from pyspark import SparkConf
 
 from beamlike.errors import RunError
 from beamlike.spark.session import launch
+from beamlike.spark.session.java import find_java
 
 
 # PySpark leaves the pipe to a Java that does not start open.
@@ -23,7 +24,7 @@ from beamlike.spark.session import launch
 def test_java_that_does_not_start_says_why(setting: str, value: str, reason: str) -> None:
     conf = SparkConf(loadDefaults=False).setMaster("local[1]").set(setting, value)
     with (
-        launch._environment(launch._launch_environment(conf, running=False)),
+        launch._environment(launch._launch_environment(conf, find_java())),
         pytest.raises(RunError, match=f"(?s)Spark did not start; its Java said:\n.*{reason}") as caught,
     ):
         launch._launched(conf)

@@ -18,10 +18,10 @@ def test_the_python_of_executors_is_the_one_asked_for_and_must_be_found_beside_t
 ) -> None:
     conf = SparkConf(loadDefaults=False).setMaster("spark://host:7077")
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
-    assert launch._launch_environment(conf, running=True)["PYSPARK_PYTHON"] == sys.executable
+    assert launch._launch_environment(conf, java=None)["PYSPARK_PYTHON"] == sys.executable
     conf.set("spark.pyspark.python", "./environment/bin/python")
     monkeypatch.setenv("PYSPARK_PYTHON", "another")
-    assert launch._launch_environment(conf, running=True)["PYSPARK_PYTHON"] == "./environment/bin/python"
+    assert launch._launch_environment(conf, java=None)["PYSPARK_PYTHON"] == "./environment/bin/python"
     require_python(spark)
     monkeypatch.setattr(spark.sparkContext, "pythonExec", "./environment/bin/python")
     with pytest.raises(ValueError, match=r"there is no './environment/bin/python' in .* begin the run in"):

@@ -53,7 +53,7 @@ def test_what_a_worker_has_loaded_is_searched_for_garbage_once_only() -> None:
 def test_to_say_what_state_there_is_none_of_our_libraries_is_loaded(tmp_path: Path) -> None:
     plan = pipeline(tmp_path, tmp_path, bl.END_OF_WINDOW).plan()
     level = Level.of(plan, plan.levels[0], Topology.of(plan, (0, 1)), started=0)
-    pickled = CPickleSerializer().dumps(on_demand(LevelOperator(level, None, ticks=False)))
+    pickled = CPickleSerializer().dumps(on_demand(LevelOperator((level,), None, ticks=False)))
     asked = """
 import pickle, sys
 processor = pickle.loads(sys.stdin.buffer.read())
