@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 import beamlike as bl
-from tests.docs.moving import concepts, panes, splits
+from tests.docs.moving import bounds, concepts, panes, splits, windows
 from tests.docs.moving.concepts import Played, draw, play
 
 TEXT = "{http://www.w3.org/2000/svg}text"
@@ -19,9 +19,26 @@ def played() -> Played:
     return play()
 
 
-@pytest.mark.parametrize("figure", [concepts, panes, splits])
+@pytest.mark.parametrize("figure", [concepts, panes, splits, windows])
 def test_a_picture_is_that_of_its_run(figure: ModuleType) -> None:
     assert figure.draw(figure.play()) == figure.PICTURE.read_text(), "python -m tests.docs.moving draws it"
+
+
+def test_every_way_of_windows_has_all_rows_of_the_picture() -> None:
+    fixed, sliding, sessions = windows.play().values()
+    assert {name: len(one) for name, one in windows.play().items()} == dict.fromkeys(windows.WAYS, 3)
+    last = {(one.start, one.end): one.rows for batch in fixed for one in batch}
+    assert sum(last.values()) == 5
+    assert sum({(one.start, one.end): one.rows for batch in sliding for one in batch}.values()) == 10
+    assert [(one.start, one.end, one.rows) for one in sessions[1]] == [
+        (10, 120, 3)
+    ]  # two sessions have merged
+
+
+def test_the_picture_of_bounds_has_those_of_the_page() -> None:
+    drawn = {element.text for element in ElementTree.parse(bounds.PICTURE).iter(TEXT)}
+    assert {"45s", "1m19s", "bound"} <= drawn
+    assert "45s" in str(bounds.play())
 
 
 def test_the_modes_of_accumulation_end_at_the_same_total() -> None:
