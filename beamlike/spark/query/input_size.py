@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from beamlike.errors import naming_source
 from beamlike.io.sources import ReadFromMemory, ReadInFiles, ReadInSteps
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.system.path_names import is_remote
@@ -37,5 +36,7 @@ def _size(plan: SourcePlan) -> int | None:
     path = getattr(source, "path", None)
     if not isinstance(source, ReadInFiles) or not isinstance(path, str) or is_remote(path):
         return None
-    with naming_source(plan.name):
+    try:
         return sum(file.size for file in source.found(later=True))
+    except OSError:  # the source raises it again when it is opened, with all that it knows of it
+        return None

@@ -14,7 +14,8 @@ import beamlike as bl
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import MOST_AHEAD, Journal
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.records.writer import RECORDS_FILE, last_recorded
+from beamlike.records.tail import last_recorded
+from beamlike.records.writer import RECORDS_FILE
 from tests.support import ahead_job
 from tests.support.ahead_job import DIES_AT, NUMBERS, STUCK_FROM, Numbers, pipeline
 
