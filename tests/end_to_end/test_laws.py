@@ -38,8 +38,13 @@ def test_the_net_content_after_a_batch_is_that_of_the_rows_so_far(
     assert so_far == total(played(operators, given[:number], "once"))
 
 
+def _ignores_order(operators: list[Operator]) -> bool:
+    """False for chains with `latest`, which takes the last to arrive of rows with equal times."""
+    return not any(operator.name.startswith("latest") for operator in operators)
+
+
 @some
-@given(chains(), bundles(), st.randoms(use_true_random=False))
+@given(chains().filter(_ignores_order), bundles(), st.randoms(use_true_random=False))
 def test_the_net_content_depends_neither_on_bundles_nor_on_order_while_clocks_stand(
     operators: list[Operator], given: list[Bundle], random: Random
 ) -> None:
