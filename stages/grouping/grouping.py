@@ -344,7 +344,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         if len(over):
             panes = collect(partition(over, ~over[CLOSED])[0], self.layout, clock, now)
         ends = rows[WINDOW_END]
-        due_now = (ends <= now.watermark) & (ends > then.watermark)
+        due_now = now.is_over(ends) & ~then.is_over(ends)
         if len(self.clocks) > 1:
             due_by_others = due_by_clock(self.layout, self.clocks, then, now)
             due_now |= rows.select(pl.any_horizontal(due_by_others)).to_series()
@@ -362,7 +362,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Fires the windows that are ready. Returns (all windows, panes)."""
-        if self.windowing.trigger.waits_for_end and not (rows[WINDOW_END] <= context.watermark).any():
+        if self.windowing.trigger.waits_for_end and not context.is_over(rows[WINDOW_END]).any():
             return rows, self.layout.no_panes
         firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():

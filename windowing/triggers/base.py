@@ -64,6 +64,10 @@ class TriggerContext(Times):
         """Returns an expression that is true for windows whose end the watermark has passed."""
         return pl.col(WINDOW_END) <= self.watermark
 
+    def is_over(self, ends: pl.Series) -> pl.Series:
+        """Returns a mask of the windows with these ends (us), as `window_is_over`."""
+        return ends <= self.watermark
+
 
 @attrs.frozen(repr=False)
 class Trigger(Declared):
