@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from beamlike.observe.totals import others, totals
-from beamlike.observe.words import clock, holder_text, in_hand_text, length
+from beamlike.observe.words import clock, holder_text, in_hand_text, length, size
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
@@ -131,7 +131,7 @@ def _work(history: History, batch: BatchRecord) -> Table:
     for name, stage in _stages(history, batch):
         total = done[name]
         timers = f"\n{_count(stage.timers)} timers" if stage.timers else ""
-        live = f"{_count(stage.live)}{timers}", _count(stage.keys), _bytes(stage.bytes)
+        live = f"{_count(stage.live)}{timers}", _count(stage.keys), size(stage.bytes)
         dropped = _lines({**total.dropped, "dead": total.dead_letters})
         table.add_row(
             Text(name), _count(total.elements), _lines({**total.panes, "fired": total.fired}), dropped, *live
@@ -154,14 +154,6 @@ def _lines(numbers: Mapping[str, int]) -> str:
     """Returns the non-zero counts as text. Each has its own line, to save width."""
     lines = [f"{_count(count)} {name.replace('_', ' ')}" for name, count in numbers.items() if count]
     return "\n".join(lines) or "0"
-
-
-def _bytes(size: int) -> str:
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size = round(size / 1000)
-    return f"{size:,} GB"
 
 
 def _holders(history: History, present: Present) -> Table:

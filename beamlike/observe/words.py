@@ -80,6 +80,15 @@ def rows(count: int, what: str = "element") -> str:
     return f"{count:,} {what}" + ("" if count == 1 else "s")
 
 
+def size(count: int) -> str:
+    """Formats a number of bytes, such as `12 kB`."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}"
+        count = round(count / 1000)
+    return f"{count:,} GB"
+
+
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 0) -> Iterator[str]:
     """Yields the rows of a table as lines. The first `left` columns are aligned on the left, others on the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

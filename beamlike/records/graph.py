@@ -35,6 +35,11 @@ class Spacing:
     period: int
     offset: int
 
+    def ends(self, low: int, high: int) -> range:
+        """Returns the ends of windows from `low` to `high` (us), both included."""
+        first = self.offset + self.length
+        return range(low + (first - low) % self.period, high + 1, self.period)
+
 
 @attrs.frozen
 class PromiseDescription:

@@ -24,7 +24,7 @@ _STEPS: Final = (
 )
 """The possible distances between ticks, in microseconds."""
 
-_SIMULATED: Final = 366 * DAY  # times within a year of 1970 are from a simulated clock that started at 0
+SIMULATED: Final = 366 * DAY  # times within a year of 1970 are from a simulated clock that started at 0
 
 
 def finite(times: Times) -> npt.NDArray[np.bool_]:
@@ -87,7 +87,7 @@ class TimeAxis:
         )
 
     def _simulated(self) -> bool:
-        return max(abs(self.low), abs(self.high)) < _SIMULATED
+        return max(abs(self.low), abs(self.high)) < SIMULATED
 
     def _text(self, time: int, step: int) -> str:
         if self._simulated():

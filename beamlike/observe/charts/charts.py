@@ -186,9 +186,7 @@ class Charts:
         spacing = self.history.plan.stages[name].spacing
         if spacing is None:
             return ()
-        low, high = self.frame.event.low, self.frame.event.high
-        first = spacing.offset + spacing.length
-        ends = range(low + (first - low) % spacing.period, high + 1, spacing.period)
+        ends = spacing.ends(self.frame.event.low, self.frame.event.high)
         return ends if len(ends) <= _MOST_WINDOWS else ()
 
 

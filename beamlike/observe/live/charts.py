@@ -194,10 +194,7 @@ def _window_ends(stage: StageDescription, *marks: Times) -> list[float]:
     known = np.concatenate([one[finite(one)] for one in marks])
     if stage.spacing is None or not known.size:
         return []
-    period, spacing = stage.spacing.period, stage.spacing
-    first = spacing.offset + spacing.length
-    low = int(known.min()) - (int(known.min()) - first) % period
-    ends = range(low, int(known.max()) + period, period)
+    ends = stage.spacing.ends(int(known.min()), int(known.max()) + stage.spacing.period)
     return [end / _SECOND for end in ends] if len(ends) <= _MOST_WINDOWS else []
 
 

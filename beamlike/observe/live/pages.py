@@ -16,12 +16,12 @@ from beamlike.observe.live.catalog import Catalog, Entry, OpenRun
 from beamlike.observe.live.charts import RunCharts
 from beamlike.observe.live.graph import graph
 from beamlike.observe.live.rows import Output, newest, outputs
-from beamlike.observe.live.texts import behind, event_clock, mark, rate, size
+from beamlike.observe.live.texts import behind, event_clock, mark, rate
 from beamlike.observe.status import Status
 from beamlike.observe.totals import Total, others, totals
 from beamlike.observe.tuning.tuning import tune
 from beamlike.observe.waiting.explain import run_state, why
-from beamlike.observe.words import clock, counts, holder_text, in_hand_text, length
+from beamlike.observe.words import clock, counts, holder_text, in_hand_text, length, size
 from beamlike.records.history import History
 from beamlike.records.model import StageRecord
 from beamlike.records.present import Present

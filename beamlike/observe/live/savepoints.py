@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import attrs
 
-_FACTS: Final = "savepoint.json"
+from beamlike.runtime.savepoint.savepoint import FACTS
+
 _DEPTH: Final = 3
 
 
@@ -29,7 +30,7 @@ def savepoints_below(place: str) -> Iterator[SavedRun]:
     depth = place.rstrip(os.sep).count(os.sep)
     for here, folders, names in os.walk(place):
         below = here.count(os.sep) - depth
-        if _FACTS in names:
+        if FACTS in names:
             folders.clear()
             if (saved := _saved(here)) is not None:
                 yield saved
@@ -38,7 +39,7 @@ def savepoints_below(place: str) -> Iterator[SavedRun]:
 
 def _saved(folder: str) -> SavedRun | None:
     """Reads a savepoint; None if it is damaged, which `beamlike restore` explains."""
-    path = os.path.join(folder, _FACTS)
+    path = os.path.join(folder, FACTS)
     try:
         with open(path, encoding="utf-8") as file:
             facts: dict[str, Any] = json.load(file)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from beamlike.observe.charts.axes import SIMULATED
 from beamlike.observe.words import length
 from beamlike.records.model import is_a_time
 from beamlike.records.present import Present
 from windowing.time import MIN_TIME, format_time
-
-_SIMULATED: Final = 366 * 86_400_000_000
-"""Times within a year of 1970 are those of a simulated clock, which started at 0."""
 
 
 def event_clock(us: int) -> str:
@@ -18,7 +14,7 @@ def event_clock(us: int) -> str:
     text = format_time(us - us % 1_000).removesuffix("Z")
     text = text.removesuffix("000") if "." in text else text
     day, _, clock = text.partition("T")
-    if abs(us) < _SIMULATED:
+    if abs(us) < SIMULATED:
         return clock
     return f"{day[5:]} {clock}" if len(day) == len("2026-01-31") else f"{day} {clock}"
 
@@ -34,16 +30,6 @@ def behind(present: Present, watermark: int) -> str:
     """Formats the lag of a watermark behind processing time; empty at the ends of time."""
     lag = present.lag(watermark)
     return "" if lag is None else length(lag)
-
-
-def size(count: int) -> str:
-    """Formats a number of bytes, such as `1.2 MB`."""
-    value, units = float(count), ("B", "kB", "MB", "GB", "TB")
-    for unit in units:
-        if value < 1000 or unit == units[-1]:
-            return f"{value:,.0f} {unit}" if unit == "B" else f"{value:,.1f} {unit}"
-        value /= 1000
-    raise AssertionError
 
 
 def rate(rows: int, us: int) -> str:
