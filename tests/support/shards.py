@@ -55,7 +55,7 @@ class Query(ShardedRun):
         return self.run(self.end() if chunks is None else self.ingested(chunks))
 
     def run(self, envelopes: Iterable[Envelope], now: int | None = None) -> Batch:
-        """Sends envelopes through all levels; `now` is the processing time that the first level receives on all shards."""
+        """Sends envelopes through all levels; `now` is the processing time on all shards of the first level."""
         after = self.through(envelopes, now)
         batch = Batch(self.plan, after[-1], after, self.latest)
         self.latest = batch.stages()

@@ -1,4 +1,4 @@
-"""Of rows that are taken back nothing is left in aggregates that say that they can subtract them."""
+"""Retracted rows leave no trace in aggregates that declare that they can subtract."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v"
 
 @attrs.frozen
 class Above:
-    """Whether the value is a number above 0."""
+    """A condition: the value is a number above 0."""
 
     columns = ("v",)
 
@@ -83,13 +83,13 @@ def result(
 
 
 def marked(rows: list[Row], *, retracted: bool = False) -> list[Row]:
-    """The rows, or their retractions."""
+    """Returns the rows, or their retractions."""
     return [{**row, PANE_RETRACTED: retracted} for row in rows]
 
 
 @st.composite
 def played(draw: st.DrawFn, stays: list[Row], goes: list[Row]) -> list[list[Row]]:
-    """Two bundles with all rows, and the retractions of some: each with its row, in any order, or after it."""
+    """Draws two bundles with all rows, and the retractions of some: with their rows, in any order, or after them."""
     bundles: list[list[Row]] = [[], []]
     for row in stays:
         bundles[draw(st.integers(0, 1))] += marked([row])

@@ -1,4 +1,4 @@
-"""Empty panes, retractions, chosen timestamps and users' windows by hand, for the stage and the model."""
+"""Empty panes, retractions, chosen timestamps and users' windows, derived by hand, for the stage and the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every trigger by hand, for the stage and the model: when it fires, what finishes it, what a merge makes of it."""
+"""Every trigger on cases derived by hand, for the stage and the model: firing, finishing and merging."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of frames: called once for all keys, with what is due, and again where timers are due already."""
+"""Functions of frames: called once for all keys, with the timers that are due, and again where new ones are due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = [("a", 0), ("b", 2), ("a", 5), ("a", 40), ("b", 50), ("c", 51)]
 
 
 class Silence(bl.Process):
-    """Ten seconds without a row of a user."""
+    """Emits a user after ten seconds without a row."""
 
     last = bl.Value(datetime)
     quiet = bl.EventTimer()
@@ -29,7 +29,7 @@ class Silence(bl.Process):
 
 
 def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same in columns: a row after a gap tells of the one before, a timer of the last one."""
+    """Emits a user after ten seconds without a row, in columns: at the next row, or when the timer is due."""
     limit = pl.duration(seconds=10)
     last = pl.concat(
         [state.select("user", event_time="last").drop_nulls(), rows.select("user", "event_time")]

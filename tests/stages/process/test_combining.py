@@ -1,4 +1,4 @@
-"""What a `Combining` holds: the aggregates of groupings, also with conditions, however often it is stored."""
+"""The value of a `Combining`: the aggregates of groupings, also with conditions, in any number of stored states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A source's clock: the least of its splits, those that are silent, those that join, and what it waits for."""
+"""A source's watermark: the least of its splits, with idle and new splits, and the splits that it waits for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Stream = list[tuple[list[Row], int]]
 
 
 def rows(**newest: int) -> list[Row]:
-    """An element of each of these splits."""
+    """Returns an element of each of these splits."""
     return [(time, split, False) for split, time in newest.items()]
 
 
@@ -46,7 +46,7 @@ def test_without_splits_the_newest_of_all_counts() -> None:
 
 
 def test_a_split_that_is_new_joins_at_the_watermark() -> None:
-    """It neither takes the source back nor, where it is ahead, takes it along."""
+    """The new split neither moves the source back nor, where it is ahead, moves it forward."""
     strategy = MonotonousTimestamps(per_split="part")
     states = play(strategy, [(rows(a=10), 1), (rows(b=3), 1), (rows(a=20), 1), (rows(b=15), 1)])
     assert [state.watermark for state in states[1:]] == [10, 10, 10, 15]

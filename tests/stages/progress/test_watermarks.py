@@ -1,4 +1,4 @@
-"""Laws of watermarks of a stage, and of what it hears of everything upstream."""
+"""Laws of a stage's watermarks, and of the reports that it receives from all upstream sources and stages."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def test_a_hold_that_is_behind_does_not_pull_the_output_back() -> None:
 
 
 def heard(inputs: Inputs, *reports: tuple[str, int]) -> Inputs:
-    """After these reports of watermarks by origin."""
+    """Returns the inputs after these reports of watermarks, by origin."""
     return inputs.receive(Arrived(reports={origin: Report(watermark) for origin, watermark in reports}), {})
 
 
 def test_flinks_clock_of_four_channels() -> None:
-    """A task's clock is the least of its channels': 2, then 3 as the first moves, still 3, then 4."""
+    """The clock of a Flink task is the least of its channels': 2, then 3 as the first moves, still 3, then 4."""
     channels = ("one", "two", "three", "four")
     inputs = heard(Inputs(), *zip(channels, (2, 4, 3, 6), strict=True))
     clocks = [inputs.report("upstream", channels).watermark]

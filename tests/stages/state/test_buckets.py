@@ -1,4 +1,4 @@
-"""Where rows of state are kept does not show; and a step reads and writes only what it must."""
+"""The bucket of a state row does not affect results, and a step reads and writes only the buckets that it must."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CLOCKS = (WATERMARK,)
 def sizes(
     *, small: int, split: int, chunk: int, near: int, share: int, patient: bool, many: int = 2
 ) -> Iterator[None]:
-    """With other sizes of what a bucket, a chunk and a log may be, and of what many windows of a key are."""
+    """Applies other size limits of buckets, chunks and logs, and another number of windows of a key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.working_set.SMALL_BYTES", small)
         if patient:
@@ -103,7 +103,7 @@ patient = st.builds(
 
 
 def shown(steps: Sequence[Step]) -> list[Step]:
-    """What a user sees of steps: how many rows there are, and which of them holds, depends on what has merged yet."""
+    """Returns the steps as a user sees them: without the row count and the hold, which depend on what has merged."""
     return [attrs.evolve(in_order(step), live=0, hold=None) for step in steps]
 
 
@@ -119,7 +119,7 @@ def test_the_sizes_of_buckets_do_not_show(
 
 @st.composite
 def long_streams(draw: st.DrawFn) -> Stream:
-    """Many small bundles of few keys about a watermark that moves on, some of them late, drained at the end."""
+    """Draws many small bundles of few keys around a watermark that advances, some late; drained at the end."""
     watermark = 0
     stream = []
     ahead, keys = st.integers(-15, draw(st.sampled_from([40, 150]))), draw(st.sampled_from(["a", "abcd"]))
@@ -237,7 +237,7 @@ def test_buckets_that_are_split_again_and_again_share_the_keys_out(splits: list[
 
 @attrs.define
 class CountingStore(DictStore):
-    """Notes what is read and written."""
+    """A store that records its reads and writes."""
 
     read: list[str] = attrs.field(factory=list)
     written: list[str] = attrs.field(factory=list)
@@ -283,7 +283,7 @@ def test_windows_of_one_time_share_a_bucket_whatever_their_keys() -> None:
 
 
 def many(windowing: Windowing, rows: int) -> tuple[StageRun, CountingStore]:
-    """A stage with a row for each of so many keys, whose windows end one after another."""
+    """Returns a stage with a row for each of `rows` keys, whose windows end one after another."""
     run, store = counting(windowing)
     with sizes(**{**PATIENT, "split": 200_000, "chunk": 100_000, "share": 16}):
         run.step([(f"key {number}", 1, 1_000_000 + number) for number in range(rows)], 0)

@@ -1,4 +1,4 @@
-"""State: bytes that read back, an index that finds what is due, buckets that do not show, keys that stay in place."""
+"""The state store: bytes that read back, an index that finds due rows, invisible buckets, keys that stay in place."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_another_version_of_the_encoding_is_refused() -> None:
 
 
 def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
-    """State rows of (bucket, key, hold), due ten after the hold, or at 100."""
+    """Returns state rows of (bucket, key, hold), due ten after the hold, or at 100."""
     return pl.DataFrame(
         [(bucket, key, (hold or 0), (hold or 90) + 10, hold, 2) for bucket, key, hold in holds],
         schema={

@@ -1,4 +1,4 @@
-"""Laws of watermark strategies, and what each says."""
+"""Laws of watermark strategies, and the watermark that each reports."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ ROWS = pl.DataFrame(
 
 @attrs.frozen
 class Narwhals:
-    """An expression of narwhals, as beamlike hands it over."""
+    """An expression of narwhals, as beamlike passes it on."""
 
     expression: nw.Expr = attrs.field(eq=expression_text)
 
@@ -193,7 +193,7 @@ def test_a_predicate_is_true_or_false_and_a_timestamp_is_a_time() -> None:
 
 
 class Halves(WatermarkStrategy):
-    """A plain class with the three functions: half of the newest."""
+    """A strategy as a plain class with the three functions: half of the newest time."""
 
     reads = ("mark",)
 
