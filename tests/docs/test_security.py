@@ -41,7 +41,7 @@ def test_a_spark_that_is_started_here_listens_to_this_machine_only(spark: SparkS
 
 
 def family(process: int) -> Iterator[int]:
-    """A process and those that it has started."""
+    """Yields a process and those that it has started."""
     yield process
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
         for thread in Path(f"/proc/{process}/task").iterdir():
@@ -50,7 +50,7 @@ def family(process: int) -> Iterator[int]:
 
 
 def opened(process: int) -> Iterator[str]:
-    """The numbers of the sockets that it has."""
+    """Yields the numbers of a process's sockets."""
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or has closed one meanwhile
         for link in Path(f"/proc/{process}/fd").iterdir():
             if found := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link)):
@@ -58,7 +58,7 @@ def opened(process: int) -> Iterator[str]:
 
 
 def listeners() -> Iterator[tuple[str, str]]:
-    """The address, in hexadecimal, and the number of each socket of this machine that listens."""
+    """Yields the address, in hexadecimal, and the number of each listening socket of this machine."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()

@@ -35,12 +35,12 @@ CODE = re.compile(r"^```.*?^```$|^(?: {4}|\t)[^\n]*$|`[^`\n]*`", re.MULTILINE | 
 
 
 def dialect(text: str) -> Iterator[str]:
-    """The phrases of a text that docs/style.md replaces."""
+    """Returns the phrases of a text that docs/style.md replaces."""
     return (f"says {' '.join(found[0].split())!r}" for found in DIALECT.finditer(text))
 
 
 def faults(docstring: str) -> Iterator[str]:
-    """The rules that a docstring breaks."""
+    """Yields the rules that a docstring breaks."""
     if CLAUSE.match(docstring):
         yield "begins with a clause"
     if PRONOUN.match(docstring):
@@ -56,14 +56,14 @@ def is_function(node: ast.AST) -> bool:
 
 
 def functions_described_as_things(module: Path) -> Iterator[str]:
-    """The names of functions whose docstring begins with an article, where a verb is expected."""
+    """Yields the names of functions whose docstring begins with an article instead of a verb."""
     for node in ast.walk(ast.parse(module.read_text())):
         if is_function(node) and ARTICLE.match(ast.get_docstring(node) or ""):  # type: ignore[arg-type]
             yield getattr(node, "name", "")
 
 
 def docstrings(module: Path) -> Iterator[tuple[str, str]]:
-    """Name and docstring of a module, and of its classes and functions at any depth."""
+    """Yields name and docstring of a module, and of its classes and functions at any depth."""
     for node in ast.walk(ast.parse(module.read_text())):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)

@@ -1,4 +1,4 @@
-"""A source that is complete is over when its input is read, and other sources go on without it."""
+"""A complete source ends when its input is read, and other sources go on without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @attrs.frozen
 class Numbers:
-    """A source of a user's own, which reads the numbers in a file from a position on, and may be complete."""
+    """A user-defined source, which reads the numbers in a file from a position on, and may be complete."""
 
     path: str
     complete: bool = False
@@ -71,14 +71,14 @@ WITHOUT_NEW_ROWS = ("a table",)
 
 
 def put_live(*times: int) -> None:
-    """Appends a file to the source that goes on."""
+    """Appends a file to the live source."""
     Path("live").mkdir(exist_ok=True)
     name = f"live/{len(os.listdir('live')):03}.jsonl"
     Path(name).write_text("".join(f'{{"user": "ada", "at": {at}}}\n' for at in times))
 
 
 def pipeline(past: Any, got: list[Any], *, more: bool = False) -> bl.Pipeline:
-    """Plays of ten seconds each, from the past and live; with `more`, also those of the past alone."""
+    """Declares plays in ten seconds, from the past and live; with `more`, also those of the past alone."""
     p = bl.Pipeline("plays")
     how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
     old = p.read("past", past, **how)
@@ -183,7 +183,7 @@ def test_rows_in_memory_may_be_complete() -> None:
 
 
 def batches_of(run: Any) -> list[tuple[int, int]]:
-    """The watermarks of both sources after each batch but the end of a run without a checkpoint."""
+    """Returns the watermarks of both sources after each of the first three batches."""
     return [(one.sources["past"].watermark, one.sources["live"].watermark) for one in run.batches][:3]
 
 

@@ -1,4 +1,4 @@
-"""Odd input, as users have it: names, types, nulls, nothing at all, everything at once."""
+"""Odd input of users: names, types, nulls, empty input, everything at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(
     size: int | None = None,
     **aggregates: Any,
 ) -> pl.DataFrame:
-    """What the aggregates, or a count, give for these rows, so many in a batch."""
+    """Returns the aggregates, or a count, of these rows, with `size` rows in a batch."""
     p, sink = bl.Pipeline("p"), bl.Memory()
     source = rows if isinstance(rows, bl.Rows) else bl.Rows(rows, rows_per_batch=size)
     read = p.read(

@@ -1,4 +1,4 @@
-"""A small batch costs what its queries and Python calls cost, not what its rows do; so their numbers are bounded."""
+"""The cost of a small batch comes from its queries and Python calls, not its rows; so their numbers are bounded."""
 
 from __future__ import annotations
 
