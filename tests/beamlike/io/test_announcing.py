@@ -1,4 +1,4 @@
-"""Sources that announce their watermark: in process and on Spark, killed, continued, and carried over."""
+"""Sources that announce their watermark: in process and on Spark, killed, resumed, and moved between runners."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def filled(folder: Path) -> Parcels:
 
 
 def counts(source: Parcels | Crates, out: Path) -> bl.Pipeline:
-    """How many rows each user has in each minute."""
+    """Declares the number of rows of each user in each minute."""
     p = bl.Pipeline("parcels")
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s")
     plays.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count()).write(

@@ -1,4 +1,4 @@
-"""Sinks get frames that people and other programs can read, and write every part once."""
+"""Sinks receive frames that people and other programs can read, and write every part once."""
 
 from __future__ import annotations
 

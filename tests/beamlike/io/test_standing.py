@@ -1,4 +1,4 @@
-"""Sinks that replace rows by their key write the rows that stand, and delete the others."""
+"""Sinks that replace rows by their key write the current rows and delete the others."""
 
 from __future__ import annotations
 

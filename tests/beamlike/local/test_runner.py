@@ -1,4 +1,4 @@
-"""The local runner: batches in order of arrival, fair to all sources, drained at the end; nothing lost silently."""
+"""The local runner: batches in order of arrival, fair to all sources, drained at the end; nothing is lost silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STILL = bl.LocalRunner(clock=lambda: 0)
 def read(
     p: bl.Pipeline, name: str, seconds: list[Any], size: int | None = None, bound: str = "0s"
 ) -> bl.Collection:
-    """Rows with a number `n` and these times."""
+    """Returns rows with a number `n` and these times."""
     rows = [{"n": n, "at": second} for n, second in enumerate(seconds)]
     source = bl.Rows(rows, schema={"n": int, "at": int}, rows_per_batch=size)
     strategy = bl.BoundedOutOfOrderness(bound)

@@ -1,4 +1,4 @@
-"""Which operator may follow which: every pair is declared, and each one that is refused is listed with its reason."""
+"""Pairs of operators: every pair is declared, and each refused pair is listed with its reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals of side inputs of keyed state, and what becomes of a side that cannot be made."""
+"""Invalid side inputs of keyed state, and sides that cannot be built."""
 
 from __future__ import annotations
 

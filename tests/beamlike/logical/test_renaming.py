@@ -1,4 +1,4 @@
-"""`named` renames a step wherever it is used: before or after makes no difference, and there is one stage of it."""
+"""`named` renames a step everywhere: the order of calls makes no difference, and the step has one stage."""
 
 from __future__ import annotations
 

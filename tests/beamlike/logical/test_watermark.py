@@ -1,4 +1,4 @@
-"""Watermark strategies in a declaration: what they read is there, what is refused and why, and what a plan says."""
+"""Declarations of watermark strategies: their columns exist, invalid ones are refused, and plans print them."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_count_of_all_rows_needs_no_column_where_event_time_is_assigned(tmp_pa
 
 @attrs.frozen
 class Oldest(bl.WatermarkStrategy):
-    """A user's own, as in the documentation."""
+    """A user-defined strategy, as in the documentation."""
 
     reads = ("user",)
     slack: int = 5

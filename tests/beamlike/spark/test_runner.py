@@ -1,4 +1,4 @@
-"""The Spark runner as a user meets it: its sources, its session, its triggers, what it tells and what it refuses."""
+"""The Spark runner from a user's view: its sources, session, triggers, messages and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stopping: the batch in hand is finished, the next is not begun, and the next run goes on there."""
+"""Stopping: the current batch is finished, no other begins, and the next run resumes there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCHES = 4
 
 
 def pipeline(sink: bl.Memory) -> bl.Pipeline:
-    """A batch for each of so many rows."""
+    """Declares `BATCHES` rows, each a batch."""
     p = bl.Pipeline("scores")
     rows = bl.Rows([{"user": "a", "at": 10 * number} for number in range(BATCHES)], rows_per_batch=1)
     plays = p.read("plays", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -35,7 +35,7 @@ def pipeline(sink: bl.Memory) -> bl.Pipeline:
 
 
 def logged(checkpoint: Path, log: str) -> list[str]:
-    """The batches that one of Spark's logs has."""
+    """Returns the batches in one of Spark's logs."""
     return sorted(file.name for file in (checkpoint / log).iterdir() if file.name.isdigit())
 
 
@@ -45,7 +45,7 @@ def manifest(checkpoint: Path) -> dict[str, Any]:
 
 
 def goes_on(spark: SparkSession, checkpoint: Path, first: int) -> None:
-    """The next run on the checkpoint begins with this batch, and has what is left."""
+    """Checks that the next run on the checkpoint begins with this batch and reads the rest."""
     sink = bl.Memory()
     run = pipeline(sink).run(bl.SparkRunner(str(checkpoint), session=spark, shards=1, drain=True))
     assert run.batches[0].batch == first

@@ -1,4 +1,4 @@
-"""Functions that declare classes of rows: what they receive and return, and what is refused at plan time."""
+"""Functions that declare classes of rows: their arguments and results, and errors at plan time."""
 
 from __future__ import annotations
 

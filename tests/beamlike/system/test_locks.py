@@ -1,4 +1,4 @@
-"""Locks: one holder at a time, who is named, and who leaves it free however he ends."""
+"""Locks: one holder at a time, named in errors; a lock is free when its process ends in any way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks on threads: results and errors are those of one after another, and no thread is left."""
+"""Tasks on threads: results and errors are those of sequential execution, and no thread is left."""
 
 from __future__ import annotations
 

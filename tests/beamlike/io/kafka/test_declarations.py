@@ -1,4 +1,4 @@
-"""What a topic is declared as, and what is made of messages, without a broker."""
+"""Declarations of topics, and the conversion of messages, without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables: what is in them is what the panes say last, whatever the database, however often a batch comes again."""
+"""Tables: they have the last result of the panes, in any database, also if batches are repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = ("sqlite", "plain", "postgres")
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The URL of a database of a kind; a server is started for the first that needs it."""
+    """A function that returns the URL of a database of a kind; starts a server on first use."""
     folder, found = tmp_path_factory.mktemp("tables"), dict[str, str]()
     with ExitStack() as started:
 
@@ -55,7 +55,7 @@ END = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def table(url: str, name: str = "t", key: RowKey | None = KEY, schema: pl.Schema = SCHEMA) -> Table:
-    """A sink that has been told what it gets."""
+    """Returns a sink that knows its schema and row key."""
     mode = "append" if key is None else "upsert"
     sink = Table(url, name, mode, per_pane=bool(key and key.per_pane))
     users = tuple(column for column in schema if column not in ("window_end", "pane_index", "pane_retracted"))

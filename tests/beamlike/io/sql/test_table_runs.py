@@ -1,4 +1,4 @@
-"""Tables at the end of a pipeline: what a run leaves in them, and what it refuses before it reads anything."""
+"""Tables at the end of a pipeline: their rows after a run, and runs that are refused before they read anything."""
 
 from __future__ import annotations
 

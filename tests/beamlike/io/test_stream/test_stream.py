@@ -1,4 +1,4 @@
-"""Test streams: what a test can say, what is refused, and the same steps in process, on shards and on Spark."""
+"""Test streams: their declarations and refusals, and the same steps in process, on shards and on Spark."""
 
 from __future__ import annotations
 

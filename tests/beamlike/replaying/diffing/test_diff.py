@@ -30,7 +30,7 @@ def version(
     sink: Any = None,
     add: Any = (0,),
 ) -> bl.Pipeline:
-    """Counts the points of users that are at least `limit`, after a function has added `add` to them."""
+    """Declares counts of users with at least `limit` points, after a function has added `add` to them."""
     source = bl.JSONLines(
         str(folder / "in"), schema={"user": str, "points": int, "at": int}, max_files_per_trigger=1
     )

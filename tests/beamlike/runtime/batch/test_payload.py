@@ -1,4 +1,4 @@
-"""Rows on their way to a shard: what is packed is unpacked, and structs that are all null take no room."""
+"""Rows on their way to a shard: packed rows are unpacked unchanged, and structs that are all null take no space."""
 
 from __future__ import annotations
 

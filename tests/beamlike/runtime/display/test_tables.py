@@ -18,7 +18,7 @@ KEY = "2025-03-04T05:06:07Z"
 
 
 def lines(table: Table) -> list[str]:
-    """Without what is empty, and with one space between words."""
+    """Returns the lines that are not empty, with one space between words."""
     file = io.StringIO()
     Console(file=file, width=220, color_system=None).print(table)
     text = file.getvalue().replace("│", " ")

@@ -1,4 +1,4 @@
-"""A clock that goes ahead by far is told in the log once it has, and as long as processing time stands still."""
+"""A clock that jumps far ahead is logged, at the jump and as long as processing time stands still."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run(path: Path, clock: Callable[[], int], *, checkpoint: bool, waits: bool =
 
 
 def steps(*times: int) -> Callable[[], int]:
-    """A clock that shows one time after the other, and then the last one."""
+    """Returns a clock that shows one time after the other, and then the last one."""
     shown: Iterator[int] = chain(times, repeat(times[-1]))
     return lambda: next(shown)
 

@@ -1,4 +1,4 @@
-"""Who is told of a batch: its record first, then the user's function, and what fails the run last."""
+"""The observers of a batch and their order: its record, then the user's function, then checks that fail the run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def observers(
 
 
 def numbers(path: Path) -> list[int]:
-    """The batches whose records are in the file."""
+    """Returns the batches whose records are in the file."""
     return [
         facts["batch"] for line in path.read_text().splitlines() if "batch" in (facts := json.loads(line))
     ]

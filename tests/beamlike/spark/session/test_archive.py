@@ -1,4 +1,4 @@
-"""What is in the archive of code for executors, and that it works from there."""
+"""The archive of code for executors: its content, and imports from it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def names(archive: Path) -> set[str]:
 
 
 def users(archive: Path) -> set[str]:
-    """The sources in an archive that are not ours."""
+    """Returns the sources in an archive that do not belong to this project."""
     return {
         name for name in names(archive) if name.endswith(".py") and name.split("/")[0] not in OWN_PACKAGES
     }
 
 
 def run(archive: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that finds the archive before anything else."""
+    """Runs a program that imports from the archive before all other paths."""
     command = [sys.executable, "-I", "-c", f"import sys\nsys.path.insert(0, {str(archive)!r})\n{program}"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 

@@ -1,4 +1,4 @@
-"""What is done for Spark's Python workers, here in this process."""
+"""The setup of Spark's Python workers, tested in this process."""
 
 from __future__ import annotations
 
