@@ -72,7 +72,7 @@ def unlisted_failures() -> list[str]:
 
 
 def untrue() -> list[str]:
-    """Returns the listed tests of the files that have run which have not failed: they passed, or are missing."""
+    """Returns the listed tests that have passed or are missing, of the files that have run."""
     files = {name.split("::")[0] for name in _outcomes}
     listed = [name for name in expected_failures() if name.split("::")[0] in files]
     return [name for name in listed if _outcomes.get(name) != "failed"]

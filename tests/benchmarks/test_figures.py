@@ -1,4 +1,4 @@
-"""The benchmarks of state and throughput: their input is what they say, and figures of other runs are kept."""
+"""The benchmarks of state and throughput: their input is as described, and figures of other runs are kept."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_an_engine_that_does_not_install_is_in_the_table_with_the_reason():
 
 
 def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
-    """The engines that are in the results after the command, when an engine takes no time, and one was known."""
+    """Returns the engines in the results after the command, with an earlier result and a stubbed engine."""
 
     def run(name, events, *_):
         return a_run(name, events, 1.0)

@@ -1,4 +1,4 @@
-"""The benchmark of keyed state and timers: its jobs do the same, and its figures are of what they say."""
+"""The benchmark of keyed state and timers: its jobs have the same results, and its figures are as described."""
 
 from __future__ import annotations
 

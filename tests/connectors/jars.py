@@ -24,7 +24,7 @@ def _properties() -> list[str]:
 
 
 def jars(profile: str) -> list[Path]:
-    """Those of a profile of `pom.xml`; skips if they cannot be had.
+    """Returns the jars of a profile of `pom.xml`; skips the test if they cannot be downloaded.
 
     They are downloaded once for each state of that file and each version of Spark.
     """

@@ -84,7 +84,7 @@ def test_docstrings_keep_the_rules_of_style(package: str) -> None:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_docstrings_of_functions_begin_with_a_verb(package: str) -> None:
-    """Those of expressions, such as `bl.count()`, name the value."""
+    """Docstrings of expressions, such as `bl.count()`, name the value."""
     modules = [one for one in sorted((ROOT / package).rglob("*.py")) if one.parent.name != "expressions"]
     found = {str(one.relative_to(ROOT)): [*functions_described_as_things(one)] for one in modules}
     assert {module: names for module, names in found.items() if names} == {}

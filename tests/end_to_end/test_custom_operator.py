@@ -152,7 +152,7 @@ def test_a_run_goes_on_from_its_checkpoint(name: str, tmp_path: Path, request: p
 
 @attrs.frozen
 class ReleaseLater(Release):
-    """The same operator as another class."""
+    """A second class of the same operator."""
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def put(*times: int) -> None:
 
 
 class Faulty(bl.Process):
-    """At the end of input, sets its timer again and again, except if it is `mended`."""
+    """Sets its timer again and again at the end of input, except if it is `mended`."""
 
     tick = bl.EventTimer()
 

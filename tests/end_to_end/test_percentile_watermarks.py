@@ -68,7 +68,7 @@ def test_before_anything_has_come_they_are_at_the_beginning_of_time() -> None:
 
 @pytest.mark.parametrize("every", [1, 10, 20, 30])
 def test_figure_3_11(every: int) -> None:
-    """In a window of ten events, the 33rd percentile passes after four of them, the 66th after seven.
+    """The 33rd percentile passes a window of ten events after four of them, the 66th after seven.
 
     Processing time is then 12:06, 12:07 and 12:08, however often (seconds) the source is polled.
     """

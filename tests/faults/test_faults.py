@@ -1,13 +1,12 @@
-"""Runs that are killed, at many places and moments, give what an undisturbed run gives, row for row.
+"""Runs that are killed, at many places and moments, emit the same rows as an undisturbed run.
 
-With `-m slow`, this is killed by SIGKILL:
+With `-m slow`, SIGKILL ends:
 
-- the whole job, its Java and its Python workers with it, and some runs of it within one Java; it is started again;
-- some of its Python workers, in an ingest task, a level or half of a file: Spark tries the task again, but for
-  3 times in a Spark that does not.
+- the whole job, with its Java and its Python workers; it is started again. Some of its runs fail within one Java;
+- some of its Python workers, in an ingest task, a level or half of a file. Spark repeats the task, except where a
+  task has one attempt.
 
-To start a Java takes longer than all else, so it is `make faults` that kills the whole job again and again, and
-executors of a small cluster.
+Most of the time goes to starting Java, so `make faults` kills the whole job more often, and executors of a cluster.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_double
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """What a run in this process has written, and the outcome without the counts of its records."""
+    """The output of a run in this process, and its outcome without the counts of its records."""
     folder = tmp_path_factory.mktemp("undisturbed")
     data = plays.write(folder / "data", files=3, seed=5)
     files = {source: sorted(map(str, (data / source).iterdir())) for source in plays.SOURCES}
@@ -99,7 +98,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome
 
 @pytest.fixture
 def out(undisturbed: tuple[Path, Outcome], tmp_path: Path) -> Path:
-    """A copy of it, to do harm to."""
+    """A copy of the output of `undisturbed`, to be damaged."""
     return Path(shutil.copytree(undisturbed[0], tmp_path / "out"))
 
 

@@ -1,4 +1,4 @@
-"""Trip wires: where in a run something is to be killed, and what. A run without them passes every place."""
+"""Trip wires: the places in a run where a process is killed. A run without wires passes every place."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ Later: nothing happens here, but who watches the wires knows that a batch has co
 
 
 class Cut(RuntimeError):
-    """Stands for whatever may fail at a place."""
+    """An exception for any failure at a place."""
 
 
 @attrs.frozen
 class Wire:
-    """Takes its victim at the first passage of its place in its batch or a later one; once."""
+    """A fault that happens once, at the first passage of its place in its batch or a later one."""
 
     place: Place
     batch: int
@@ -53,12 +53,12 @@ class Wire:
 
 @attrs.frozen
 class Wires:
-    """Wires are files in a folder, so that all processes of a run meet them, and each has one who trips it."""
+    """Wires as files in a folder, which all processes of a run see; exactly one process trips each."""
 
     folder: str
 
     def lay(self, wires: Iterable[Wire]) -> None:
-        """Instead of those that are there."""
+        """Replaces all wires."""
         for file in self._files():
             file.unlink()
         os.makedirs(self.folder, exist_ok=True)
@@ -66,7 +66,7 @@ class Wires:
             Path(self.folder, f"{number:03d}.json").write_text(json.dumps(attrs.asdict(wire)))
 
     def left(self) -> list[Wire]:
-        """Those that nobody has tripped."""
+        """Returns the wires that have not been tripped."""
         found = []
         for file in self._files():
             with suppress(FileNotFoundError):  # tripped meanwhile
@@ -74,12 +74,12 @@ class Wires:
         return found
 
     def note_driver(self) -> None:
-        """Says that this process is the driver."""
+        """Records this process as the driver."""
         os.makedirs(self.folder, exist_ok=True)
         Path(self.folder, "driver").write_text(str(os.getpid()))
 
     def passes(self, place: Place, batch: int | None = None) -> None:
-        """Called at a place; tasks of Spark's, and runs in process, know their batch. Does not return for a victim."""
+        """Trips the wires at a place; `batch` is needed outside of tasks and runs. Does not return for a victim."""
         batch = _batch() if batch is None else batch
         for file in self._files():
             try:
@@ -110,7 +110,7 @@ class Wires:
 
 
 def _batch() -> int | None:
-    """The number of the batch that this task, or this process, is at; None outside of one."""
+    """Returns the number of the batch that this task or process runs; None outside of one."""
     if "pyspark" not in sys.modules:
         here = current_tracker()
         return here.in_hand.batch if here is not None and here.in_hand is not None else None

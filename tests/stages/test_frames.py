@@ -33,7 +33,7 @@ print("done")
 
 
 def test_a_frame_can_be_read_while_it_is_written() -> None:
-    """This needs a process: `DataFrame.write_ipc_stream` itself would wait forever here, with the GIL held."""
+    """The test needs a process: `DataFrame.write_ipc_stream` itself would wait forever, with the GIL held."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )

@@ -90,7 +90,7 @@ class State:
 
 
 class Call:
-    """One call of a script, with a copy of the cell to write to, which is discarded if the script raises."""
+    """A call of a script, with a copy of the cell to write to, which is discarded if the script raises."""
 
     def __init__(self, script: Script, cell: Cell, moment: Moment) -> None:
         self.script, self.moment = script, moment

@@ -54,7 +54,7 @@ class Parcels(bl.AnnouncingSource):
 
 
 class Crates:
-    """The same parcels, of which a batch reads up to two as its parts; a source class without a base."""
+    """A source of the same parcels, of which a batch reads up to two as its parts; a class without a base."""
 
     bounded = False
     watermark = bl.AnnouncedWatermark()

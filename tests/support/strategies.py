@@ -47,7 +47,7 @@ FIRST_WATERMARK = -15
 
 @attrs.frozen
 class Bundle:
-    """One step of a stream: its elements, and the clocks after them, in microseconds."""
+    """A step of a stream: its elements, and the clocks after them, in microseconds."""
 
     elements: tuple[Element, ...]
     watermark: int

@@ -194,7 +194,7 @@ def test_a_value_that_is_not_what_was_written_is_told(run: Path) -> None:
 
 
 def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
-    """After its last commit, the write-ahead log may have the unfinished write of a killed process."""
+    """The end of the write-ahead log, after the last commit, may be the unfinished write of a killed process."""
     more()
     with closing(sqlite3.connect(run / "journal.sqlite", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")

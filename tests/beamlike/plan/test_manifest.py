@@ -39,7 +39,7 @@ def plan(
     beside: bool = False,
     **choices: Any,
 ) -> Any:
-    """Declares a pipeline of one stage; the keywords change it, `extra` adds a stage after it, `beside` a separate one."""
+    """Declares a pipeline of one stage; keywords change it, `extra` adds a stage after it, `beside` a separate one."""
     p = bl.Pipeline("p")
     strategy = watermark or bl.BoundedOutOfOrderness("5s")
     rows = p.read(name, source or Declared(), timestamp="at", watermark=strategy)

@@ -1,4 +1,4 @@
-"""In every pane, each aggregate equals plain Python over the pane's values."""
+"""Each aggregate of every pane equals plain Python over the pane's values."""
 
 from __future__ import annotations
 

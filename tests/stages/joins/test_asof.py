@@ -1,4 +1,4 @@
-"""As-of joins: a row gets the newest version not after it that has arrived when the watermark passes the row."""
+"""Joins as of a time: a row gets the newest version not after it that has arrived when the watermark passes the row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As-of joins of changes with allowed lateness: after each bundle, the net result is the join of the remaining rows."""
+"""Joins as of a time, of changes with lateness: after each bundle, the net is the join of the remaining rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In large buckets, only the chunks that may have the requested keys are read."""
+"""The directory of large buckets: only the chunks that may have the requested keys are read."""
 
 from __future__ import annotations
 

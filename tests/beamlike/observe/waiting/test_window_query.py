@@ -66,7 +66,7 @@ def test_a_time_in_a_gap_between_windows_is_refused():
 
 
 def test_of_several_keys_a_text_may_have_commas() -> None:
-    """If keys are texts with commas, their bounds are ambiguous, so only a text with too few parts is refused."""
+    """Texts with commas make the bounds of keys ambiguous, so only a text with too few parts is refused."""
     keys = attrs.evolve(stage((), ("city", "user")), key_types=("String", "String"))
     assert parse_key("Paris, Texas, ada", "n", keys) is None
     with pytest.raises(UnknownKey, match=r"has no key 'ada': a key is city \(String\), user \(String\)"):

@@ -28,6 +28,6 @@ with ThreadPoolExecutor(2) as threads:
 
 @pytest.mark.parametrize("kind", ["rows", "stream"])
 def test_runs_that_share_a_frame_do_not_wait_for_each_other(kind: str) -> None:
-    """This needs a process of its own, because deadlocked threads never end."""
+    """The test needs a process of its own, because deadlocked threads never end."""
     code = AT_THE_SAME_TIME.replace("KIND", repr(kind))
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
