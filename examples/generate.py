@@ -42,10 +42,10 @@ class Plays:
 
 
 def frames(plays: Plays) -> dict[str, pl.DataFrame]:
-    """The plays of each source in arrival order: event_time, user, score, and arrival (microseconds UTC).
+    """Returns the plays of each source in arrival order: event_time, user, score, and arrival (microseconds UTC).
 
-    There is one user for a hundred events, whatever their number, and about one hour of event time.
-    Within a source a play is never more than `BOUND` older than the newest that arrived before it.
+    There is one user for a hundred events, whatever their number, and about one hour of event time. Within a source a
+    play is never more than `BOUND` older than the newest that arrived before it.
     """
     rng = np.random.default_rng(plays.seed)
     sessions = -(-plays.events // _PLAYS_PER_SESSION)
