@@ -61,13 +61,13 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
 
 
 def _written() -> int:
-    """The bytes that this process has written, also to pipes and terminals."""
+    """Returns the bytes that this process has written, also to pipes and terminals."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar:")).split()[1])
 
 
 def _write(data: Path, windows: int, batches: int) -> None:
-    """A file that opens a window for each user, then one of random users for each batch."""
+    """Writes a file that opens a window for each user, then one of random users for each batch."""
     data.mkdir()
     rng = np.random.default_rng(1)
     for number in range(batches + _SKIPPED + 1):

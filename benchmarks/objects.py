@@ -161,7 +161,7 @@ def _read(rows: pl.DataFrame, schema: Any) -> bl.Collection:
 
 
 def mapped(kind: type, function: Callable[[Any], Any], count: int, *, nested: bool = False) -> quick.Pair:
-    """A `map` from objects to objects, beside one from dicts to dicts."""
+    """Returns a `map` from objects to objects, and a baseline from dicts to dicts."""
     rows, schema = (nested_rows(count), NESTED) if nested else (flat_rows(count), SCHEMA)
     clicks, plain = _read(rows, schema), _nested_dict if nested else _as_dict
 
@@ -185,7 +185,7 @@ class Counted(bl.Process):
 
 
 def processed(kind: type, function: Callable[[Any], Any], count: int) -> quick.Pair:
-    """A `Process` with objects, beside one with dicts."""
+    """Returns a `Process` with objects, and a baseline with dicts."""
     rows = flat_rows(count)
 
     class Typed(bl.Process):

@@ -162,7 +162,7 @@ SUMMED: Final[Mapping[int, tuple[str, ...]]] = {12: ("bidder",)}
 
 
 def answer(query: int, data: Path) -> pl.DataFrame:
-    """The answer of the query for the events below `data`."""
+    """Returns the answer of the query for the events below `data`."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for kind in KINDS:

@@ -14,12 +14,12 @@ Floats = npt.NDArray[np.float64]
 
 @attrs.frozen
 class Chance:
-    """Numbers that depend on the seed, on what they are for, and on the number of the event."""
+    """Numbers that depend on the seed, on their use, and on the number of the event."""
 
     seed: int
 
     def bits(self, use: str, numbers: Ints) -> npt.NDArray[np.uint64]:
-        """64 bits for each number: SplitMix64 of its place in a sequence that begins where seed and use say."""
+        """Returns 64 bits for each number: SplitMix64 of its place in a sequence that depends on seed and use."""
         start = np.uint64((self.seed * 0x2545F4914F6CDD1D + crc32(use.encode()) * 0x9E3779B1) % 2**64)
         with np.errstate(over="ignore"):
             mixed = _mixed(start) + numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -35,7 +35,7 @@ class Chance:
 
 
 def _mixed(bits: npt.NDArray[np.uint64] | np.uint64) -> npt.NDArray[np.uint64]:
-    """The last steps of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Applies the last steps of SplitMix64 (Steele, Lea and Flood, 2014)."""
     bits = np.asarray(bits, dtype=np.uint64)
     with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

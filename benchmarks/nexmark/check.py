@@ -17,14 +17,14 @@ _NEAR = 1e-9
 
 
 def written(out: Path) -> pl.DataFrame:
-    """The rows of all Parquet files below `out`; none if there is none."""
+    """Returns the rows of all Parquet files below `out`; none if there is none."""
     files = sorted(path for path in out.rglob("*.parquet") if not path.name.startswith((".", "_")))
     frames = [pl.read_parquet(path, hive_partitioning=False) for path in files]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
 def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the result: all rows, the last pane of each key, or the sums of all panes."""
+    """Returns the rows of the result: all rows, the last pane of each key, or the sums of all panes."""
     if rows.is_empty():
         return rows
     if query in LAST_PANE:
@@ -36,7 +36,7 @@ def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def difference(query: int, rows: pl.DataFrame, expected: pl.DataFrame) -> str | None:
-    """The difference between the written and the expected rows; None if there is none."""
+    """Returns the difference between the written and the expected rows; None if there is none."""
     rows = counted(query, rows)
     if rows.is_empty() and expected.is_empty():
         return None
@@ -62,7 +62,7 @@ def _equal(ours: pl.Series, theirs: pl.Series) -> pl.Series:
 
 
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sorted by all columns, floats last; times and numbers as whole numbers of 64 bits."""
+    """Returns the rows sorted by all columns, floats last; times and numbers as whole numbers of 64 bits."""
     frame = frame.with_columns(
         pl.col(pl.Datetime).dt.timestamp("us"), (pl.selectors.integer()).cast(pl.Int64)
     )

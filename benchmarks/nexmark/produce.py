@@ -17,7 +17,7 @@ KEYS: Final = {"persons": "id", "auctions": "id", "bids": "auction"}
 def send(servers: str, arrivals: Arrivals, prefix: str = "") -> None:
     """Sends all events to the topics `<prefix>persons`, `<prefix>auctions` and `<prefix>bids`.
 
-    Raises `RuntimeError` if the brokers have not taken all of them after a minute without any.
+    Raises `RuntimeError` if the brokers accept no events for a minute before all are sent.
     """
     settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 50}
     producer = confluent_kafka().Producer(settings)

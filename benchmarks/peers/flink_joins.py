@@ -1,9 +1,9 @@
-"""An interval join, and one row of each key, in Flink SQL, to a table that takes rows and keeps none.
+"""An interval join, and one row of each key, in Flink SQL, to a table that keeps no rows.
 
 python flink_joins.py DATA join|dedup SECONDS
 
-DATA has left.parquet and right.parquet: k, v and at, in whole microseconds. The right row of a pair is at most so many
-seconds, of whole minutes below a hundred, after the left one.
+DATA has left.parquet and right.parquet: k, v and at, in whole microseconds. The right row of a pair is at most SECONDS
+after the left one: whole minutes, below a hundred.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ JOBS = {
 
 
 def main(data: Path, job: str, seconds: int) -> None:
-    """Runs it to the end of its input."""
+    """Runs the job to the end of its input."""
     table = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     config = table.get_config()
     config.set("parallelism.default", "1").set("table.local-time-zone", "UTC")

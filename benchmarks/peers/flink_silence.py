@@ -1,6 +1,6 @@
 """Silent sensors in PyFlink's DataStream API: a KeyedProcessFunction, with Python in Flink's own threads.
 
-Java reads the readings, and knows their times and watermarks, through Flink's table API.
+Java reads the readings through Flink's table API, and assigns times and watermarks.
 
 python flink_silence.py DATA OUT PARALLELISM
 """
@@ -32,7 +32,7 @@ CREATE TABLE readings (
 
 
 class Silence(KeyedProcessFunction):
-    """Says that a sensor has been silent for ten minutes."""
+    """Reports that a sensor has been silent for ten minutes."""
 
     def open(self, runtime_context: Any) -> None:
         self.since = runtime_context.get_state(ValueStateDescriptor("since", Types.LONG()))
