@@ -29,7 +29,7 @@ SCHEMA: Final = pl.Schema(
     }
 )
 END: Final = 60_000_000
-"""Of the windows: a minute, in microseconds."""
+"""The end of the windows: a minute, in microseconds."""
 
 AGGREGATES: Final[dict[str, Aggregate]] = {
     "sum": bl.sum("price"),

@@ -52,7 +52,7 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
         _write(data, windows, batches)
         options = {"checkpoint": f"{folder}/checkpoint"} if checkpoint else {}
         _pipeline(data).run(bl.LocalRunner(on_batch=tick, **options))
-    # Those with plays: a run without a checkpoint has one more, which closes all windows.
+    # Only batches with plays: a run without a checkpoint has one more, which closes all windows.
     last = batches + _SKIPPED + 1
     times = np.diff(ticks[:last])[_SKIPPED:]
     sizes = np.diff(written[:last])[_SKIPPED:]

@@ -74,7 +74,7 @@ PEERS: Mapping[str, Engine] = {
     ),
     "bytewax": Engine("Bytewax", (), (0, 0), ("bytewax[kafka]==0.21.1",)),
 }
-"""What is installed of others to measure the latency from a broker of Kafka."""
+"""The packages and jars of other frameworks for the latency benchmark with Kafka."""
 
 
 class Failed(Exception):

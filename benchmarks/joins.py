@@ -30,7 +30,7 @@ PAIRS = pl.Schema({"id": pl.Int64(), LEFT: _SIDE, RIGHT: _SIDE})
 WARM_UP = 3
 
 Make = Callable[[np.random.Generator, np.ndarray, int], pl.DataFrame]
-"""Rows at these times, of so many ids."""
+"""A function that makes rows at these times, of this number of ids."""
 
 
 def dedup(within: int | None) -> Stage:

@@ -90,7 +90,7 @@ _MARK = bl.MonotonousTimestamps()
 
 def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
     """Runs the equivalent job in native Spark; returns the start of its batches, in seconds since 1970."""
-    # Counting the rows of the state costs a lookup for each that is written, so those who tune Spark turn it off.
+    # Counting the rows of the state costs a lookup for each that is written, so tuned jobs turn it off.
     spark = native.session(1, {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"})
 
     def read(side: str, delay: int) -> DataFrame:

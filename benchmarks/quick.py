@@ -239,7 +239,7 @@ ON_SPARK: Mapping[str, OnSpark] = {
     "start on Spark": OnSpark(2_000, 2, 1),
     "small batches on Spark": OnSpark(30_000, 30, 1),
 }
-"""What a job costs on the whole, what it costs before it has rows, and what a small batch costs."""
+"""The cost of a whole job, of a start without rows, and of small batches."""
 
 
 def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:

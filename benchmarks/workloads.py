@@ -78,7 +78,7 @@ class Workload:
         """Returns the microseconds that windows are kept after their end."""
         if not self.ending:
             return 0
-        # Of the windows that are not over, the rows of half a window's plays are there on average.
+        # Open windows have, on average, the rows of half a window's plays.
         seconds = load.rows / (load.arrivals * self.overlap) - (self.overlap + 1) / 2
         return max(0, round(seconds * SECOND))
 

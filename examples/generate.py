@@ -24,7 +24,7 @@ _HOUR = 3_600_000_000
 _PLAYS_PER_SESSION = 20
 _SESSIONS_PER_USER = 5
 _MEAN_PAUSE = 8_000_000  # between two plays of a session, microseconds
-_TIE_EVERY = 100  # with ties, one session in so many has a pause of exactly GAP
+_TIE_EVERY = 100  # with ties, one in this many sessions has a pause of exactly GAP
 _RECORD = "parameters.json"
 
 

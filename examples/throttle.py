@@ -24,12 +24,12 @@ from examples.drawing import figures, save
 
 DAY = "2026-01-01T12:00:00Z"
 LIMIT = 20  # calls of a client
-PERIOD = 10  # within so many seconds
+PERIOD = 10  # seconds
 
 _SCHEMA = {"client": str, "call": int, "waited": float}
 
 Calls = dict[int, list[tuple[str, int]]]
-"""Second -> the calls that come then: client and number."""
+"""The calls of each second: client and number."""
 Passed = list[tuple[int, str, int, float]]
 """Second, client and call, and for how many seconds it has waited."""
 

@@ -170,7 +170,7 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
 )
 def main(rates: str, seconds: int, only: str, work: Path) -> None:
     """Measures, keeps and shows the figures."""
-    # What was started is to end with this process, however that ends.
+    # Started processes must end with this process, however that ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console()
     with broker() as cluster:

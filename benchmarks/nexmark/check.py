@@ -13,7 +13,7 @@ import polars as pl
 from benchmarks.nexmark.answers import LAST_PANE, SQL, SUMMED, answer
 
 _NEAR = 1e-9
-"""By how much floats may differ, in proportion."""
+"""The relative difference that floats may have."""
 
 
 def written(out: Path) -> pl.DataFrame:

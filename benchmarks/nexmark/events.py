@@ -14,14 +14,14 @@ from benchmarks.nexmark.chance import Chance, Ints
 
 KINDS: Final = ("persons", "auctions", "bids")
 EPOCH: Final = 50
-"""Of so many events the first is a person, the next `AUCTIONS` are auctions, and the others bids."""
+"""The number of events in a cycle: a person first, then `AUCTIONS` auctions, then bids."""
 AUCTIONS: Final = 3
 FIRST_ID: Final = 1_000
 FIRST_TIME: Final = 1_767_225_547_000_000
 """2025-12-31T23:59:07Z in microseconds, so that a day ends soon."""
 
-_HOT: Final = 100  # the hot auction, person or seller is the first of so many
-_AUCTIONS_AHEAD: Final = 100  # an auction lives, on average, until so many more have appeared
+_HOT: Final = 100  # the first of this many auctions, persons or sellers is hot
+_AUCTIONS_AHEAD: Final = 100  # an auction lives, on average, until this many more have appeared
 _ACTIVE_AUCTIONS, _ACTIVE_PEOPLE = 100, 1_000  # the newest, of which those that are not hot are chosen
 _CHANNELS: Final = 10_000
 _HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
@@ -105,7 +105,7 @@ class Nexmark:
         place = numbers % EPOCH
         n = numbers[(place >= 1) & (place <= AUCTIONS)]
         chance, at = self.chance, self.times(n)
-        # In whole milliseconds from 1 to twice the time that so many auctions take to appear.
+        # In whole milliseconds from 1 to twice the time in which that many auctions appear.
         longest = max(1, 2 * _AUCTIONS_AHEAD * EPOCH * 1_000 // (AUCTIONS * self.rate))
         initial = self._price("initial", n)
         seller = self._person("seller", n, hot_plus=0)

@@ -44,7 +44,7 @@ class Arrivals:
         first, last = (self.events * each // self.files for each in (file, file + 1))
         if not self.share or not self.bound:
             return np.arange(first, last, dtype=np.int64)
-        # What arrives in this stretch of time has happened at most `bound` before it.
+        # Events that arrive in this interval are at most `bound` older.
         early = max(0, first - self.bound * self.nexmark.rate // 1_000_000 - 1)
         candidates = np.arange(early, last, dtype=np.int64)
         arrival = self._arrival(candidates)

@@ -11,7 +11,7 @@ from beamlike.io.kafka.client import confluent_kafka
 from benchmarks.nexmark.generate import Arrivals
 
 KEYS: Final = {"persons": "id", "auctions": "id", "bids": "auction"}
-"""What the partition of an event follows from: those of one auction are in the order in which they came."""
+"""The column that determines the partition of an event, so that bids for an auction stay in order of arrival."""
 
 
 def send(servers: str, arrivals: Arrivals, prefix: str = "") -> None:

@@ -18,7 +18,7 @@ EARLY: Final = {
     "trigger": bl.AfterWatermark(early=bl.AfterCount(1)),
     "accumulation": bl.ACCUMULATING,
 }
-"""A result whenever elements have come, each in place of the one before."""
+"""A result whenever elements have arrived; each replaces the one before."""
 
 CLASSES: Final = {
     "": None,

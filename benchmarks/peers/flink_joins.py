@@ -23,7 +23,7 @@ JOBS = {
       SELECT l.k, l.`at`, r.v, r.`at` AS at_right FROM `left` l JOIN `right` r ON l.k = r.k
       WHERE r.ts BETWEEN l.ts AND l.ts + INTERVAL '{minutes}' MINUTE
     """,
-    # By time of arrival, which is Flink's fastest: the first row of a key is told at once, and once.
+    # By time of arrival, which is Flink's fastest: the first row of a key is emitted at once, and once.
     "dedup": """
       SELECT k, v, `at` FROM (
         SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY proctime ASC) AS place FROM `left`)

@@ -24,7 +24,7 @@ def test_the_state_of_a_workload_is_as_large_as_asked(workload):
     asked = Load(rows=20_000, arrivals=500)
     batches = run(workload, asked, batches=6)
     lives = [batch.live for batch in batches]
-    # What has come of a window lately may lie beside its row.
+    # Recent arrivals of a window may be stored beside its row.
     beside = 9 * asked.arrivals * workload.overlap
     assert max(lives) < 1.05 * asked.rows + beside
     assert min(lives) > 0.95 * asked.rows

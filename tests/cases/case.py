@@ -14,7 +14,7 @@ import yaml
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 ABOUT = frozenset({"id", "source", "note", "kind", "in_order", "error", "steps"})
-"""What every kind of case may have."""
+"""Keys of every kind of case."""
 
 
 class Unsupported(Exception):

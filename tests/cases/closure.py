@@ -34,7 +34,7 @@ _SCHEMA = pl.Schema({"key": pl.String(), "value": pl.Int64(), "at": pl.Int64()})
 
 Pipe = Sequence[str | Mapping[str, Any]]
 Line = Counter[tuple[str, int]]
-"""How often each row is there, by its text and event time (us)."""
+"""The count of each row, by its text and event time (us)."""
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str, *, once: bool = False) -> DeclaredCase:

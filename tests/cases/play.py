@@ -65,7 +65,7 @@ def _missing(case: Case) -> str | None:
         KINDS[case.kind].declare(bl.Pipeline("case"), case, "case")
     except Unsupported as error:
         return str(error)
-    except Exception:  # It is refused, and the case may say so.
+    except Exception:  # A refusal, which the case may expect.
         return None
     return None
 

@@ -88,7 +88,7 @@ def _of_side(step: Mapping[str, Any], side: str) -> Mapping[str, Any]:
     }
 
 
-# What rows look at
+# Views of the side
 
 
 def _called(view: Callable[[bl.Collection], Any], text: Callable[[Any, Any], str]) -> View:
@@ -217,4 +217,4 @@ VIEWS: Final[Mapping[str, View]] = {
     "process": _process,
     "process_batches": _batches,
 }
-"""What a row gives: its value, and the sum of the side's, or all of them, or that of its key, ..."""
+"""Views: the value of a row, with the sum of the side, all its values, the value of the row's key, and so on."""

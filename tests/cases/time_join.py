@@ -29,7 +29,7 @@ _STEP = frozenset(
 )
 _SIDES = ("left", "right")
 _TABLES = {"interval_join": {"left": "", "right": "right"}, "asof_join": {"left": "waiting", "right": ""}}
-"""In which tables the rows of each side are kept."""
+"""The state tables of each side, by kind of join."""
 _DELETED = "deleted"
 """A version that says that there is none."""
 

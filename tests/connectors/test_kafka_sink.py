@@ -106,7 +106,7 @@ def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster)
     first = kept()
     sink.write(ROWS, Part("run", 2))
     assert kept() is first
-    # What a task does elsewhere.
+    # A task on another machine does this.
     other = Sender.open({"bootstrap.servers": kafka.servers}, topic, f"beamlike/run/{topic}//0")
     other.send(3, lambda producer: producer.produce(topic, b'{"points": 9}'))
     for batch in (3, 4):

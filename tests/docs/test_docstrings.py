@@ -27,7 +27,7 @@ NO_EXAMPLE = {
     # An operator takes forty lines, which docs/operators.md has.
     "bl.CustomOperator",
     "Collection.apply",
-    # It takes a cluster, or another run, to raise these.
+    # Only a cluster, or another run, raises these.
     "bl.RunError",
     "bl.CheckpointError",
     "bl.errors.DataLoss",
@@ -44,7 +44,7 @@ NO_EXAMPLE = {
 }
 
 PLAYS = "Example, with the `plays` of"
-"""What an example begins with that goes on with that of `bl.Collection`."""
+"""The beginning of an example that continues the example of `bl.Collection`."""
 
 
 PUBLIC = dict(public())

@@ -27,7 +27,7 @@ MODULES: Final = {
     "_pickle", "cloudpickle", "code", "codeop", "copyreg", "dill", "joblib", "jsonpickle", "marshal", "pickle",
     "pyspark.cloudpickle", "pyspark.serializers", "runpy", "shelve", "yaml",
 }  # fmt: skip
-# Functions that do, or that can be told to, whatever they belong to.
+# Functions that evaluate, or can be made to, of any module.
 CALLS: Final = {
     "__import__", "deserialize", "eval", "exec", "exec_module", "from_pickle", "import_module", "load_module",
     "read_pickle", "run_module", "run_path", "unpack_archive", "unsafe_load",

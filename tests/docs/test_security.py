@@ -43,7 +43,7 @@ def test_a_spark_that_is_started_here_listens_to_this_machine_only(spark: SparkS
 def family(process: int) -> Iterator[int]:
     """Yields a process and those that it has started."""
     yield process
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         for thread in Path(f"/proc/{process}/task").iterdir():
             for child in (thread / "children").read_text().split():
                 yield from family(int(child))
@@ -51,7 +51,7 @@ def family(process: int) -> Iterator[int]:
 
 def opened(process: int) -> Iterator[str]:
     """Yields the numbers of a process's sockets."""
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or has closed one meanwhile
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended or closed the file
         for link in Path(f"/proc/{process}/fd").iterdir():
             if found := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link)):
                 yield found[1]

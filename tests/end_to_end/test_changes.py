@@ -111,7 +111,7 @@ def test_a_function_that_fails_only_for_a_retraction_is_reported(caplog: Any) ->
     rows.write("out", out)
     run = p.run()
     assert out.frame()["total"].to_list() == [3, 7]
-    # That of 1, which is a dead letter, and that of 3, which is not.
+    # The retraction of 1, which is a dead letter, and that of 3, which is not.
     assert [dict(batch.uses.retractions) for batch in run.batches if batch.uses.retractions] == [
         {"once": 1}
     ] * 2

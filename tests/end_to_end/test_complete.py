@@ -128,7 +128,7 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     assert first.batches[-1].sources["past"].over
     assert not first.batches[-1].sources["live"].over
     got.clear()
-    # A restart keeps it over, and its later input is told.
+    # It is still over after a restart, and its later input is reported.
     put([26])
     put_live(28, 40)
     with caplog.at_level(logging.WARNING, "beamlike"):

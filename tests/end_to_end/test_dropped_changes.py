@@ -37,7 +37,7 @@ def test_a_discarding_grouping_of_changes_gives_the_differences() -> None:
     counts = sums.window_into(accumulation="discarding").group_by("total").aggregate(n=bl.count())
     counts.write("out", out)
     run = p.run()
-    # By total, the number of users who have it.
+    # The number of users by total.
     assert out.frame().select("total", "n").rows() == [(1, 1), (1, -1), (2, 1), (2, -1), (3, 1)]
     assert dropped(run) == {}
 

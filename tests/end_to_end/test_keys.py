@@ -39,7 +39,7 @@ KEYS: dict[str, tuple[pl.DataType, list[Any]]] = {
 }
 NUMBERS = (pl.Int64(), [0, 1, 2, 3])
 Side = list[tuple[int | None, int, int]]
-"""Which key, if any, a second key, and the second."""
+"""Rows: a key or None, a second key, and the second of the event time."""
 
 
 class Counting(bl.Process):

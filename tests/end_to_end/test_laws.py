@@ -139,7 +139,7 @@ BROKEN: dict[str, tuple[str, str, object]] = {
         lambda stored, back, on: (stored, stored.clear(), back),
     ),
 }
-"""By rule: the operator that shows it, and what breaks it."""
+"""Laws, each with an operator that shows it and a change that breaks it."""
 
 
 @pytest.mark.parametrize("rule", BROKEN)

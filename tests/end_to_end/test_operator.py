@@ -62,7 +62,7 @@ STREAM = (
     .advance_processing_time("1m")
 )
 EMITTED = [0, 0, 1, 1, 1, 0, 1, 1]
-"""How many rows go on in each batch of the stream: b by processing time, a, then e, which is late, d, at the end c."""
+"""The number of released rows per batch: b by processing time, a, then e, which is late, d, and at the end c."""
 
 
 @pytest.mark.parametrize(

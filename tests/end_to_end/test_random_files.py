@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Pair = tuple[Windowing, WindowFn]
-"""What the first grouping of a pipeline is, and the windows of the second."""
+"""The windowing of a pipeline's first grouping, and the windows of the second."""
 
 
 def by_event_time(windowing: Windowing) -> bool:
@@ -53,7 +53,7 @@ def drawn(count: int, number: int = 0) -> list[Pair]:
 
 
 SOURCES = {"rows": 6, "others": 5}
-"""How many files each has."""
+"""The number of files of each source."""
 
 
 def files(folder: Path, number: int = 0) -> Path:

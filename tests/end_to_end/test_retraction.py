@@ -64,7 +64,7 @@ SESSIONS = Stage(
         PLAYS,
     ),
 )
-"""Every bundle gives panes of all sessions that it touches, and takes back those that they replace."""
+"""Every bundle emits panes of all sessions that it touches, and retracts the panes that they replace."""
 
 TOTALS = Stage(
     "totals",

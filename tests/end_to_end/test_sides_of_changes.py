@@ -75,7 +75,7 @@ def expected(bundles: list[list[Entry]]) -> list[Counter[Any]]:
             else:
                 net[key, value] += -1 if back else 1
         waiting.update(net)
-        # What comes and is taken back in one bundle never was, so it makes no pane of the side.
+        # Rows that arrive and are retracted in one bundle cancel, so the side emits no pane.
         seen_any |= any(changed.values())
         if seen_any:
             for (key, value), count in waiting.items():

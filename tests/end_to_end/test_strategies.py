@@ -168,7 +168,7 @@ def test_who_is_idle_is_left_out_at_the_second_stage_too(local: Played) -> None:
         True,
         False,
     ]
-    # What it says when it speaks again may be late.
+    # Its first rows after the silence may be late.
     assert [stages["both"]["dropped"] for stages in local.stages[:5]] == [{}, {}, {}, {}, {"late": 1}]
 
 

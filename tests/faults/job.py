@@ -23,7 +23,7 @@ _DEATHS = (
     # Spark does not try a batch again that lost an executor when some tasks of its last operator were done.
     "indeterminate output",
 )
-"""What the errors say of a run that was to die."""
+"""Texts in the errors of runs that die on purpose."""
 _WORKER_DIED = "Python worker exited unexpectedly"
 
 

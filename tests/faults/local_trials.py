@@ -28,7 +28,7 @@ _PLACES: tuple[Place | None, ...] = (
     None,
     None,
     None,
-)  # None: wherever it is just then
+)  # None: at any place
 
 
 @attrs.frozen

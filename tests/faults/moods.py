@@ -19,7 +19,7 @@ from tests.faults.wires import Wires
 
 DATABASE = "moods.sqlite"
 SINKS = ("good", "good there", UNCLAIMED)
-"""What is in them depends on which run did a batch last."""
+"""Sinks whose content depends on the last run of a batch."""
 
 _NAMES = ("user", "sessions", "plays", "score", "pane_timing", "pane_index", "pane_retracted", "mood")
 """Columns that all formats show alike."""

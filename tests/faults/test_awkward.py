@@ -49,7 +49,7 @@ def test_a_checkpoint_without_a_whole_manifest_is_refused(
         manifest.write_text(text[: len(text) // 2])
     with pytest.raises(bl.CheckpointError, match="manifest"):
         go_on(trial, spark)
-    # It was not taken for a new one: nothing was forgotten, or written again under another name.
+    # It was not treated as a new run: nothing is lost, or written again under another name.
     assert trial.outcome().differences(cut.outcome()) == []
 
 

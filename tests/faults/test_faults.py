@@ -83,7 +83,7 @@ def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_double
     assert trial.differences() == []
 
 
-# What looks for differences finds them
+# The comparison finds differences
 
 
 @pytest.fixture(scope="module")

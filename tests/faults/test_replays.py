@@ -30,7 +30,7 @@ class Job:
     levels: bool
     memory: bl.Memory = attrs.field(factory=bl.Memory)
     called: dict[int, list[int]] = attrs.field(factory=dict)
-    """What a callback, which replaces what it had of a batch, has of each."""
+    """Rows of a callback by batch; a repeated batch replaces its rows."""
 
     @property
     def faulty(self) -> Path:

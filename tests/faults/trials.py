@@ -25,7 +25,7 @@ _LONGEST = 900  # seconds that a process may take, on a machine that has much el
 _TRIES = 16  # of a task whose Python worker was killed
 _STEPS = (0, 1, 1, 2)  # batches that get done between two deaths
 _RUNS = 5  # of a process that die before it, at most: to start a Java takes longer than all else
-_PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: wherever it is just then
+_PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: at any place
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ def lives(seed: int, deaths: int, workers: int) -> list[Life]:
         tries = rng.choice((1, _TRIES)) if runs else _TRIES
         wires: list[Wire] = []
         for number in range(runs + 1):
-            # Its own death is in another batch than those of its runs, so that these come before it.
+            # The process dies in a later batch than its runs, so that the runs end first.
             first, batch = batch, batch + (rng.choice(_STEPS) if number < runs else 1)
             if tries > 1:
                 wires += _workers(rng, first, batch, workers)

@@ -18,7 +18,7 @@ from beamlike.system.activity import current_tracker
 from tests.faults.processes import descendants, kill, parents
 
 Place = Literal["read", "level 1", "level 2", "part", "sink", "transaction", "noted"]
-"""In the order in which a batch comes by.
+"""Places, in the order in which a batch passes them.
 
 read         an ingest task has read a file, and Spark has not got its rows yet
 level 1      a shard has taken its step in the first stage; no state is committed
@@ -32,9 +32,14 @@ IN_WORKERS: tuple[Place, ...] = ("read", "level 1", "level 2", "part")
 ON_DRIVER: tuple[Place, ...] = ("sink", "transaction", "noted")
 
 Victim = Literal["all", "driver", "worker", "executor", "nobody", "later"]
-"""SIGKILL for: the driver with its Java and all Python workers; the Python driver alone, whose Java goes on until it
-misses it; the Python worker that is there; the Java above it, with it. Nobody: an exception is raised instead.
-Later: nothing happens here, but who watches the wires knows that a batch has come so far.
+"""The processes that SIGKILL ends.
+
+all       the driver with its Java and all Python workers
+driver    the Python driver alone; its Java continues until it detects that
+worker    the Python worker at the place
+executor  the worker and the Java above it
+nobody    none: an exception is raised instead
+later     none: the wire only reports that a batch has reached the place
 """
 
 
@@ -69,7 +74,7 @@ class Wires:
         """Returns the wires that have not been tripped."""
         found = []
         for file in self._files():
-            with suppress(FileNotFoundError):  # tripped meanwhile
+            with suppress(FileNotFoundError):  # another process has tripped it
                 found.append(Wire(**json.loads(file.read_text())))
         return found
 
@@ -87,7 +92,7 @@ class Wires:
                 if batch is not None and wire.place == place and batch >= wire.batch:
                     os.rename(file, file.with_suffix(".tripped"))
                     self._strike(wire)
-            except FileNotFoundError:  # somebody else was first
+            except FileNotFoundError:  # another process was first
                 continue
 
     def _files(self) -> list[Path]:

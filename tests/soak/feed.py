@@ -17,14 +17,14 @@ from pathlib import Path
 import attrs
 
 CYCLE = 24.0
-"""Seconds after which everything comes again, so that the halves of a run are alike."""
+"""Seconds of a cycle, after which the input repeats, so that the halves of a run are alike."""
 
 USERS = 300
 EVERY = 0.5
 """Seconds from file to file of a source."""
 
 STEP = 10.0
-"""The same for a simulated clock; divides no whole cycle, so that files meet all of its phases."""
+"""Seconds of a file with a simulated clock; it does not divide a cycle, so that files meet all phases."""
 
 
 @attrs.define

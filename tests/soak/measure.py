@@ -24,14 +24,14 @@ LIMITS = {
     "files half written": 0.0,
     "seconds per batch": 0.5,
 }
-"""By how much of its mean each series may grow over the second half of the run."""
+"""The allowed growth of each series over the second half of the run, relative to its mean."""
 
 LEAST = {
     "memory of the driver's Python, MB": 20.0,
     "memory of Python workers, MB": 50.0,
     "files half written": 2.0,
 }
-"""What is less is no growth: a batch in hand has files that are not whole yet."""
+"""Smaller growth does not count: a running batch has unfinished files."""
 
 
 @attrs.define

@@ -18,7 +18,7 @@ from beamlike.steps.joins import How as JoinHow
 from stages.joins.interval import How
 
 Panes = Literal["drawn", "once", "each"]
-"""When groupings emit: as their triggers were drawn, when a window is collected, or for every bundle."""
+"""Emission of groupings: by the drawn triggers, when a window is collected, or for every bundle."""
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ DISCARDING: dict[str, Callable[[bl.Collection], bl.Collection]] = {
 }
 """Results of discarding panes, each of which is emitted once."""
 AT_ONCE = {"joined, inner, once", "joined, semi, once"}
-"""Those of them that do not wait until they are certain."""
+"""Results that are emitted at once; the others wait until they are certain."""
 
 
 @st.composite

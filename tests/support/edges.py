@@ -54,7 +54,7 @@ KEYS: Final[dict[str, pl.Series]] = {
     "enum": column(["b", "a", "b"], pl.Enum(["b", "a", "c"])),
     "binary": column([b"\xff\x00", b"ff00", b""], pl.Binary),
 }
-"""By kind. Each has a null, and all but the first two have rows that are equal to no other."""
+"""Columns of keys by kind. Each has a null. All except the first two have rows that are equal to no other."""
 
 NUMBERS: Final[dict[str, pl.Series]] = {
     "float": column([1.5, float("nan"), -0.0], pl.Float64),

@@ -29,7 +29,7 @@ SHARES = (33, 66)
 """The percentile watermarks that every source announces."""
 
 Announced = tuple[int, int, int]
-"""How far the watermark moves, the 66th percentile is before it, and the 33rd before that."""
+"""Steps of the watermark, of the 66th percentile ahead of it, and of the 33rd ahead of that."""
 
 Move = tuple[Element, ...] | Announced | int
 """Elements, watermarks that move, or processing time that passes: a step of a source."""
@@ -89,7 +89,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     moves = st.lists(steps, max_size=6).map(lambda moves: ((1, 0, 0), *moves))
     sources = {f"source {number}": draw(moves) for number in range(draw(st.integers(1, 3)))}
     nodes: dict[str, Node] = {}
-    lasting = draw(lateness)  # It never shrinks on the way, and flatten takes what is windowed alike.
+    lasting = draw(lateness)  # It may not shrink downstream, and flatten needs equal windowings.
     for number in range(draw(st.integers(1, 5))):
         above = st.lists(st.sampled_from([*sources, *nodes]), min_size=1, max_size=3, unique=True)
         nodes[f"stage {number}"] = Node(

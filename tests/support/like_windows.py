@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-# They ask for what Linux has, as they see that it is Linux.
+# These packages use Linux calls, because they detect Linux.
 _FIRST = ("subprocess", "tempfile", "polars", "pyarrow.dataset", "rich.console")
 _MODULES = ("fcntl", "grp", "nis", "pty", "pwd", "resource", "syslog", "termios", "tty")
 # The names of `os` in the documentation of Python 3.11 to 3.14 without "Windows" in their availability.

@@ -210,7 +210,7 @@ class Model:
         cell.fields, cell.timers, cell.touched = call.cell.fields, call.cell.timers, True
         self.out += call.out
 
-    # What is left
+    # Remaining state
 
     def _forget(self) -> None:
         """Removes fields that are no longer readable or have their initial value, and empty cells."""

@@ -41,7 +41,7 @@ class Sides:
     panes: dict[int, list[int]] = attrs.field(factory=dict)
     late: list[int] = attrs.field(factory=list)
     silent: set[int] = attrs.field(factory=set)
-    """Values of rows that hold nothing: they came after the watermark had passed them."""
+    """Values of rows without a hold: they arrived after the watermark had passed them."""
 
     def step(
         self, main: Sequence[Row], side: Sequence[Row], watermark: int, side_watermark: int

@@ -18,7 +18,7 @@ TIMERS = {
 }  # fmt: skip
 STATE = {"n": 0, "c": 0, "last": None, "bag": []}
 
-# What is the same whatever the bundles are, if rows are played in order of time.
+# Snippets whose results do not depend on bundles, if rows are played in order of time.
 OF_ROWS = [
     "s.n += 1", "s.bag = s.bag + [v]", "s.bag.append(v)", "s.last = now", "if s.n > 2: s.n = 0",
     "s.bag = []", "if v == 7: clear_all()",
@@ -35,7 +35,7 @@ OF_FIRINGS = [
 ]  # fmt: skip
 EXPIRING = ["emit(f'{key} gone {s.n}')", "emit(key + join(s.bag)); 1 / (s.n % 3)", "emit(s.last)"]
 
-# What depends on when it was.
+# Snippets whose results depend on the bundle.
 AT_ONCE = [
     "emit(f'{key}{late}')", "emit(f'{key}{W}')", "emit(f'{key}{P}')",
     "after('p', 3)", "after('p', 3, out=now + 1)", "after('h', 4)", "after('h', 4, out=now + 2)", "clear('p')",
@@ -135,7 +135,7 @@ crowds = st.lists(rows, max_size=15).flatmap(
         lambda delays: [row for _, row in sorted(zip(delays, some, strict=True), key=_arrival)]
     )
 )
-"""Rows that come about in order of their time, so that watermarks have something to say."""
+"""Rows roughly in order of time, so that watermarks advance between them."""
 
 
 def _arrival(delayed: tuple[int, Row]) -> float:

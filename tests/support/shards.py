@@ -36,7 +36,7 @@ class Query(ShardedRun):
             return
         chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
         whole = [name for name, source in self.plan.sources.items() if source.whole]
-        # What is read whole comes in the first batch, and is over then.
+        # Tables are read completely in the first batch, and end with it.
         first = {name: pl.concat(list(chunks.pop(name))) for name in whole}
         while chunks:
             taken = {name: next(source, None) for name, source in chunks.items()}

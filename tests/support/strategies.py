@@ -166,10 +166,10 @@ own_merges = st.builds(Auctions, st.integers(1, 12)) | st.builds(Meetings, st.in
 all_windows: st.SearchStrategy[WindowFn] = st.one_of(
     fixed_windows, sliding_windows, cumulative_windows, sessions, st.builds(GlobalWindows), calendar_windows
 )
-"""Those that need no column but the event time."""
+"""Windows that need no column except the event time."""
 
 lasting_windows = all_windows | custom_windows
-"""Those that stay, or become part of one that spans them."""
+"""Windows that do not change, or merge into one that spans them."""
 
 family = lasting_windows | own_merges
 
@@ -218,7 +218,7 @@ usual_triggers: st.SearchStrategy[Trigger] = st.one_of(
     _early_and_late(counts | repeated_counts | percentiles | processing_times),
     st.builds(Repeatedly, st.builds(AfterAny, counts, processing_times)),
 )
-"""What people write: early and late panes by count and by processing time around the end of the window."""
+"""Usual triggers: early and late panes by count and by processing time around the end of the window."""
 
 nested_triggers = st.recursive(
     st.one_of(

@@ -28,7 +28,7 @@ from windowing.columns import WINDOW_END
 from windowing.triggers.base import ALL, ROOT, Env, TriggerContext
 
 END = 10
-"""Where windows end that are not given another end."""
+"""The default end of windows."""
 
 
 def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentiles: int) -> TriggerContext:

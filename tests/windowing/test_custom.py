@@ -111,7 +111,7 @@ def rows_of(windows: list[tuple[Any, int, int]]) -> pl.DataFrame:
     return pl.DataFrame(windows, schema, orient="row").with_row_index("n")
 
 
-# What assign gives
+# Assignment
 
 
 @given(st.lists(times, max_size=6), sizes, st.integers(1, 50))
@@ -139,7 +139,7 @@ def test_a_lazy_frame_gets_the_same_windows(elements: list[tuple[int, list[int]]
     lazy = SizedByRow().assign(frame.lazy())
     assert_frame_equal(lazy.collect(), SizedByRow().assign(frame))
     assert lazy.collect_schema() == lazy.collect().schema
-    # What comes after the function must not be moved to before it.
+    # Later expressions must not be moved before the function.
     assert_frame_equal(lazy.select(WINDOW_END).collect(), lazy.collect().select(WINDOW_END))
     assert_frame_equal(lazy.head(2).collect(), lazy.collect().head(2))
 
@@ -155,7 +155,7 @@ def test_windows_end_with_time_itself() -> None:
     assert placed(AllOfTime(), [5]) == [(0, MIN_TIME, GLOBAL_WINDOW_END)]
 
 
-# What merge gives
+# Merging
 
 key_windows = st.tuples(st.sampled_from(["a", "b", None]), st.integers(-20, 20), st.integers(1, 9)).map(
     lambda given: (given[0], given[1], given[1] + given[2])

@@ -17,7 +17,7 @@ from windowing import (
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.time import GLOBAL_WINDOW_END
 
-# What is refused
+# Refusals
 
 
 def assign(windows: WindowFn, at: list[int], lazy: bool) -> pl.DataFrame:

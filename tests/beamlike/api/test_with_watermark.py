@@ -219,7 +219,7 @@ def test_windows_and_groupings_need_an_event_time(call: Any) -> None:
     assert f"its rows have no event time yet; {hint}" in str(caught.value)
 
 
-# What is refused
+# Refusals
 
 
 def untimed() -> bl.Collection:

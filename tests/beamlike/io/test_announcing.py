@@ -105,7 +105,7 @@ def test_a_batch_that_was_not_committed_comes_again_and_one_that_was_is_told_of_
         code = [sys.executable, "-c", killed.replace("{method}", method)]
         run = subprocess.run([*code, source.folder, checkpoint, str(tmp_path / "out")], cwd=ROOT, timeout=120)
         assert run.returncode == 9
-        # A batch whose successor has left no note is told of again.
+        # A batch is announced again if the one after it is not recorded.
         assert {*source.acknowledged} == {"000000.json"}
     # The checkpoint knows the source by its kind.
     resumed = type("Killed", (Parcels,), {})(source.folder)

@@ -51,7 +51,7 @@ def read(sink: Files) -> list[int]:
     return [n for chunk in type(sink)(sink.path).chunks(100) for n in chunk.collect()["n"]]
 
 
-# What a sink gets
+# Rows of a sink
 
 
 def test_output_has_windows_first_and_panes_last_with_times_as_datetimes() -> None:
@@ -165,7 +165,7 @@ def test_two_attempts_at_a_part_do_each_other_no_harm(
 
 
 LISTED: list[str] = []
-"""What Python lists, while it is asked to tell."""
+"""Folders that Python lists while the audit hook is active."""
 WATCHED: list[str] = []
 sys.addaudithook(
     lambda event, args: LISTED.append(event) if WATCHED and event in ("os.listdir", "os.scandir") else None

@@ -182,7 +182,7 @@ def test_who_takes_a_chunk_was_not_too_far_ahead_and_all_come_to_their_end(
     assert sum(out.frame()["n"]) == sum(map(len, seconds))
 
 
-# Where it cannot be
+# Refusals
 
 
 def test_spark_cannot_let_a_source_wait_and_says_so_before_it_starts(tmp_path: Path) -> None:

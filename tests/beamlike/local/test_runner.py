@@ -29,7 +29,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 STILL = bl.LocalRunner(clock=lambda: 0)
-"""Time stands, so that records of two runs are alike."""
+"""A runner whose clock stands still, so that records of two runs are equal."""
 
 
 def read(

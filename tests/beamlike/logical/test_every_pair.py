@@ -68,7 +68,7 @@ REFUSED: Final = {
         ("changes", one): "may retract earlier ones"
         for one in OPERATORS.keys() - _STATELESS - _SUBTRACTS - {"process side", "process_batches", "discarding"}
     },
-    # What is added may not be taken away.
+    # A growing side cannot lose rows.
     **{(one, "as growing side"): "its rows may be retracted; leave growing= out" for one in ("retracting", "changes")},
     # A log of changes counts each of its rows.
     **{(one, "changes"): "and a log has rows, of which each counts for itself" for one in ("retracting", "changes")},

@@ -49,7 +49,7 @@ def take(source: SourcePlan, rows: pl.DataFrame, now: int = 0) -> Ingested:
     return ingest(source, rows.lazy(), now)
 
 
-# What a strategy reads
+# Columns of strategies
 
 
 def test_the_columns_of_a_strategy_are_kept_on_the_way_to_it() -> None:
@@ -301,7 +301,7 @@ def test_joining_outputs_keeps_the_rows_of_each() -> None:
     assert join([]) == {}
 
 
-# What plans say
+# Text in plans
 
 
 def test_percentiles_are_those_of_the_strategy() -> None:

@@ -200,7 +200,7 @@ def test_a_second_run_in_process_does_not_go_on_with_the_records_of_the_first(tm
     p.run(bl.LocalRunner(records=tmp_path / "run.jsonl", on_batch=seen.append))
     told = History.open(tmp_path / "run.jsonl")
     assert (told.plan.pipeline, told.batches, told.closed) == ("other", seen, "ended")
-    # Who has followed the first one sees the second.
+    # A reader that followed the first run sees the second.
     assert first.refresh()
     assert (first.plan.pipeline, first.batches) == ("other", seen)
 

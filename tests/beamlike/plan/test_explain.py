@@ -166,7 +166,7 @@ def test_text_holds_no_ids_and_no_data():
 
 def test_the_example_explains_itself(tmp_path):
     for platform in ("mobile", "console"):
-        bl.Parquet(tmp_path / platform, schema=PLAYS)  # What is read has a schema only once there are files.
+        bl.Parquet(tmp_path / platform, schema=PLAYS)  # A schema can only be read once there are files.
         (tmp_path / platform).mkdir()
         frame = sessions().plan().sources[platform].schema.to_frame()
         frame.write_parquet(tmp_path / platform / "plays.parquet")

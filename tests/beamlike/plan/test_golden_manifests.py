@@ -231,7 +231,7 @@ def test_each_plan_goes_on_with_its_own_file(kind: str) -> None:
 
 
 VERSION_1 = ROOT / "tests" / "data" / "manifests-1.json.xz"
-"""The same plans, by kind, as the version before plain data described them."""
+"""Manifests of the same plans, by kind, from the version before plain data."""
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {*NEWER}))

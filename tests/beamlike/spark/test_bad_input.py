@@ -185,9 +185,7 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
 
     assert "elements that counted" not in repr(run("a.jsonl", 2, 1, 400))
     assert [entry.getMessage()[:31] for entry in caplog.records] == ["step 'parse' could not use 1 ro"]
-    (
-        tmp_path / "checkpoint" / "beamlike" / "records.jsonl"
-    ).unlink()  # for those who look at runs, not for these
+    (tmp_path / "checkpoint" / "beamlike" / "records.jsonl").unlink()  # only needed by viewers of runs
     with pytest.raises(
         bl.TooManyDeadLetters, match=r"^step 'parse': it could use none of its 2 rows; .*: ZeroDiv"
     ):

@@ -51,7 +51,7 @@ def test_watermarks_go_on_and_the_time_between_runs_is_held_against_nobody(spark
     arrive(2, eu=50, us=3)
     arrive(3, eu=60)
     again = go_on(spark)
-    # Much longer than a millisecond has passed since us spoke, but before the run nobody listened.
+    # More than a millisecond has passed since the last row of us, but no run was active.
     assert [batch.batch for batch in again] == [1, 2, 3]
     assert [batch.stages["counts"].input // SECOND for batch in again] == [6, 6, 60]
     assert [batch.stages["counts"].dropped for batch in again] == [{}, {"late": 1}, {}]

@@ -133,7 +133,7 @@ def test_to_stop_a_run_that_is_over_changes_nothing(spark: SparkSession, tmp_pat
     run.stop(now=True)
     assert manifest(tmp_path) == before
     assert History.open(tmp_path).closed == "ended"
-    with pytest.raises(bl.CheckpointError, match="was drained"):  # nobody has its lock any more
+    with pytest.raises(bl.CheckpointError, match="was drained"):  # its lock is free
         bl.SparkRunner(str(tmp_path), session=spark, shards=1).start(pipeline(bl.Memory()).plan())
 
 

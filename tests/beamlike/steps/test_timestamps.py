@@ -95,7 +95,7 @@ def test_the_watermark_of_a_stage_is_so_much_behind() -> None:
     assert not any(batch.stages["plays.aggregate"].dropped for batch in run.batches)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def grouped() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
     given = ["2 7", "x", "", "1", "3 y", None]
     stream = stream.add_elements([{"n": n, "text": text, "at": n} for n, text in enumerate(given)])
     stream = stream.advance_watermark_to(60)
-    # Such as are late, and one of which is also bad.
+    # Late rows, one of which is also bad.
     stream = stream.add_elements([{"n": 7, "text": "1 90", "at": 7}, {"n": 8, "text": "1 z", "at": 8}])
     rows = p.read("rows", stream, timestamp="at", timestamp_unit="s")
     spans = rows.window_into(Spans(), name="spans")

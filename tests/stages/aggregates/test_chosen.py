@@ -292,7 +292,7 @@ def test_a_sample_takes_rows_evenly_and_the_same_ones_again() -> None:
 
 
 SAMPLE = [0, 168, 412, 454]
-"""Of state that a savepoint has, too: they are the same in every version."""
+"""Samples are in savepoints, so they must be the same in every version."""
 
 
 def test_a_sample_has_nulls_and_rows_that_are_equal() -> None:
@@ -327,7 +327,7 @@ def test_a_distinct_count_is_about_right(dtype: pl.DataType) -> None:
         assert count == many if many < 4_096 else abs(count / many - 1) < 0.04, many
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

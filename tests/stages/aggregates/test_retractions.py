@@ -109,7 +109,7 @@ NUMBERS: dict[str, tuple[pl.DataType, list[Any]]] = {
     "decimals": (pl.Decimal(38, 2), [Decimal("0.25"), Decimal("-7.50")]),
     "booleans": (pl.Boolean(), [True, False]),
 }
-"""Of which sums that are rounded are the same in any order, in 64 bits."""
+"""Numbers whose rounded sums, in 64 bits, do not depend on their order."""
 
 OF_NUMBERS: dict[str, Aggregate] = {
     "count": Count(),

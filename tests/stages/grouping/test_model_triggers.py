@@ -83,7 +83,7 @@ def test_a_session_whose_part_has_waited_does_not_wait_again(new: New) -> None:
 
 
 def test_only_windows_that_get_elements_may_fire_before_the_clocks_move(new: New) -> None:
-    # Both windows are of one key and have waited; the first one is over when it is looked at, the second is not.
+    # Both windows of the key have waited; the first one is over when it is evaluated, the second is not.
     m = new(SESSIONS, AfterWatermark(early=AfterSynchronizedProcessingTime()))
     add(m, 0)
     assert brief(add(m, 20, to=10, now=1)) == [((0, 10), [0], "on_time", 0, 0)]

@@ -251,7 +251,7 @@ def test_rows_that_have_their_windows_stay_in_them() -> None:
     assert sorted(found) == [(start, count, count) for start, count in expected.items()]
 
 
-# What is not lifted
+# Rows that are not pre-aggregated
 
 
 class Joined(CombineFn):

@@ -36,7 +36,7 @@ Change = tuple[str, Content, bool]
 Bundle = tuple[Sequence[Change], int]
 """Changes, and where the watermark moves (s)."""
 Net = Counter[tuple[Any, ...]]
-"""How often the values of both and a time (us) are there."""
+"""The count of each pair of values with its time (us)."""
 
 
 def interval(

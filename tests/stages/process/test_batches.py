@@ -36,7 +36,7 @@ def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple
     )
     gaps = last.with_columns(before=pl.col("event_time").shift(1).over("user", order_by="event_time"))
     missed = gaps.filter(pl.col("event_time") - pl.col("before") >= limit)
-    # A timer is due together with the rows, and one of these may have come before its time.
+    # A timer is due together with the rows, one of which may be before the timer's time.
     first = rows.group_by("user").agg(first=pl.col("event_time").min())
     silent = due.join(first, on="user", how="left").filter(
         pl.col("first").is_null() | (pl.col("first") >= pl.col("time"))
@@ -45,7 +45,7 @@ def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple
     known = fired.select("user", "last")
     alerts = missed.select("user", last="before", event_time=pl.col("before") + limit)
     alerts = pl.concat([fired, alerts.join(known, on=["user", "last"], how="anti")])
-    # Of whom has been told, the same silence is not told again.
+    # A silence is reported only once.
     newest = (
         last.join(known, left_on=["user", "event_time"], right_on=["user", "last"], how="anti")
         .group_by("user")

@@ -27,7 +27,7 @@ EVERY: dict[str, tuple[Aggregate, Any, Any]] = {
     "all": (bl.all("flag"), False, True),
     "var": (bl.var("value"), 3.3, 4 / 3),
 }
-"""An aggregate, what it gives, and what it gives where the flag is true."""
+"""Aggregates, each with its result, and its result over rows whose flag is true."""
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -32,9 +32,9 @@ Content = tuple[str | None, int, int]
 Change = tuple[Content, bool]
 """A row, and whether it is retracted."""
 Net = Counter[tuple[Any, ...]]
-"""How often the values of a row and a time (s) are there."""
+"""The count of each row's values with its time (s)."""
 Expected = Callable[[Sequence[Content], int], Iterator[tuple[Any, ...]]]
-"""What rows of one key, in order of time, give up to a watermark (s)."""
+"""The results of one key's rows, in order of time, up to a watermark (s)."""
 
 
 class Rests(bl.Process):

@@ -23,7 +23,7 @@ reports = st.lists(times, max_size=3)
 holds = st.none() | times
 
 
-# Of a stage
+# Watermarks of a stage
 
 
 @given(st.lists(st.tuples(reports, holds), max_size=8))
@@ -59,7 +59,7 @@ def test_a_hold_that_is_behind_does_not_pull_the_output_back() -> None:
     assert marks.advance([12], hold=3) == Watermarks(12, 10)
 
 
-# Of what is upstream
+# Watermarks upstream
 
 
 def heard(inputs: Inputs, *reports: tuple[str, int]) -> Inputs:
@@ -121,7 +121,7 @@ def test_a_stage_stands_where_the_pending_elements_of_all_its_shards_hold_it() -
     assert of_shards(shards, {}) == Report(10, {25: 80, 50: 60, 99: 10})
     assert of_shards(shards, {}) == of_shards([told(70, 80), told(10), told(80)], {})
     assert of_shards(shards, {25: 85, 50: 7}) == Report(10, {25: 85, 50: 60, 99: 10})
-    assert "holds" not in to_facts(Report(5, {33: 7}))  # who asks for no percentiles pays for none
+    assert "holds" not in to_facts(Report(5, {33: 7}))  # without percentiles there is no histogram
 
 
 def test_what_comes_behind_a_percentile_watermark_does_not_take_it_back() -> None:

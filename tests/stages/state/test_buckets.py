@@ -91,7 +91,7 @@ LATE_TRIGGERS = [
     AfterWatermark(late=late) for late in (AfterCount(1), AfterCount(2), AfterProcessingTime(us(3)))
 ]
 
-# What waits for the end of its window, the only kind that is put off.
+# Rows that wait for the end of their window: only these are deferred.
 patient = st.builds(
     Windowing,
     sessions | st.builds(lambda size: FixedWindows(us(size)), st.integers(1, 30)),
@@ -232,7 +232,7 @@ def test_buckets_that_are_split_again_and_again_share_the_keys_out(splits: list[
         before = after
 
 
-# What a step reads and writes
+# Reads and writes of a step
 
 
 @attrs.define

@@ -197,7 +197,7 @@ def test_an_operator_gives_the_same_however_its_rows_lie(
         assert played(make, stream, cut, asked, exact=True) == expected
 
 
-# What a step writes
+# Writes of a step
 
 MANY: Final = 20_000
 USUAL: Final = {"large": 1, "most": 16, "changed": 0.5, "split": 10**7, "chunk": 10**6}

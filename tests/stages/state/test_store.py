@@ -227,12 +227,12 @@ def test_an_index_of_before_there_were_histograms_of_holds_is_read_and_they_are_
     run = StageRun(Windowing(FixedWindows(us(10))))
     run.step([("a", 1, 5), ("a", 2, 15), ("b", 1, 17)], 0)
     frame, facts = decode(run.store.values["grouping", "index"])
-    assert "holds" not in facts  # nor are there any where nobody asks for percentiles
+    assert "holds" not in facts  # without percentiles there are none
     run.store.put("grouping", "index", encode(frame, {**facts, "percentiles": {}}))
     assert run.step([], 1, percentiles={66: 5}).held == [9, 19, 19]
 
 
-# Where keys are placed. Checkpoints depend on these numbers: they must never change.
+# Places of keys. Checkpoints depend on these numbers: they must never change.
 
 GOLDEN: dict[str, tuple[pl.Series, list[int]]] = {
     "text": (

@@ -102,7 +102,7 @@ def test_a_strategy_is_a_value_that_can_be_shipped(strategy: WatermarkStrategy) 
     assert hash(shipped) == hash(strategy)
 
 
-# What each says
+# Watermarks of each strategy
 
 
 def after(strategy: WatermarkStrategy, batch: list[Row], now: int = 0) -> int:

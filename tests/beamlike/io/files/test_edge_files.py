@@ -235,7 +235,7 @@ def test_a_letter_shows_only_the_beginning_of_an_enormous_value(tmp_path: Path) 
     assert len(why) < 200
 
 
-# What is wrong costs only itself
+# A fault costs only its own row
 
 _CELL = st.text(st.sampled_from('ab ",\n\u00e9'), max_size=6)
 

@@ -71,7 +71,7 @@ def test_a_run_that_fails_leaves_the_old_result_and_one_that_ends_replaces_it_at
         pipeline(10, fail).run(runner)
     assert files() == before
     assert shown == [[[0, 1, 2, 3]] * 2] * 3
-    # What a run that was killed has left beside is not taken for a result.
+    # Leftovers of a killed run are not read as results.
     Parquet("out/parquet").beside("p").write(pl.DataFrame({"n": [7]}), Part("p", 9))
     pipeline(10, lambda batch: shown.append(numbers()[:2])).run(runner)
     assert shown[-1] == [[0, 1, 2, 3]] * 2

@@ -67,7 +67,7 @@ def anew(url: str, name: str = "t") -> str:
     return url
 
 
-# What it declares
+# Declarations
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_column_has_a_type_in_every_database(dialect: str) -> None:
     assert len(text.splitlines()) > len(schema)
 
 
-# What is in the table
+# Content of the table
 
 
 def test_a_later_pane_replaces_the_row_and_one_taken_back_removes_it(url: str) -> None:

@@ -28,7 +28,7 @@ def play(user: str, at: int | None, score: int = 1) -> dict[str, Any]:
     return {"user": user, "at": at, "score": score}
 
 
-# What a test can say
+# Declarations
 
 
 def test_a_stream_never_changes() -> None:

@@ -89,7 +89,7 @@ def test_importing_beamlike_does_not_import_matplotlib():
     assert done.stdout.strip() == "False"
 
 
-# Where boxes stand
+# Places of boxes
 
 
 @st.composite

@@ -96,7 +96,7 @@ def test_a_page_follows_its_run_without_a_reload(page: sync_api.Page, tmp_path: 
             append(path, record)
             page.wait_for_selector(f".facts >> text='batch {record.batch}'")
         assert page.evaluate("window.loadedOnce")
-        # What the user has typed and opened is still there.
+        # The user's input and opened sections remain.
         assert page.input_value("input[name=window]") == "2026-01-31T12:0"
         assert page.locator("details[open]").count() == 1
         page.goto("about:blank")

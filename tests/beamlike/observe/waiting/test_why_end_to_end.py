@@ -49,7 +49,7 @@ def test_why_names_the_split_that_is_silent_while_a_run_goes_on(tmp_path: Path) 
 
 
 NAMES = {None: "null", "null": "'null'", "'null'": "''null''", "'null": "''null'", "nulls": "nulls"}
-"""Of keys, and of texts that look like them."""
+"""Keys, some of which look like the text of another, with their texts."""
 
 
 @pytest.mark.parametrize("user", NAMES)

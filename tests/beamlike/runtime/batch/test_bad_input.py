@@ -73,7 +73,7 @@ def run(p: bl.Pipeline, now: int = 100 * SECOND) -> Any:
     return p.run(bl.LocalRunner(clock=lambda: now))
 
 
-# What readers find
+# Faults that readers find
 
 
 def test_what_a_reader_cannot_read_are_letters_of_its_source() -> None:

@@ -19,7 +19,7 @@ SECOND = 1_000_000
 def run(path: Path, clock: Callable[[], int], *, checkpoint: bool, waits: bool = True) -> None:
     for number in range(3):
         file = path / f"{number}.jsonl"
-        if not file.exists():  # one that changes would be told of
+        if not file.exists():  # a changed file would be logged
             file.write_text(f'{{"at": {number}}}\n')
     source = bl.JSONLines(str(path / "*.jsonl"), schema={"at": int}, max_files_per_trigger=1)
     watermark = bl.BoundedOutOfOrderness("1s", idle_after="1h" if waits else None)
