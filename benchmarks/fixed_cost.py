@@ -68,7 +68,7 @@ class Cost:
         """Returns the cost of the batches that end at these times."""
         steps = list(pairwise(ends))
         wall = median(end.wall - start.wall for start, end in steps)
-        # Java compiles and collects in some batches for others: of CPU, the mean says what a batch costs.
+        # Java compiles and collects garbage in some batches for others, so the mean CPU is the cost of a batch.
         java = (ends[-1].java - ends[0].java) / len(steps)
         python = (ends[-1].python - ends[0].python) / len(steps)
         return cls(*(1e3 * seconds for seconds in (wall, java + python, java, python)))

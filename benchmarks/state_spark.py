@@ -88,7 +88,7 @@ def prepare(workload: Workload, load: Load, batches: int, folder: Path) -> None:
     for number, plays in enumerate(itertools.chain(workload.before(load), arrivals)):
         path = folder / f"{number:05d}.parquet"
         plays.write_parquet(path, compression="snappy")
-        os.utime(path, (START // SECOND + number,) * 2)  # Spark takes the oldest first
+        os.utime(path, (START // SECOND + number,) * 2)  # Spark reads the oldest first
 
 
 def pipeline(workload: Workload, load: Load, work: Path) -> bl.Pipeline:

@@ -130,7 +130,7 @@ def main(
             install(ENGINES[name], environments)
     if install_only:
         return
-    # A run of everything starts anew, and takes the place of what was known when it is at its end.
+    # A run of all engines replaces all earlier figures at its end.
     whole = engines == tuple(ENGINES) and events is None
     path = work / "throughput.json" if whole else results
     if whole:

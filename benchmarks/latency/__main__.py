@@ -36,7 +36,7 @@ from tests.connectors.kafka import Cluster, broker
 RESULTS: Final = Path(__file__).parent.with_name("latency.json")
 _PEERS: Final = Path(__file__).parents[1] / "peers"
 _WARM: Final = 15  # seconds after the first pane
-_START: Final = 100  # seconds, within which the first pane comes
+_START: Final = 100  # seconds, within which the first pane must arrive
 
 
 @attrs.frozen

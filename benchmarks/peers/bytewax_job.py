@@ -48,7 +48,7 @@ class Plays(StatefulSourcePartition[Any, None]):
                 yield list(zip(users, times, strict=True))
 
     def next_batch(self) -> list[tuple[str, int]]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None
@@ -220,7 +220,7 @@ def flow(data: Path, out: Path, by_hand: bool) -> Dataflow:
         lengths(name, op.input(f"read_{name}", flow, Folder(data / name)), by_hand)
         for name in ("mobile", "console")
     ]
-    # No watermark comes from the steps before: with a wait of seconds most sessions would be late here.
+    # Earlier steps pass on no watermark: with a wait of seconds most sessions would be late here.
     sums = win.fold_window(
         "average",
         op.merge("flatten", *both),

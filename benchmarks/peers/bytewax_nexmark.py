@@ -56,7 +56,7 @@ class Bids(StatefulSourcePartition[Any, None]):
                 yield list(zip(ids, batch.column("at").cast(pa.int64()).to_pylist(), strict=True))
 
     def next_batch(self) -> list[Any]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None

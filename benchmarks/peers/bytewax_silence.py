@@ -61,7 +61,7 @@ class Readings(StatefulSourcePartition[Any, None]):
                 yield list(zip(batch.column("sensor").to_pylist(), times, strict=True))
 
     def next_batch(self) -> list[tuple[str, int]]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None

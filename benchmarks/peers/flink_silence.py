@@ -41,7 +41,7 @@ class Silence(KeyedProcessFunction):
         timers, before = ctx.timer_service(), self.since.value()
         if before is not None:
             timers.delete_event_time_timer(before + _SILENCE)
-            # The readings of a sensor come in order, and this one before the watermark: the timer has not fired.
+            # The readings of a sensor arrive in order, and this one before the watermark: the timer has not fired.
             if ctx.timestamp() >= before + _SILENCE:
                 yield ctx.get_current_key(), before
         self.since.update(ctx.timestamp())

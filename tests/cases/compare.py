@@ -47,7 +47,7 @@ def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str
     wanted = [str(item) for item in expected]
     timed = not wanted or any("@" in item for item in wanted)
     came = [f"{value}@{seconds(time)}" if timed else value for value, time in outcome.out]
-    # A case of net changes marks a row that is taken back, as its text may begin with "-", too.
+    # A case of net changes marks a retracted row, because its text may begin with "-", too.
     came = ["-" + text.removeprefix(BACK) if text.startswith(BACK) else text for text in came]
     if wanted == came if in_order else Counter(wanted) == Counter(came):
         return None

@@ -142,7 +142,7 @@ def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0, 1))
     assert len(rows_of(kafka, topic)) == 4 * len(ROWS)
-    sink.start("run")  # it begins anew, and the other one is another
+    sink.start("run")  # this opens a new one, so the other is a different one
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0))
     assert len(rows_of(kafka, topic)) == 5 * len(ROWS)

@@ -40,7 +40,7 @@ def metrics(folder: Path) -> set[str]:
     read.drop("at").filter(bl.col("n") > 0).write("rows out", bl.Memory())
     with contextlib.chdir(folder):  # dead letters are written there
         read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
-    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch is in hand
+    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch runs
     assert told
     return {sample.name for metric in registry.collect() for sample in metric.samples} | {
         f"beamlike_{name}" for name in told

@@ -24,7 +24,7 @@ NO_EXAMPLE = {
     "bl.operators",
     "bl.savepoint",
     "bl.testing",
-    # An operator takes forty lines, which docs/operators.md has.
+    # An operator needs forty lines; see docs/operators.md.
     "bl.CustomOperator",
     "Collection.apply",
     # Only a cluster, or another run, raises these.

@@ -168,7 +168,7 @@ def test_a_retraction_of_a_value_that_is_not_there_does_not_hide_a_later_one() -
     )
     most.filter(~bl.pane_retracted()).select("all", "distinct").write("out", out)
     run = p.run()
-    # The third call made 3 of the new total; the second one made 2 of what is taken back.
+    # The third call returned 3 for the new total; the second one returned 2 for the retracted row.
     assert out.frame().select("all", "distinct").rows() == [([1], 1), ([1, 3], 2)]
     assert sum(batch.stages["most"].dropped.get("unmatched", 0) for batch in run.batches) == 1
 

@@ -95,9 +95,7 @@ def test_what_stands_is_what_a_table_would_have(plays: Plays, accumulation: bl.A
     p, out = histogram(plays, accumulation)
     check_accounts(p.run())
     found = standing(out)
-    if (
-        accumulation is bl.ACCUMULATING
-    ):  # what was said and is not taken back is corrected by a pane of nothing
+    if accumulation is bl.ACCUMULATING:  # a result that is not retracted is corrected by an empty pane
         found = {group: users for group, users in found.items() if users}
     assert found == expected(plays)
 

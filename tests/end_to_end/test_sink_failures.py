@@ -101,7 +101,7 @@ def test_a_run_in_process_fails_and_the_next_one_replaces_what_it_left(
     assert not any(file.is_file() for name in FORMATS for file in (tmp_path / name).rglob("*"))
     pipeline(tmp_path, disk).run()
     after = found(tmp_path)
-    # A run in process begins anew; rows that were appended stay.
+    # A run in process starts again; rows that were appended stay.
     assert len(after["log"]) == len(appended) + len(PLAYS)
     assert {**after, "log": unbroken["log"]} == unbroken
 

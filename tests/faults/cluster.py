@@ -26,7 +26,7 @@ _SETTINGS = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.multiplier": "1.01",
     "spark.speculation.minTaskRuntime": "100ms",
-    # An attempt that is given up goes on for as long as it likes; by default that is some seconds.
+    # A cancelled attempt may run on without a limit; the default is some seconds.
     "spark.python.task.killTimeout": "600s",
 }
 

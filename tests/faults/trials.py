@@ -24,7 +24,7 @@ CLUSTER = "local-cluster[2,1,1024]"
 _LONGEST = 900  # seconds that a process may take, on a machine that has much else to do
 _TRIES = 16  # of a task whose Python worker was killed
 _STEPS = (0, 1, 1, 2)  # batches that get done between two deaths
-_RUNS = 5  # of a process that die before it, at most: to start a Java takes longer than all else
+_RUNS = 5  # failing runs of a process before its own end, at most: starting Java takes longest
 _PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: at any place
 
 

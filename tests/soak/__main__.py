@@ -31,7 +31,7 @@ from tests.soak.measure import Measure
 _CONFIG = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
-    # How many batches can be gone back to; by default a hundred, whose files would take long to be a steady number.
+    # The number of batches that are kept; by default a hundred, so that the number of files would grow for long.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",

@@ -72,7 +72,7 @@ class Feed:
 
     def _lines(self, phase: float, now: datetime, span: float = 0.0) -> list[str]:
         """Returns rows, most of them of the last `span` seconds."""
-        # A burst, then times that jump ahead for a moment and come back: what follows is late.
+        # A burst, then times that jump ahead for a moment and back: the rows after that are late.
         count = 2_000 if 2 <= phase < 4 else 200
         ahead = 8.0 if 16 <= phase < 17 else 0.0
         return [

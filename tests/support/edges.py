@@ -156,7 +156,7 @@ def folded(sink: bl.Memory, kind: str) -> dict[str, Any]:
 def declare_enormous(pipeline: bl.Pipeline) -> dict[str, bl.Memory]:
     """Declares groupings with enormous texts as keys and as values, in two batches."""
     large = {"k": ["x" * LARGE, "x" * LARGE + "y", "x" * LARGE], "v": ["y" * LARGE, "", "z" * LARGE]}
-    # The first elements hold the watermark, so that records tell of one of these keys.
+    # The first elements hold the watermark, so that records name one of these keys.
     rows = read(pipeline, pl.DataFrame(large), "enormous rows", watermark=bl.MonotonousTimestamps())
     grouped = rows.window_into(bl.Sessions("1m"), timestamp_combiner="earliest").group_by(
         "k", name="by enormous"

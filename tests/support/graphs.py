@@ -85,7 +85,7 @@ choices = st.fixed_dictionaries(
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
     """Draws one to three sources and one to five nodes: chains, diamonds, fans, or unconnected ones."""
-    # All sources tell of percentiles from the beginning, as a trigger may look at them.
+    # All sources report percentiles from the beginning, because a trigger may read them.
     moves = st.lists(steps, max_size=6).map(lambda moves: ((1, 0, 0), *moves))
     sources = {f"source {number}": draw(moves) for number in range(draw(st.integers(1, 3)))}
     nodes: dict[str, Node] = {}

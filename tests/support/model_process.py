@@ -44,7 +44,7 @@ class Model:
         self.out: list[Out] = []
         self.late: list[Any] = []
         self.letters: list[str] = []
-        self.firings: dict[Timer, int] = {}  # of the cell in hand, since a row came
+        self.firings: dict[Timer, int] = {}  # of the current cell, since the last row
         self.last = START
 
     def step(
@@ -106,7 +106,7 @@ class Model:
 
     def _play_in_order(self, cell: Cell) -> None:
         """Plays event timers up to W and rows before W, in order of time; at equal times the timers first."""
-        cell.waiting.sort(key=lambda row: row.time)  # those of one time as they came
+        cell.waiting.sort(key=lambda row: row.time)  # rows of one time in order of arrival
         while True:
             timer, row = self._next_timer(cell), next(iter(cell.waiting), None)
             if timer is not None and (row is None or cell.timers[timer].time <= row.time):

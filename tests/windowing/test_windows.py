@@ -330,7 +330,7 @@ def test_a_trigger_that_may_lose_data_is_refused_with_a_remedy(
     ("trigger", "lateness"),
     [
         (DefaultTrigger(), "10m"),
-        (AfterWatermark(), "0s"),  # it finishes when its window is over and takes nothing more
+        (AfterWatermark(), "0s"),  # it finishes when its window is over, and accepts nothing more
         (AfterWatermark(early=AfterCount(2)), "0s"),
         (AfterWatermark(late=AfterCount(1)), "10m"),
         (Repeatedly(AfterCount(3)), "10m"),

@@ -20,7 +20,7 @@ PARCELS = [
     ([("bob", 20), ("ada", 130)], None),
     ([("ada", 140)], 120),
 ]
-# The third parcel comes when the watermark is at 65: what it has of the first minute is late.
+# The third parcel arrives when the watermark is at 65, so its rows of the first minute are late.
 PANES = [("ada", 0, 3), ("bob", 60, 2)]
 
 

@@ -324,7 +324,7 @@ def test_a_class_of_the_other_role_is_refused_with_the_one_that_was_meant() -> N
 def test_the_signatures_of_every_capability_are_compared(role: Any, module: Any) -> None:
     declared = {kind for kind in vars(module).values() if getattr(kind, "_is_protocol", False)}
     own = {kind for kind in declared if kind.__module__ == module.__name__} - {sources.Reader}
-    assert own <= {*capabilities._PROTOCOLS[role]}  # a reader is not declared: `resume` gives it
+    assert own <= {*capabilities._PROTOCOLS[role]}  # a reader is not declared: `resume` returns it
 
 
 def test_a_sink_that_forgets_in_another_way_is_told() -> None:

@@ -140,7 +140,7 @@ def test_an_attempt_that_was_overtaken_shows_nothing(files: type[Files], tmp_pat
     assert {*early.values()} != {*winner.values()}
     assert [*tmp_path.rglob("part-*")] == []
     sink.settle("q", 0, winner, again=False)
-    sink.prepare(keyed("a", "b", "d"), Part("q", 0))  # one that goes on when its batch is over
+    sink.prepare(keyed("a", "b", "d"), Part("q", 0))  # an attempt that outlives its batch
     assert sorted(file.parent.name for file in tmp_path.rglob("part-*")) == ["key=b", "key=c"]
     sink.settle("q", 1, {}, again=True)  # of the next run
     assert sorted(names(tmp_path)) == ["key=b", "key=c"]

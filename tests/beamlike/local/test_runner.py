@@ -94,7 +94,7 @@ def test_a_short_source_keeps_its_watermark_until_all_are_at_their_end() -> None
     assert short == [5 * SECOND, *[15 * SECOND] * 5, MAX_TIME]
     stage = [batch.stages["flatten.aggregate"] for batch in done.batches]
     assert [record.input for record in stage] == [0, 10 * SECOND, *[15 * SECOND] * 4, MAX_TIME]
-    # No window ends before 15 s, so all come with the end of input.
+    # No window ends before 15 s, so all are emitted at the end of input.
     assert [sum(record.panes.values()) for record in stage] == [0] * 6 + [3]
     assert sink.frame()["n"].to_list() == [4, 2, 2]
 

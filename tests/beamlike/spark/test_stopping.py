@@ -82,12 +82,12 @@ def test_a_signal_stops_a_run_between_two_batches(
 def test_a_second_signal_gives_the_batch_up(spark: SparkSession, tmp_path: Path) -> None:
     def interrupt_twice(record: BatchRecord) -> None:
         if record.batch == 1:
-            # To the thread that waits: two that come at once may be given to any, and then nothing wakes that one.
+            # Signals the waiting thread: of two signals at once, any thread may receive one, and the waiting one may not wake.
             waits = threading.main_thread().ident
             assert waits is not None
             signal.pthread_kill(waits, signal.SIGTERM)
             signal.pthread_kill(waits, signal.SIGINT)
-            # As a batch that takes long; the end of its query interrupts it.
+            # Simulates a long batch; the end of its query interrupts it.
             jvm: Any = spark._jvm
             jvm.java.lang.Thread.sleep(600_000)
 

@@ -37,7 +37,7 @@ class Service:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            await asyncio.sleep(0)  # others come to their turn
+            await asyncio.sleep(0)  # lets others run
             if (trouble := self.trouble(values[0], tried)) is not None:
                 await trouble
         finally:

@@ -181,7 +181,7 @@ EVENT = {"input_lag", "output_lag"}
         # If a step before the first stage hangs, all stages wait; figures 3-12 and 3-13.
         ("step", 2, ("step", "work", " (in source `rows`)"), ({"input", "output"}, {"input", "output"})),
         ("stage", 3, ("stage", "second", ""), (set(), {"output"})),
-        # Stages that are done with the batch do not wait for what comes after them.
+        # Stages that have finished the batch do not wait for later ones.
         ("sink", 3, ("sink", "firsts", ""), (set(), set())),
     ],
 )

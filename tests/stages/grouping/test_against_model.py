@@ -179,7 +179,7 @@ def test_only_late_and_retracted_panes_are_behind_the_output_watermark(
 def test_discarding_panes_concatenate_to_the_last_accumulating_one(
     windowing: Windowing, stream: Stream
 ) -> None:
-    assume(not closes_sessions(windowing))  # a closed session takes its content with it
+    assume(not closes_sessions(windowing))  # the content of a closed session is removed with it
     discarding = panes_of(with_accumulation(windowing, Accumulation.DISCARDING), stream)
     accumulating = panes_of(with_accumulation(windowing, Accumulation.ACCUMULATING), stream)
     for (key, window), panes in by_window(accumulating).items():

@@ -34,7 +34,7 @@ AHEAD = AfterWatermark(percentile=66)
 
 def test_a_processing_time_target_must_be_passed(new: New) -> None:
     m = new(trigger=IN_FIVE)
-    add(m, 1, now=10)  # the target is 15: elements come at the processing time of their step
+    add(m, 1, now=10)  # the target is 15: elements arrive at the processing time of their step
     add(m, 2, now=12)  # which later elements do not move
     assert brief(add(m, now=15)) == []
     step = add(m, now=16)

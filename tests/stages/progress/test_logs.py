@@ -118,7 +118,7 @@ def test_files_in_any_bundles_and_order_make_nothing_late(logs: list[list[int]],
         for name in chance.sample(sorted(left), chance.randint(1, len(left))):
             count = chance.randint(0, len(left[name]))
             rows, left[name] = left[name][:count], left[name][count:]
-            # Whatever comes is not behind the watermark.
+            # No arrival is behind the watermark.
             assert all(time >= state.watermark for time in rows)
             seen[name] = max([seen[name], *rows])
             summaries.append(of(name, *rows))

@@ -137,7 +137,7 @@ def test_a_silent_split_is_left_out_until_it_speaks_again() -> None:
         (rows(a=10, b=5), 1),
         (rows(a=20), 29),  # b silent for 29
         (rows(a=25), 1),  # for 30: idle
-        (rows(b=7), 1),  # speaks, and holds again, but takes nothing back
+        (rows(b=7), 1),  # a row arrives, and the split holds again, but nothing moves back
         (rows(a=40), 1),
         (rows(b=30), 1),
     ]
@@ -261,7 +261,7 @@ def test_what_holds_it_is_a_split_that_stands_where_the_watermark_is_or_behind(
         assert (holder.split is None) == (strategy.per_split is None)
 
 
-# A source that says itself where it stands
+# A source that announces its watermark
 
 
 def test_a_source_may_announce_its_watermarks() -> None:

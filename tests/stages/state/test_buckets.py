@@ -318,7 +318,7 @@ def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> No
                 )
             )
     assert panes == 981
-    assert sum(read) / len(read) < whole / 7  # what is that small takes a little more than its share
+    assert sum(read) / len(read) < whole / 7  # values that small need a little more than their share
 
 
 def test_an_arrival_does_not_overtake_one_that_waits() -> None:

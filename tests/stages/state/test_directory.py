@@ -70,7 +70,7 @@ def test_what_was_noted_of_other_rows_is_not_believed() -> None:
     stage, store = filled(running)
     noted = {place: value for place, value in store.values.items() if place[1].startswith("keys/")}
     with patched(**{**USUAL, "changed": 0, "chunk": CHUNK}):
-        take(stage, store, (f"new {number}" for number in range(100)), 1)  # written anew
+        take(stage, store, (f"new {number}" for number in range(100)), 1)  # rewritten
     store.values.update(noted)  # by a version that notes nothing, these would still be there
     before = of_rows(store)
     assert take(stage, store, ["new 1"], 2) == before

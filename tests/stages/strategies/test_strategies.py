@@ -174,7 +174,7 @@ def test_a_marker_is_found_by_expressions_of_any_library(
     strategy = Punctuated(convert(col("kind") == "mark"), convert(col("complete")), per_split="part")
     assert strategy.columns == ("part", "kind", "complete")
     assert strategy.observe(ROWS) == {"newest": 9_000_000}
-    # A marker whose timestamp is missing promises nothing, but its split has spoken.
+    # A marker without a timestamp promises nothing, but its split is active.
     assert summarize(strategy, ROWS) == {"a": {"own": {"newest": 9_000_000}}, "b": {"own": {}}}
     assert strategy == Punctuated(convert(col("kind") == "mark"), convert(col("complete")), per_split="part")
     assert strategy != Punctuated(convert(col("kind") != "mark"), convert(col("complete")), per_split="part")

@@ -32,7 +32,7 @@ SESSIONS_OVER = moment(END, merging=True)
 P66 = "percentile_66"
 
 
-# Triggers that stand alone
+# Single triggers
 
 
 def test_default_emits_at_the_end_and_from_then_on() -> None:

@@ -76,7 +76,7 @@ def test_a_run_that_fails_leaves_the_old_result_and_one_that_ends_replaces_it_at
     pipeline(10, lambda batch: shown.append(numbers()[:2])).run(runner)
     assert shown[-1] == [[0, 1, 2, 3]] * 2
     assert numbers()[:2] == [[0, 10, 20, 30]] * 2
-    assert {0, 10, 20, 30} <= {*numbers()[2]}  # beside what is of another run
+    assert {0, 10, 20, 30} <= {*numbers()[2]}  # beside the files of another run
     assert not any(re.search(r"/\.part-", file) for file in files())
     assert {str(file.parent) for file in Path("out/json").rglob("part-*")} == {
         f"out/json/user={user}" for user in ("ada", "bob", "eve")

@@ -70,7 +70,7 @@ def test_each_row_comes_once_and_in_order_whatever_is_cut_and_started_again(
             if (found := take(reader, position)) is None:
                 break
             rows += found[1]
-            # Killed before it was noted as done: the next run reads the same, and goes on as this one does.
+            # Killed before it was recorded as done: the next run reads the same rows, and continues like this one.
             if batches in restarts:
                 reader = source.resume(before, limit + 1, apart=apart)
                 assert numbers(reader.read(found[0])) == found[1]

@@ -116,7 +116,7 @@ def test_a_later_pane_replaces_the_row_and_one_taken_back_removes_it(url: str) -
         [("a", 1, 0, True), ("a", 5, 1, False), (None, 4, 1, False), ("b", 2, 0, True)],
     ]
     for number, rows in enumerate(batches):
-        for _ in range(2):  # a batch that comes again changes nothing
+        for _ in range(2):  # a repeated batch changes nothing
             sink.write(batch(rows), Part("q", number))
     found = [(row["user"], row["n"], row["window_end"]) for row in rows_of(url, "t", "n")]
     end = END if "postgres" in url else "2026-01-01 00:00:00.000000"

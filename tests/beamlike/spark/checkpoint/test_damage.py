@@ -298,7 +298,7 @@ def test_what_a_power_cut_leaves_empty_is_written_again(
             undo(folder, 2)
 
     folder = damaged(after)
-    # The batch in hand is done again.
+    # The unfinished batch is repeated.
     assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
 

@@ -295,7 +295,7 @@ def test_processing_time_passes_without_input_and_reaches_later_levels(shards: i
     query = Query(ticking()[0].plan(), shards)
     query.batch({"plays": next(query.plan.sources["plays"].source.chunks(100))})
     assert query.run([], now=10_000_001).frames("out") == []
-    batch = query.run([], now=10_000_002)  # the elements came at 1
+    batch = query.run([], now=10_000_002)  # the elements arrived at 1
     stages = batch.stages()
     assert sum(map(len, batch.frames("out"))) == 9
     assert sum(map(len, batch.frames("out all"))) == 1

@@ -102,7 +102,7 @@ def test_other_shards_give_the_same_panes(
 
 @pytest.mark.parametrize("shards", [(1, 3), (7, 1), (2, 7)])
 def test_what_comes_to_other_shards_is_collected_after_what_was_there(shards: tuple[int, int]) -> None:
-    # More comes to the shard of one user than to others, so their counts of what came differ.
+    # The shard of one user receives more rows than others, so the counts of arrivals differ.
     batches = [[("a", 12 - n % 3) for n in range(9)] + [(user, 12) for user in "bbbcd"]]
     batches.append([("a", 9), ("b", 9), ("a", 13), ("c", 10)])
     plan = pipeline(batches, "sessions", "default").plan()

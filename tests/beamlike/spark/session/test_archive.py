@@ -81,7 +81,7 @@ def test_what_the_main_program_imports_comes_along_but_not_the_program(
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "__file__", str(code / "program.py"), raising=False)
     assert users(build_archive(["__main__"])) == {"plays.py"}
-    monkeypatch.delattr(main, "__file__")  # as at a prompt, where only values tell what was imported
+    monkeypatch.delattr(main, "__file__")  # as at a prompt, where only values show what was imported
     monkeypatch.setattr(main, "imported", importlib.import_module("other").f, raising=False)
     assert "other.py" in users(build_archive([main]))
 

@@ -68,7 +68,7 @@ print({"beamlike", "stages", "polars", "pandas"} & set(sys.modules))
     assert process.stdout.decode().splitlines() == ["state ['key'] ['value']", "set()"]
 
 
-# pyspark as it is on a busy machine: it takes as long as it takes.
+# pyspark on a busy machine, without a limit.
 SLOW = """
 import sys
 sys.stdin.readline()
