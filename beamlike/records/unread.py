@@ -9,7 +9,7 @@ from beamlike.records.model import MOST_UNREAD, BatchRecord
 from beamlike.system.after_end import AFTER_END
 
 Files = Mapping[str, Mapping[str, str]]
-"""By source: the files that changed, each with the kind of change."""
+"""The files that changed, each with the kind of change, by source."""
 
 
 def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyType({})) -> Iterator[str]:

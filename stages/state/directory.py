@@ -34,10 +34,10 @@ NEVER: Final = 2**63 - 1
 """The least time of a chunk in which that time is null in all rows."""
 
 MOST_CHUNKS: Final = 0.5
-"""If more than this share of a bucket's chunks may contain a key, all chunks are read at once."""
+"""The share of a bucket's chunks that may contain a key above which all chunks are read at once."""
 
 SAMPLED: Final = 16
-"""Of the row hashes, one in this many is compared first: it shows cheaply that most chunks must be read."""
+"""The first comparison uses one in this many row hashes: it shows cheaply that most chunks must be read."""
 
 _ENTRIES: Final = "entries"
 

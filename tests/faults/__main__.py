@@ -18,7 +18,7 @@ from tests.faults.local_trials import deaths, survive_in_process
 from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
 from tests.support.databases import postgres
 
-_NAMES = {"later": "all", "nobody": "exception"}
+_NAMES = {"later": "all"}
 
 
 @click.command()

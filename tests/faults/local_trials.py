@@ -57,7 +57,7 @@ def deaths(seed: int, count: int) -> list[Death]:
     made: list[Death] = []
     batch = 0
     for number in range(count):
-        fails = [Wire(rng.choice(ON_DRIVER), batch, "nobody")] if number % 3 == 2 else []
+        fails = [Wire(rng.choice(ON_DRIVER), batch, "exception")] if number % 3 == 2 else []
         batch += rng.choice(_STEPS)
         place = next(places)
         if place is None:

@@ -29,7 +29,7 @@ def go_on(trial: Trial, spark: SparkSession) -> None:
 def cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     """A run that ended when the sinks had its second batch and Spark had not recorded that."""
     trial = Trial.of(tmp_path_factory.mktemp("awkward") / "job", files=4, seed=3)
-    trial.wires.lay([Wire("noted", 1, "nobody")])
+    trial.wires.lay([Wire("noted", 1, "exception")])
     with pytest.raises((bl.RunError, StreamingQueryException)):
         go_on(trial, spark)
     return trial

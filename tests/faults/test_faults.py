@@ -39,7 +39,7 @@ def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path
     tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
     assert victims["all"] + victims["later"] + victims["driver"] == len(planned)
-    assert victims["worker"] + victims["nobody"] >= 1  # chance how many are met in time
+    assert victims["worker"] + victims["exception"] >= 1  # chance how many are met in time
 
 
 def test_so_many_deaths_are_planned_of_both_kinds() -> None:
@@ -48,7 +48,7 @@ def test_so_many_deaths_are_planned_of_both_kinds() -> None:
     assert {life.tries for life in planned} == {1, 16}
     wires = [wire for life in planned for wire in life.wires]
     died = {wire.victim for life in planned for wire in life.wires if is_death(wire, life.tries)}
-    assert died == {"all", "driver", "later", "nobody", "worker"}
+    assert died == {"all", "driver", "later", "exception", "worker"}
     assert {wire.place for wire in wires} == {*IN_WORKERS, *ON_DRIVER}
 
 
@@ -73,7 +73,7 @@ def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_double
     trial = Trial.of(tmp_path / "job", files=3, seed=2)
     cuts: tuple[tuple[Place, int], ...] = (("part", 0), ("level 1", 1), ("transaction", 1), ("level 2", 2))
     for place, batch in cuts:
-        trial.wires.lay([Wire(place, batch, "worker" if place in IN_WORKERS else "nobody")])
+        trial.wires.lay([Wire(place, batch, "worker" if place in IN_WORKERS else "exception")])
         plan, runner = plan_and_runner(trial.folder, session=spark)
         with pytest.raises((bl.RunError, StreamingQueryException)):
             plan.run(runner)

@@ -91,7 +91,7 @@ def _workers(rng: random.Random, first: int, last: int, count: int) -> list[Wire
 def _of_a_run(rng: random.Random, batch: int, tries: int) -> Wire:
     """Returns a wire that ends a run: the driver fails, or a worker is killed whose task is not repeated."""
     place = rng.choice((*IN_WORKERS, *ON_DRIVER) if tries == 1 else ON_DRIVER)
-    return Wire(place, batch, "worker" if place in IN_WORKERS else "nobody")
+    return Wire(place, batch, "worker" if place in IN_WORKERS else "exception")
 
 
 def files_for(planned: Sequence[Life]) -> int:

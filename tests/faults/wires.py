@@ -31,15 +31,15 @@ noted        all sinks have the batch; Spark has not noted that
 IN_WORKERS: tuple[Place, ...] = ("read", "level 1", "level 2", "part")
 ON_DRIVER: tuple[Place, ...] = ("sink", "transaction", "noted")
 
-Victim = Literal["all", "driver", "worker", "executor", "nobody", "later"]
+Victim = Literal["all", "driver", "worker", "executor", "exception", "later"]
 """The processes that SIGKILL ends.
 
-all       the driver with its Java and all Python workers
-driver    the Python driver alone; its Java continues until it detects that
-worker    the Python worker at the place
-executor  the worker and the Java above it
-nobody    none: an exception is raised instead
-later     none: the wire only reports that a batch has reached the place
+all        the driver with its Java and all Python workers
+driver     the Python driver alone; its Java continues until it detects that
+worker     the Python worker at the place
+executor   the worker and the Java above it
+exception  none: an exception is raised instead
+later      none: the wire only reports that a batch has reached the place
 """
 
 
@@ -101,7 +101,7 @@ class Wires:
     def _strike(self, wire: Wire) -> None:
         if wire.victim == "later":
             return
-        if wire.victim == "nobody":
+        if wire.victim == "exception":
             raise Cut(f"{wire.place} of batch {wire.batch}")
         if wire.victim == "worker":
             os.kill(os.getpid(), signal.SIGKILL)

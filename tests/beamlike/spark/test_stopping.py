@@ -82,7 +82,7 @@ def test_a_signal_stops_a_run_between_two_batches(
 def test_a_second_signal_gives_the_batch_up(spark: SparkSession, tmp_path: Path) -> None:
     def interrupt_twice(record: BatchRecord) -> None:
         if record.batch == 1:
-            # Signals the waiting thread: of two signals at once, any thread may receive one, and the waiting one may not wake.
+            # Signals the waiting thread: if two signals arrive at once, another thread may receive one.
             waits = threading.main_thread().ident
             assert waits is not None
             signal.pthread_kill(waits, signal.SIGTERM)
