@@ -101,7 +101,7 @@ class HoldOwner:
         if self.table:
             return f"a row of key {self.key} at {time(self.start)}"
         who = f"key {self.key} in" if self.key else "window"
-        what = "a pane that may be taken back, of " if self.pane else ""
+        what = "a pane that may be retracted, of " if self.pane else ""
         return f"{what}{who} [{time(self.start)}, {time(self.end)})"
 
 

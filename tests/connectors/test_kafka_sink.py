@@ -176,7 +176,7 @@ def test_an_older_copy_of_a_checkpoint_is_refused_and_continues_under_another_id
         run("copy", 3)
     run("copy", continue_as="second")
     [told] = caplog.messages
-    assert told.endswith("the headers beamlike-run and beamlike-batch tell them apart")
+    assert told.endswith("the headers beamlike-run and beamlike-batch mark them")
     run("copy", 4)
     assert sorted(row["n"] for row in rows_of(kafka, topic)) == [0, 1, 1, 2, 2, 3, 4]
     shutil.copytree(tmp_path / "copy", tmp_path / "other")

@@ -265,7 +265,7 @@ def test_what_cannot_be_is_an_error_in_words(redis: Queues, tmp_path: Path) -> N
         queue(Queues("localhost:6379"), "plays")
     with pytest.raises(TypeError, match="fields must be a dict"):
         bl.Redis(redis.url, "plays", group=GROUP, fields=["user"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'redis_id', which is there already"):
+    with pytest.raises(ValueError, match="'redis_id', which already exists"):
         bl.Redis(redis.url, "plays", group=GROUP, fields={"redis_id": str})
     with pytest.raises(ValueError, match="start must be"):
         queue(redis, "plays", start="now")

@@ -241,6 +241,6 @@ def test_a_log_that_does_not_fit_is_refused(choices: dict[str, Any], told: str) 
         bl.changes(log, **choices)
     changes = bl.changes(log)
     with pytest.raises(
-        bl.PlanError, match="are changes, and a log has rows, of which each counts for itself"
+        bl.PlanError, match="are changes, but the rows of a log must not retract or repeat each other"
     ):
         bl.changes(changes.with_columns(before=bl.lit(None)))

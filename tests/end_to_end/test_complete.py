@@ -137,8 +137,8 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     record = second.batches[-1].sources["past"]
     assert (record.over, record.watermark, record.elements) == (True, MAX_TIME, 0)
     told = why(History.open("checkpoint"))
-    assert any("no longer waits for `past`, whose input is over" in str(one) for one in told)
-    late = [one for one in map(str, told) if "source `past` is over, and does not read" in one]
+    assert any("no longer waits for `past`, whose input has ended" in str(one) for one in told)
+    late = [one for one in map(str, told) if "source `past` has ended, and does not read" in one]
     assert len(late) == len(record.changed) == int(kind not in WITHOUT_NEW_ROWS)
     if kind not in WITHOUT_NEW_ROWS:
         assert "(complete=True)" in caplog.text

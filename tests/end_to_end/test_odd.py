@@ -117,7 +117,7 @@ def test_aggregates_may_be_named_as_columns_of_the_input() -> None:
 
 @pytest.mark.parametrize("name", ["*", "^a.*$", "^$"])
 def test_a_name_that_is_a_pattern_is_refused(name: str) -> None:
-    message = "that is a pattern, which stands for several columns; rename it"
+    message = "this is a pattern for several columns; rename it"
     with pytest.raises(bl.PlanError, match=message):
         run(pl.DataFrame({"at": SECONDS, name: SECONDS}))
     with pytest.raises(bl.PlanError, match=message):

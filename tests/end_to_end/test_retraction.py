@@ -214,9 +214,9 @@ def test_records_name_the_window_whose_pane_may_be_taken_back() -> None:
     windowed.group_by("user", name="counts").aggregate(n=bl.count()).write("out", bl.Memory())
     stage = p.run().batches[1].stages["counts"]
     window = "[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)"
-    assert stage.holder == f"a pane that may be taken back, of key ada in {window}"
+    assert stage.holder == f"a pane that may be retracted, of key ada in {window}"
     assert stage.window is not None
-    assert holding_text(stage.window) == "has a pane that may be taken back"
+    assert holding_text(stage.window) == "has a pane that may be retracted"
 
 
 def test_what_is_taken_back_after_the_window_is_over_is_within_the_lateness_of_the_next_stage() -> None:

@@ -292,7 +292,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_a_remedy() -> None:
     with pytest.raises(bl.CheckpointError) as caught:
         minutes(allowed_lateness="1m").run(runner())
     assert "allowed lateness was 0s, now 1m" in str(caught.value)
-    assert "start anew with another checkpoint" in str(caught.value)
+    assert "start again with another checkpoint" in str(caught.value)
 
 
 def test_a_checkpoint_of_spark_is_refused_with_the_way_to_bring_it_along() -> None:

@@ -71,7 +71,7 @@ REFUSED: Final = {
     # A growing side cannot lose rows.
     **{(one, "as growing side"): "its rows may be retracted; leave growing= out" for one in ("retracting", "changes")},
     # A log of changes counts each of its rows.
-    **{(one, "changes"): "and a log has rows, of which each counts for itself" for one in ("retracting", "changes")},
+    **{(one, "changes"): "rows of a log must not retract or repeat" for one in ("retracting", "changes")},
     ("retracting", "discarding"): r"AfterWatermark\(early=AfterCount\(2\)\) may lose data",
 }  # fmt: skip
 """Part of the message, by the first and the second operator."""

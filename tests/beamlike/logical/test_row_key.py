@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     ),
     "a key computed anew": (
         lambda: totals().with_columns(user=bl.col("user").str.to_lowercase()),
-        "the key 'user' is not among the columns any more, or was computed anew; keep it in select(...)",
+        "the key 'user' is not among the columns any more, or was computed again; keep it in select(...)",
     ),
     "a key of another type": (
         lambda: totals().map(same, {"user": int}),

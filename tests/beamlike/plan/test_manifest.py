@@ -271,5 +271,5 @@ def test_all_changes_are_told_at_once_with_what_to_do() -> None:
         "  stage 'totals': inputs was plays, now clicks",
         "  -> beamlike savepoint c s",
         "  stage 'totals': on_time was always, now if_non_empty",
-        "  -> start anew with another checkpoint, or continue with the former plan",
+        "  -> start again with another checkpoint, or continue with the former plan",
     ]

@@ -46,7 +46,7 @@ ANEW: dict[str, Aggregate] = {
     "last": Last("v"),
     "collected": Collect("v"),
 }
-"""Aggregates that are computed anew of the rows that are left."""
+"""Aggregates that are computed again from the rows that are left."""
 NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v", 0.9)}
 
 

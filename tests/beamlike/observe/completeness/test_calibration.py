@@ -77,7 +77,7 @@ def test_the_report_and_the_text_say_what_was_stated_and_promised() -> None:
     assert first.startswith("stage counts: promise of 0.5 within 5s: missed by ")
     assert (stage, heads.split()) == ("stage counts:", ["stated", "windows", "mean", "really", "least"])
     assert any(line.split()[0] == "0" for line in lines)
-    assert "stated nothing" in lines[-1]
+    assert "stated no share" in lines[-1]
     bl.observe.write_report(bl.observe.History.open("run.jsonl"), "report.html")
     page = Path("report.html").read_text()
     assert "<h2>Completeness</h2>" in page

@@ -141,7 +141,7 @@ def test_when_all_are_idle_it_says_that_the_watermark_stays():
         ),
         (
             {"elements": 2},
-            "has no watermark yet: BoundedOutOfOrderness(bound=5s) has seen nothing that gives one",
+            "has no watermark yet: BoundedOutOfOrderness(bound=5s) has had no element that gives one",
         ),
     ],
 )

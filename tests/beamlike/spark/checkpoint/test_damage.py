@@ -25,7 +25,7 @@ from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
 
 Damage = Callable[[Path], object]
-ANEW = "start anew with another checkpoint"
+ANEW = "start again with another checkpoint"
 
 
 def remove(name: str) -> Damage:

@@ -279,7 +279,7 @@ def test_a_plan_that_cannot_go_on_with_the_state_is_refused(
 ) -> None:
     folder, _ = halfway
     plan = pipeline(folder, bl.Memory(), gap="30s").plan()
-    with pytest.raises(bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap=30s\)\n.*start anew"):
+    with pytest.raises(bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap=30s\)\n.*start again"):
         savepoints.restore(str(folder / "saved"), str(tmp_path), plan, shards=3, session=spark)
     assert list(tmp_path.iterdir()) == []
 
