@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pandas as pd
 import polars as pl
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
+from polars.testing import assert_series_equal
 from polars.testing.parametric import dataframes
 
 from tests.support.edges import KEYS
 from windowing.python_rows import python_has
-from windowing.python_values import dicts_of, tuples_of, values_of
+from windowing.python_values import column_of_times, dicts_of, tuples_of, values_of
 
 _TIMES = [pl.Date, pl.Datetime("us"), pl.Datetime("ms"), pl.Datetime("us", "UTC"), pl.Datetime("ms", "UTC")]
 _OTHERS = [pl.Datetime("ns"), pl.Duration("us"), pl.Duration("ms"), pl.Int64, pl.String, pl.List(pl.Int8)]
@@ -65,3 +68,40 @@ def test_the_dicts_of_many_rows_and_columns_are_plain_and_their_own() -> None:
     assert [row["c1"] for row in found] == [*range(20_000)]
     assert next(dicts_of(frame)) == frame.row(0, named=True)
     assert [*dicts_of(frame.clear())] == [] == [*tuples_of(pl.DataFrame())]
+
+
+@given(
+    st.lists(st.none() | st.datetimes(timezones=st.none() | st.timezones()), max_size=9),
+    st.sampled_from(
+        [pl.Datetime("us", "UTC"), pl.Datetime("us"), pl.Datetime("ms"), pl.Datetime("us", "Asia/Tokyo")]
+    ),
+)
+def test_a_column_of_times_is_the_one_that_polars_makes(
+    values: list[datetime | None], dtype: pl.DataType
+) -> None:
+    column = column_of_times("at", values, dtype)
+    if column is not None:
+        assert_series_equal(column, pl.Series("at", values, dtype=dtype, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [pl.Datetime("us", "UTC"), pl.Datetime("us")])
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=3))),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-3))),
+        pd.Timestamp("2026-01-01", tz="UTC"),
+        "2026-01-01",
+        date(2026, 1, 1),
+        5,
+    ],
+)
+def test_other_values_are_left_to_polars(value: Any, dtype: pl.DataType) -> None:
+    assert column_of_times("at", [None, value], dtype) is None
+
+
+def test_times_of_the_first_and_the_last_instant_become_a_column() -> None:
+    ends = [datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)]
+    column = column_of_times("at", ends, pl.Datetime("us", "UTC"))
+    assert column is not None
+    assert values_of(column) == ends
