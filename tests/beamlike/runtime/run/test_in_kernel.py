@@ -78,4 +78,5 @@ def test_a_cell_says_that_its_run_has_failed_and_why(tmp_path: Path) -> None:
         assert text.startswith("p: batch 0, 1 elements")
         assert "; failed: ZeroDivisionError: integer division or modulo by zero" in text
         assert text.endswith("in the function of step 'rows.map' (map)")
-    assert sink[0]["text/plain"].endswith("failed: OSError: the disk is full")
+    assert sink[0]["text/plain"].startswith("full: starting; failed: SinkError: sink 'out': ")
+    assert sink[0]["text/plain"].endswith("OSError: the disk is full")
