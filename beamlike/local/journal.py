@@ -7,12 +7,14 @@ killed or the machine loses power.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import attrs
 
@@ -88,20 +90,26 @@ class Journal:
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
-        """Opens the journal. With `new` it is created, otherwise it must exist."""
+    def open(
+        cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool, unchanged: bool = False
+    ) -> Self:
+        """Opens the journal. With `new` it is created, otherwise it must exist. With `unchanged` it can only be read,
+        and must be one of this version that no process has open.
+        """
+        if unchanged and not os.path.exists(path):
+            raise damaged(f"{path}, which has the state, is gone or empty")
         with _translated(path, damaged):
-            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            connection = read_only(path) if unchanged else _connected(path)
             journal = cls(path, damaged, connection)
             try:
-                journal._prepare(new=new)
+                journal._prepare(new=new, unchanged=unchanged)
             except BaseException:
                 connection.close()
                 raise
             return journal
 
-    def _prepare(self, *, new: bool) -> None:
-        for setting in SETTINGS:
+    def _prepare(self, *, new: bool, unchanged: bool) -> None:
+        for setting in () if unchanged else SETTINGS:
             self._connection.execute(setting)
         # The version is 0 in a database without tables, which is new or was emptied.
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -118,8 +126,9 @@ class Journal:
             raise self.damaged(
                 f"{self.path} is of version {version}, and this version of beamlike reads {VERSION}"
             )
-        with self._transaction():
-            undo.make_tables(self._connection)
+        if not unchanged:
+            with self._transaction():
+                undo.make_tables(self._connection)
         self._verify()
         self._last = self._found_last()
 
@@ -366,6 +375,15 @@ class Journal:
 
     def _translating(self) -> Any:
         return _translated(self.path, self.damaged)
+
+
+def _connected(where: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def read_only(path: str) -> sqlite3.Connection:
+    """Opens a database that no process has open, so that SQLite creates no file and takes no lock."""
+    return _connected(f"file:{quote(path)}?immutable=1", uri=True)
 
 
 @contextmanager

@@ -89,6 +89,9 @@ class LiveRun(Shown):
             self._control.go_to(Phase.GIVEN_UP)
             records.close("stopped")
             raise
+        except BaseException as error:
+            self._opened.run.progress.close(error)
+            raise
         finally:
             try:
                 self._held.close()

@@ -248,6 +248,10 @@ class SparkRun(Shown):
         """Waits until the available input is processed, and drains the run if the runner does so. Raises the error of a
         failed query.
         """
+        with self._opened.run.progress:
+            self._wait()
+
+    def _wait(self) -> None:
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -282,7 +286,6 @@ class SparkRun(Shown):
             raise
         finally:
             self._opened.run.records.close("failed")
-            self._opened.run.progress.close()
             self._release()
 
     def _take_all(self) -> None:
