@@ -13,6 +13,7 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
 from beamlike.beam.phases import optimized
+from beamlike.beam.planned.play import PlanRunner, play
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
@@ -45,9 +46,12 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
             pipeline | beam.Create([1, 2, 3]) | beam.CombineGlobally(sum) | beam.Map(print)
     """
 
-    def __init__(self, records: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self, records: str | os.PathLike[str] | None = None, *, spark: PlanRunner | None = None
+    ) -> None:
         super().__init__()
         self.records = self._path = records
+        self.spark = spark
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
@@ -76,6 +80,8 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
+        if self.spark is not None:
+            return play(self.spark, stage_context, stages, self._streams)
         inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:

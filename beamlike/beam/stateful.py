@@ -117,7 +117,7 @@ class StatefulNode(StageNode):
         self, data: Mapping[str, Iterable[bytes]], watermark: int
     ) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Processes elements, then advances the clocks. Returns the output, and true if anything has happened."""
-        rows, now = self._arrivals(data.get(self.name, ())), self.now()
+        rows, now = self.arrivals(data.get(self.name, ())), self.now()
         waits = self.next_wake is None or self.next_wake > now
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
@@ -148,7 +148,8 @@ class StatefulNode(StageNode):
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
 
-    def _arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+    def arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to a frame with a row for each window."""
         rows = [
             (
                 self.key_coder.encode_nested(element.value[0]),
@@ -171,6 +172,16 @@ class StatefulNode(StageNode):
         return encoded
 
     # The node is the host of its operator.
+
+    def begin(self, now: int) -> None:
+        """Starts a step at a processing time (us). What a failed step has left is removed."""
+        self.now = lambda: now
+        for name in [name for name in self.servicer._state if state_of(name) is not None]:
+            del self.servicer._state[name]
+        self.servicer._ordered_list_keys.clear()
+        for left in (self.timers, self.chunked, self.out):
+            left.clear()
+        self.changed = Changes()
 
     def load(self, cell: bytes, read: ReadChunks) -> None:
         state, ordered, timers = marshal.loads(cell)

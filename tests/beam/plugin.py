@@ -14,6 +14,7 @@ import apache_beam.pipeline as beam_pipeline
 import pytest
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
+import beamlike as bl
 from beamlike.beam import BeamlikeRunner
 
 EXPECTED: Final = Path(__file__).with_name("failures.txt")
@@ -49,9 +50,20 @@ def _constructed(pipeline: Any, *arguments: Any, **named: Any) -> None:
     _construct(pipeline, *arguments, **named)
     given = pipeline.runner
     if type(given).__name__ in REPLACED:
-        pipeline.runner = BeamlikeRunner()
+        pipeline.runner = BeamlikeRunner(spark=runner_of_plans())
         if type(given) is fn_runner.FnApiRunner:
             vars(pipeline.runner).update(vars(given))
+
+
+def runner_of_plans() -> Any:
+    """Returns the runner that executes the plans of pipelines, if the variable `BEAM_SUITE_ON` names one."""
+    match os.environ.get("BEAM_SUITE_ON", ""):
+        case "spark":
+            return bl.SparkRunner(master="local[1]", shards=1, quiet=True)
+        case "plans":
+            return bl.LocalRunner(quiet=True)
+        case _:
+            return None
 
 
 def _counted(runner: BeamlikeRunner, *arguments: Any) -> Any:

@@ -1,0 +1,137 @@
+"""The fused stages of a pipeline as bytes, from which each process constructs the nodes that it needs."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+from apache_beam.options.value_provider import RuntimeValueProvider
+from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
+from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
+
+from beamlike.beam.grouped import GroupNode
+from beamlike.beam.nodes import Context, StageNode
+from beamlike.beam.run import Run, inputs_of
+from beamlike.beam.stateful import StatefulNode
+
+METRICS: Final = b"metrics"
+"""The buffer of the metrics of bundles, which are rows like elements."""
+_KEPT: Final = 8
+"""The number of pipelines whose nodes a process keeps."""
+
+Written = list[tuple[bytes, bytes]]
+"""Output: pairs of a buffer and encoded elements."""
+
+
+class Worker:
+    """The nodes of a pipeline in this process, with Beam's worker. Only one thread uses them at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        RuntimeValueProvider.set_runtime_options({})
+        held = marshal.loads(content)
+        components = beam_protos.Components.FromString(held["components"])
+        stages, runner = [_stage(*each) for each in held["stages"]], fn_runner.FnApiRunner()
+        inputs = {stage.name: inputs_of(stage) for stage in stages}
+        self.handlers = WorkerHandlerManager(components.environments, runner._provision_info)
+        context = Context(stages, self.handlers, components, held["safe_coders"], held["data_coders"], 1)
+        context.setup()
+        self.run = Run(runner, context, self.handlers, [])
+        self.run.build(stages, inputs)
+        self.nodes = {node.stage.name: node for node in self.run.nodes if isinstance(node, StageNode)}
+        for node in self.nodes.values():  # a source of the plan has the element of the Impulse
+            node.pending = {name: [] for name in node.inputs}
+        self.lock = threading.RLock()
+
+    def process(self, stage: str, name: str, chunks: list[bytes]) -> Written:
+        """Processes elements of an input of a fused stage, down to the last residual. Returns output and metrics."""
+        node, data = self.nodes[stage], {name: chunks}
+        written = Written()
+        while data:
+            written += self.run.bundles.process(node, data, {})
+            if node.deferred_hold is not None:
+                time.sleep(max(0.0, node.not_before - time.time()))
+            data = {each: waiting for each, waiting in node.pending.items() if waiting}
+            node.pending = {each: [] for each in node.inputs}
+        return written + self.metrics(stage)
+
+    def metrics(self, stage: str) -> Written:
+        """Removes and returns the metrics of the bundles of a fused stage."""
+        infos = self.run.bundles.metrics.pop(stage, [])
+        content = marshal.dumps((stage, [info.SerializeToString() for info in infos]))
+        return [(METRICS, content)] if infos else []
+
+    def group(self, buffer: bytes) -> GroupNode:
+        """Returns the grouping that reads a buffer."""
+        return self.run.groups[buffer]
+
+    def stateful(self, stage: str) -> StatefulNode:
+        """Returns a fused stage that has state or timers."""
+        node = self.nodes[stage]
+        assert isinstance(node, StatefulNode)
+        return node
+
+
+def _stored(stage: Any) -> tuple[str, list[bytes], list[tuple[str, str]], str | None]:
+    transforms = [each.SerializeToString(deterministic=True) for each in stage.transforms]
+    return stage.name, transforms, sorted(stage.timers), stage.environment
+
+
+def _stage(
+    name: str, transforms: list[bytes], timers: list[tuple[str, str]], environment: str | None
+) -> translations.Stage:
+    parsed = [beam_protos.PTransform.FromString(each) for each in transforms]
+    stage = translations.Stage(name, parsed, environment=environment)
+    stage.timers = set(timers)
+    return stage
+
+
+_WORKERS: Final = dict[str, Worker]()
+_OPENING: Final = threading.Lock()
+
+
+@attrs.frozen(slots=False, eq=False, repr=False)
+class Job:
+    """A pipeline after fusion. A step or an operator of a plan has it, and uses it in the process that executes it.
+
+    `content` is only bytes, since the processes of a cluster have nothing else in common.
+    """
+
+    content: bytes
+
+    @classmethod
+    def of(cls, context: Any, stages: Iterable[Any]) -> Job:
+        """Stores fused stages, before a `Context` is created, which changes them."""
+        held = {
+            "components": context.components.SerializeToString(deterministic=True),
+            "stages": [_stored(stage) for stage in stages],
+            "safe_coders": dict(context.safe_coders),
+            "data_coders": dict(context.data_channel_coders),
+        }
+        return cls(marshal.dumps(held))
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def worker(self) -> Worker:
+        """Returns the worker of this process, which is created when it is used first."""
+        with _OPENING:
+            if self.digest not in _WORKERS:
+                for digest in list(_WORKERS)[: 1 - _KEPT]:
+                    _WORKERS.pop(digest).handlers.close_all()
+                _WORKERS[self.digest] = Worker(self.content)
+            return _WORKERS[self.digest]
+
+    def __getstate__(self) -> Mapping[str, bytes]:
+        return {"content": self.content}
+
+    def __setstate__(self, state: Mapping[str, bytes]) -> None:
+        object.__setattr__(self, "content", state["content"])
