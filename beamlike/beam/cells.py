@@ -196,19 +196,28 @@ class StatefulParDo(Operator):
         return {MAIN: Input((KEY,), pl.Schema({KEY: pl.Binary(), ELEMENT: pl.Binary(), **times}))}
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        arrived = arrivals[MAIN]
+        return self.processed(state, *self.timely(arrivals[MAIN], clock), clock, clock.watermark)
+
+    def timely(self, arrived: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides arrivals into those whose window still has state, and late ones."""
         timely = collected_at(self.allowed_lateness) > clock.input_before
-        rows, late = arrived.filter(timely), arrived.filter(~timely)
+        return arrived.filter(timely), arrived.filter(~timely)
+
+    def processed(
+        self, state: State, rows: pl.DataFrame, late: pl.DataFrame, clock: StepClock, watermark: int
+    ) -> StepOutput:
+        """Processes elements, and then the timers that are due at a watermark (us)."""
         loaded = state.load(self.cells, rows.select(KEY).unique(maintain_order=True))
-        due = (pl.col(DUE) <= clock.watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
+        due = (pl.col(DUE) <= watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
         used, other = touched(loaded.rows, loaded.incoming, due, [KEY])
         for cell in used[CELL].drop_nulls():
             self.host.load(cell, partial(self.chunks.read, state))
-        fired = self.host.play(rows[ELEMENT].to_list(), clock.watermark)
-        saved = pl.DataFrame(self.host.save(clock.watermark), self.cells.table.schema, orient="row")
+        fired = self.host.play(rows[ELEMENT].to_list(), watermark)
+        saved = pl.DataFrame(self.host.save(watermark), self.cells.table.schema, orient="row")
         state.write_back(self.cells, pl.concat([other, saved]))
         self.chunks.apply(state, self.host.changes())
         panes = pl.DataFrame(self.host.emitted(), _OUTPUT, orient="row")
         dropped = {LATE: len(late)} if len(late) else {}
         # Elements are never pending: each is processed at once. Only timers are, which `PENDING` counts.
-        return StepOutput(panes, len(arrived), len(arrived), len(rows), dropped, fired=fired)
+        arrived = len(rows) + len(late)
+        return StepOutput(panes, arrived, arrived, len(rows), dropped, fired=fired)

@@ -46,6 +46,16 @@ def state_of(name: bytes) -> Any | None:
     return getattr(key, kind) if kind in _STATE else None
 
 
+def alone(coder: Any, element: Any, window: Any) -> bytes:
+    """Encodes an element in one of its windows."""
+    out = create_OutputStream()
+    coder.encode_to_stream(
+        WindowedValue(element.value, element.timestamp, (window,), element.pane_info), out, True
+    )
+    encoded: bytes = out.get()
+    return encoded
+
+
 @attrs.define
 class Cell:
     """The state and timers of a key, with the times at which they are due (us)."""
@@ -153,7 +163,7 @@ class StatefulNode(StageNode):
         rows = [
             (
                 self.key_coder.encode_nested(element.value[0]),
-                self._alone(element, window),
+                alone(self.coder, element, window),
                 element.timestamp_micros,
                 end_of(window),
             )
@@ -162,14 +172,6 @@ class StatefulNode(StageNode):
             for window in element.windows
         ]
         return pl.DataFrame(rows, self.engine.operator.inputs[MAIN].schema, orient="row")
-
-    def _alone(self, element: Any, window: Any) -> bytes:
-        """Encodes an element in one of its windows."""
-        out = create_OutputStream()
-        one = WindowedValue(element.value, element.timestamp, (window,), element.pane_info)
-        self.coder.encode_to_stream(one, out, True)
-        encoded: bytes = out.get()
-        return encoded
 
     # The node is the host of its operator.
 

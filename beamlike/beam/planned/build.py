@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
@@ -14,9 +14,9 @@ from apache_beam.runners.worker import bundle_processor
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
-from beamlike.beam.planned.operators import JobHost, PlannedParDo
+from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
 from beamlike.beam.planned.sources import AT, EVENTS, impulse, scripts_of
-from beamlike.beam.planned.steps import CHUNKS, Bundle, Elements, Keyed, OfJob, Only, Panes
+from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Keyed, Only, Panes, Placed
 from beamlike.beam.recording import PIPELINE
 from beamlike.beam.stateful import StatefulNode
 from beamlike.io.base import Sink, Source
@@ -41,7 +41,12 @@ _PANES: Final = (PANE_FIRST, PANE_LAST, PANE_TIMING, PANE_INDEX, PANE_NONSPECULA
 def labels_of(node: StageNode) -> str:
     """Returns the labels of the transforms of a fused stage."""
     names = [each.unique_name for each in node.stage.transforms if each.spec.urn not in _BUFFERS]
-    return " + ".join(names) or node.stage.name
+    return " + ".join(sorted(names)) or " + ".join(sorted(node.inputs))
+
+
+def waits(node: StageNode | GroupNode) -> bool:
+    """True if a node is a fused stage that needs state, for itself or for the elements that wait for sides."""
+    return isinstance(node, StageNode) and (isinstance(node, StatefulNode) or bool(node.sides))
 
 
 @attrs.define
@@ -64,10 +69,9 @@ class PlanBuilder:
         for buffer, group in self.run.groups.items():
             way = (Panes(f"{self.name_of(group)}.panes", self.job, group.name, buffer, self._columns(group)),)
             self.stages[self.name_of(group)] = group.stage.operator, tuple(self._read(buffer, way))
-        for node in self._waiting():
-            host = JobHost(self.job, node.stage.name, labels_of(node))
-            operator = PlannedParDo(host, node.lateness)
-            self.stages[self.name_of(node)] = operator, tuple(self._after(node, ()))
+        for node in self.run.nodes:
+            if waits(node):
+                self.stages[self.name_of(node)] = self._operator(node), tuple(self._after(node, ()))
         return self._connected(metrics)
 
     @property
@@ -75,8 +79,16 @@ class PlanBuilder:
         """The nodes of the pipeline in this process."""
         return self.job.worker().run
 
-    def _waiting(self) -> Iterator[StatefulNode]:
-        yield from (node for node in self.run.nodes if isinstance(node, StatefulNode))
+    def _operator(self, node: StageNode) -> Operator:
+        host, sides = JobHost(self.job, node.stage.name, labels_of(node)), self._sides(node)
+        if isinstance(node, StatefulNode):
+            return PlannedParDo(host, node.lateness, sides=sides)
+        return SidesParDo(host, sides)
+
+    def _sides(self, node: StageNode) -> dict[str, bytes]:
+        """Returns the buffers of the sides of a node by the role of its input."""
+        buffers = sorted({side.buffer for side in node.sides})
+        return {f"side.{number}": buffer for number, buffer in enumerate(buffers)}
 
     def name_of(self, node: StageNode | GroupNode) -> str:
         """Returns the name of the stage of a node: the label of the transform that has the state."""
@@ -84,7 +96,14 @@ class PlanBuilder:
         if isinstance(node, GroupNode):
             label: str = transforms[node.name].unique_name
             return label
-        return labels_of(node)
+        first = next(each for each in node.stage.transforms if set(each.inputs.values()) & self._inputs(node))
+        named: str = first.unique_name
+        return named
+
+    def _inputs(self, node: StageNode) -> set[str]:
+        """Returns the collections that a fused stage reads from buffers."""
+        reads = [each for each in node.stage.transforms if each.unique_name in node.inputs]
+        return {collection for each in reads for collection in each.outputs.values()}
 
     def _columns(self, group: GroupNode) -> tuple[str, ...]:
         return (*group.schema, *_PANES)
@@ -127,9 +146,10 @@ class PlanBuilder:
     def _read(self, buffer: bytes, way: tuple[Step, ...]) -> Iterator[Route]:
         """Yields the routes of elements that are read from a buffer."""
         for node, reads in self.run.readers[buffer]:
-            said, name = labels_of(node), f"{node.stage.name}.{reads}"
-            if isinstance(node, StatefulNode):
-                yield self._route(self.name_of(node), way, Keyed(name, self.job, said, node.stage.name))
+            said, name = labels_of(node), f"{reads}.bundle"
+            if waits(node):
+                kind = Keyed if isinstance(node, StatefulNode) else Placed
+                yield self._route(self.name_of(node), way, kind(name, self.job, said, node.stage.name))
             else:
                 bundle = Bundle(name, self.job, said, node.stage.name, reads)
                 yield from self._after(node, (*way, bundle))
@@ -147,9 +167,13 @@ class PlanBuilder:
                 )
             else:
                 yield from self._read(buffer, (*way, only))
+            for reader in filter(waits, self.run.nodes):
+                for role in [role for role, side in self._sides(reader).items() if side == buffer]:
+                    name = self.name_of(reader)
+                    yield self._route(name, (*way, only), Chunks(f"{name}.{role}"), role)
 
-    def _route(self, stage: str, way: tuple[Step, ...], last: OfJob) -> Route:
-        return Route(stage, (*way, last), ())
+    def _route(self, stage: str, way: tuple[Step, ...], last: Step, role: str = MAIN) -> Route:
+        return Route(stage, (*way, last), (), role=role)
 
     # The plan.
 
@@ -167,7 +191,7 @@ class PlanBuilder:
         return Plan(
             name=PIPELINE,
             sources=sources,
-            stages={name: self._stage(name, graph) for name in names},
+            stages={name: self._stage(name, graph, routes) for name in names},
             sinks={OUTPUT: self._sink(metrics, routes)},
             graph=graph,
             levels=graph.levels()[1:],
@@ -176,14 +200,18 @@ class PlanBuilder:
     def _typed(self, routes: Iterable[Route]) -> tuple[Route, ...]:
         """Sets the columns that routes deliver to a stage."""
         return tuple(
-            attrs.evolve(route, columns=tuple(self.stages[route.consumer][0].inputs[MAIN].schema))
+            attrs.evolve(route, columns=tuple(self.stages[route.consumer][0].inputs[route.role].schema))
             if route.consumer in self.stages
             else route
             for route in routes
         )
 
-    def _stage(self, name: str, graph: StageGraph) -> StagePlan:
+    def _stage(self, name: str, graph: StageGraph, ways: Mapping[str, tuple[Route, ...]]) -> StagePlan:
         operator, routes = self.stages[name]
+        roles = {
+            role: tuple(each for each in graph.inputs(name) if name in _consumers(ways[each], role))
+            for role in operator.inputs
+        }
         return StagePlan(
             name=name,
             stage=Stage(name, operator),
@@ -193,6 +221,7 @@ class PlanBuilder:
             schema=CHUNKS,
             routes=self._typed(routes),
             on_error="fail",
+            roles=roles if len(roles) > 1 else {},
         )
 
     def _sink(self, metrics: Sink, routes: dict[str, tuple[Route, ...]]) -> SinkPlan:
@@ -200,5 +229,6 @@ class PlanBuilder:
         return SinkPlan(OUTPUT, metrics, inputs, CHUNKS)
 
 
-def _consumers(routes: Iterable[Route]) -> set[str]:
-    return {route.consumer for route in routes}
+def _consumers(routes: Iterable[Route], role: str | None = None) -> set[str]:
+    """Returns the consumers of routes, or of those that lead to a role."""
+    return {route.consumer for route in routes if role in (None, route.role)}

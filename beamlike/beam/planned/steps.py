@@ -13,12 +13,15 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
-from beamlike.beam.cells import BUFFER, DATA
+from beamlike.beam.cells import BUFFER, DATA, ELEMENT
 from beamlike.beam.planned.job import Job
 from beamlike.steps.base import Step
+from windowing.columns import EVENT_TIME
 
 CHUNKS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 """The columns of rows between steps: a buffer, and encoded elements."""
+PLACED: Final = pl.Schema({ELEMENT: pl.Binary(), EVENT_TIME: pl.Int64()})
+"""The columns of an element in one of its windows."""
 
 
 @attrs.frozen
@@ -132,3 +135,36 @@ class Keyed(OfJob):
         worker = self.job.worker()
         with worker.lock:
             return worker.stateful(self.stage).arrivals(chunks).lazy()
+
+
+@attrs.frozen
+class Placed(OfJob):
+    """A step that decodes the times of elements for a fused stage with sides: a row for each window of an element."""
+
+    kind: ClassVar[str] = "beam elements"
+    stage: str
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            return pl.LazyFrame(worker.placed(self.stage, chunks), PLACED, orient="row")
+
+
+@attrs.frozen
+class Chunks(Step):
+    """A step that sends elements to a side."""
+
+    kind: ClassVar[str] = "beam side"
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.select(DATA, pl.lit(0, pl.Int64).alias(EVENT_TIME))
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset([DATA])
+
+    def detail(self) -> str:
+        return self.name
+
+    def identity(self) -> Any:
+        return None
