@@ -14,6 +14,7 @@ from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
 from beamlike.beam.phases import optimized
 from beamlike.beam.planned.play import PlanRunner, play
+from beamlike.beam.planned.refused import check
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
@@ -50,14 +51,25 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
         self, records: str | os.PathLike[str] | None = None, *, spark: PlanRunner | None = None
     ) -> None:
         super().__init__()
+        if not isinstance(spark, PlanRunner | None):
+            raise TypeError(f"BeamlikeRunner: spark= takes a bl.SparkRunner, not {spark!r}")
         self.records = self._path = records
         self.spark = spark
+        self._require_records()
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
         asked = options.view_as(BeamlikeOptions).beamlike_records
         self._path = asked if self.records is None else self.records
+        self._require_records()
         return super().run_via_runner_api(pipeline_proto, options)
+
+    def _require_records(self) -> None:
+        """Raises `ValueError` if the records of a run on Spark have a file of their own."""
+        if self.spark is not None and self._path is not None:
+            raise ValueError(
+                "BeamlikeRunner: records= is for runs in this process; those of a run on Spark are in its checkpoint"
+            )
 
     def _check_requirements(self, pipeline_proto: Any) -> None:
         supported = set(self.supported_requirements())
@@ -71,6 +83,8 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     f"BeamlikeRunner plays a TestStream with events, and {stream.unique_name!r} reads "
                     "them from a service"
                 )
+        if self.spark is not None:
+            check(pipeline_proto, self.spark, simulated=bool(streams_of(pipeline_proto)))
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""

@@ -15,13 +15,12 @@ from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
-from beamlike.beam.planned.sources import AT, EVENTS, impulse, scripts_of
+from beamlike.beam.planned.sources import StreamWatermark, impulse, scripts_of
 from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Keyed, Only, Panes, Placed
 from beamlike.beam.recording import PIPELINE
 from beamlike.beam.stateful import StatefulNode
 from beamlike.io.base import Sink, Source
 from beamlike.io.memory import Memory, Rows
-from beamlike.logical.origins import EventTime
 from beamlike.logical.watermark import NoEventTime
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
@@ -29,7 +28,6 @@ from beamlike.steps.base import Step
 from stages.graph import StageGraph
 from stages.operator import MAIN, Operator
 from stages.stage import Stage
-from stages.strategies.announced import AnnouncedWatermark
 from windowing.columns import PANE_FIRST, PANE_INDEX, PANE_LAST, PANE_NONSPECULATIVE_INDEX, PANE_TIMING
 
 OUTPUT: Final = "metrics"
@@ -116,7 +114,7 @@ class PlanBuilder:
             self._add_source(self._label(buffer), script, buffer, timed=True)
         if self.run.readers[translations.IMPULSE_BUFFER]:
             buffer = translations.IMPULSE_BUFFER
-            element = pl.DataFrame([(buffer, ENCODED_IMPULSE_VALUE, 0)], EVENTS, orient="row")
+            element = pl.DataFrame([(buffer, ENCODED_IMPULSE_VALUE)], CHUNKS, orient="row")
             source = impulse(buffer, ENCODED_IMPULSE_VALUE) if scripts else Rows(element)
             self._add_source("Impulse", source, buffer, timed=False)
 
@@ -133,10 +131,10 @@ class PlanBuilder:
         self.sources[name] = SourcePlan(
             name=name,
             source=source,
-            time=EventTime(AT, EVENTS[AT], "us") if timed else None,
-            watermark=AnnouncedWatermark() if timed else NoEventTime(),
-            raw=EVENTS,
-            schema=EVENTS,
+            time=None,
+            watermark=StreamWatermark() if timed else NoEventTime(),
+            raw=CHUNKS,
+            schema=CHUNKS,
             routes=tuple(self._read(buffer, ())),
             on_error="fail",
         )

@@ -174,6 +174,12 @@ class Job:
                 _WORKERS[self.digest] = Worker(self.content)
             return _WORKERS[self.digest]
 
+    def close(self) -> None:
+        """Removes the worker of this process."""
+        with _OPENING:
+            if (worker := _WORKERS.pop(self.digest, None)) is not None:
+                worker.handlers.close_all()
+
     def __getstate__(self) -> Mapping[str, bytes]:
         return {"content": self.content}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import marshal
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from apache_beam.metrics.monitoring_infos import consolidate
 from apache_beam.portability.api import metrics_pb2
@@ -17,8 +17,13 @@ from beamlike.io.memory import Memory
 from beamlike.plan.model import Plan
 
 
+@runtime_checkable
 class PlanRunner(Protocol):
-    """A runner of plans, such as `bl.SparkRunner`."""
+    """A runner of plans: `bl.SparkRunner`, or `bl.LocalRunner`."""
+
+    checkpoint: Any
+    trigger: Any
+    drain: Any
 
     def run(self, plan: Plan) -> Any:
         """Runs a plan to its end."""
@@ -26,8 +31,11 @@ class PlanRunner(Protocol):
 
 def play(runner: PlanRunner, context: Any, stages: list[Any], streams: list[Any]) -> Any:
     """Runs fused stages with a runner of plans, and returns Beam's result."""
-    metrics = Memory()
-    runner.run(PlanBuilder(Job.of(context, stages), streams).plan(metrics))
+    metrics, job = Memory(), Job.of(context, stages)
+    try:
+        runner.run(PlanBuilder(job, streams).plan(metrics))
+    finally:
+        job.close()
     return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, _infos(metrics))
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
 
-from beamlike.beam.cells import BUFFER, DATA
+from beamlike.beam.cells import BUFFER
+from beamlike.beam.planned.steps import CHUNKS
 from beamlike.beam.streams import Streams
 from beamlike.io.sources import SourceStep
-from stages.strategies.announced import announcement
+from stages.strategies.announced import AnnouncedWatermark, announcement
 from windowing.time import MIN_TIME
 
-AT: Final = "at"
-"""The event time of an element (us)."""
-EVENTS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary(), AT: pl.Int64()})
+
+class StreamWatermark(AnnouncedWatermark):
+    """The watermark of a TestStream. The times of elements are in their encoded content."""
+
+    assigns_event_time: ClassVar[bool] = True
 
 
 @attrs.frozen(eq=False)
@@ -39,7 +42,7 @@ class Script:
 
     def schema(self) -> pl.Schema:
         """Returns the columns of the elements."""
-        return EVENTS
+        return CHUNKS
 
     def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
         """Yields the elements of each step that has some."""
@@ -49,7 +52,7 @@ class Script:
         """Returns the step with this number; after the last step, one in which nothing happens."""
         if number < len(self.steps):
             return self.steps[number]
-        return SourceStep(EVENTS.to_frame(), {}, self.processing_time)
+        return SourceStep(CHUNKS.to_frame(), {}, self.processing_time)
 
     def datasets(self) -> list[Any]:
         """Returns no dataset, since the elements are part of the program."""
@@ -58,13 +61,13 @@ class Script:
 
 def scripts_of(transforms: Sequence[Any], context: Any) -> Mapping[bytes, Script]:
     """Returns the outputs of TestStreams by buffer. Each event of a stream is a step of all of them."""
-    rows = list[tuple[bytes, bytes, int]]()
-    streams = Streams(list(transforms), context, lambda buffer, data: rows.append((buffer, data, 0)))
+    rows = list[tuple[bytes, bytes]]()
+    streams = Streams(list(transforms), context, lambda buffer, data: rows.append((buffer, data)))
     found: dict[bytes, list[SourceStep]] = {streams.buffer(each): [] for each in streams.watermarks}
     announced = dict.fromkeys(streams.watermarks, MIN_TIME)
 
     def settle() -> None:
-        sent = pl.DataFrame(rows, EVENTS, orient="row")
+        sent = pl.DataFrame(rows, CHUNKS, orient="row")
         rows.clear()
         for collection, watermark in streams.watermarks.items():
             summary = announcement(watermark) if watermark != announced[collection] else {}
@@ -78,4 +81,4 @@ def scripts_of(transforms: Sequence[Any], context: Any) -> Mapping[bytes, Script
 
 def impulse(buffer: bytes, element: bytes) -> Script:
     """Returns an Impulse of a pipeline with TestStreams."""
-    return Script((SourceStep(pl.DataFrame([(buffer, element, 0)], EVENTS, orient="row"), {}, 0),))
+    return Script((SourceStep(pl.DataFrame([(buffer, element)], CHUNKS, orient="row"), {}, 0),))
