@@ -22,7 +22,7 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
 from stages.process.keyed import touched
-from stages.state_tables import KeyedTable, State, StateTable, Table
+from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.lateness import collected_at
@@ -109,6 +109,9 @@ class Cells(StateTable[KeyedTable]):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.col(DUE), PROCESSING_TIME: pl.col(DUE_BY_CLOCK)}
 
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows  # arrivals never wait
+
 
 @attrs.frozen(slots=False, eq=False)
 class Chunks(StateTable[KeyedTable]):
@@ -131,6 +134,9 @@ class Chunks(StateTable[KeyedTable]):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.lit(None, pl.Int64)}
+
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows  # arrivals never wait
 
     def read(self, state: State, key: bytes, bag: bytes) -> list[bytes]:
         """Returns the chunks of a bag, in order."""

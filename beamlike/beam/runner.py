@@ -13,12 +13,13 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
 from beamlike.beam.phases import optimized
-from beamlike.beam.planned.play import PlanRunner, play
+from beamlike.beam.planned.play import PlanRunner, Taken, play
 from beamlike.beam.planned.refused import check
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
 from beamlike.beam.units import units_of
+from beamlike.plan.model import Plan
 
 
 class BeamlikeOptions(PipelineOptions):
@@ -114,3 +115,21 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
             return Recording(self._path, run, self._units, flow).follow(run.play)
         finally:
             handlers.close_all()
+
+
+def plan(pipeline: Any) -> Plan:
+    """Returns the plan of a Beam pipeline, with which `bl.savepoint.restore` continues a run. Experimental.
+
+    Args:
+        pipeline: A `beam.Pipeline`. It does not run.
+
+    Raises:
+        NotImplementedError: The pipeline cannot be executed as a plan.
+
+    Example:
+        >>> bl.savepoint.restore("savepoint", "checkpoint-5", beamlike.beam.plan(pipeline))  # doctest: +SKIP
+    """
+    taken = Taken()
+    BeamlikeRunner(spark=taken).run_pipeline(pipeline, pipeline.options)
+    assert taken.plan is not None
+    return taken.plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import marshal
 from typing import Any, Protocol, runtime_checkable
 
+import attrs
 from apache_beam.metrics.monitoring_infos import consolidate
 from apache_beam.portability.api import metrics_pb2
 from apache_beam.runners import runner as beam_runner
@@ -27,6 +28,19 @@ class PlanRunner(Protocol):
 
     def run(self, plan: Plan) -> Any:
         """Runs a plan to its end."""
+
+
+@attrs.define
+class Taken:
+    """A runner that takes a plan, and does not run it."""
+
+    plan: Plan | None = None
+    checkpoint: Any = None
+    trigger: Any = None
+    drain: Any = False
+
+    def run(self, plan: Plan) -> None:
+        self.plan = plan
 
 
 def play(runner: PlanRunner, context: Any, stages: list[Any], streams: list[Any]) -> Any:
