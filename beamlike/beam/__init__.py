@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from beamlike.beam.planned.read import Read
     from beamlike.beam.runner import BeamlikeRunner, plan
 
-__all__ = ["BeamlikeRunner", "plan"]
+__all__ = ["BeamlikeRunner", "Read", "plan"]
 
 
 def __getattr__(name: str) -> Any:
@@ -19,8 +20,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     try:
         from beamlike.beam import runner
+        from beamlike.beam.planned import read
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "apache_beam":
             raise
         raise ImportError(f"{__name__}.{name} needs apache_beam: pip install 'beamlike[beam]'") from error
-    return getattr(runner, name)
+    return getattr(read if name == "Read" else runner, name)

@@ -12,7 +12,7 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
-from beamlike.beam.phases import optimized
+from beamlike.beam.phases import READ, optimized
 from beamlike.beam.planned.play import PlanRunner, Taken, play
 from beamlike.beam.planned.refused import check
 from beamlike.beam.recording import Recording
@@ -85,18 +85,24 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     "them from a service"
                 )
         if self.spark is not None:
-            check(pipeline_proto, self.spark, simulated=bool(streams_of(pipeline_proto)))
+            check(pipeline_proto, self.spark)
+            return
+        for transform in pipeline_proto.components.transforms.values():
+            if transform.spec.urn == READ:
+                raise NotImplementedError(
+                    f"{transform.unique_name!r} reads a source of beamlike, which needs BeamlikeRunner(spark=...)"
+                )
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
-        self._streams = streams_of(pipeline_proto)
+        self._pipeline, self._streams = pipeline_proto, streams_of(pipeline_proto)
         self._units = [] if self._path is None else units_of(pipeline_proto)
         return optimized(pipeline_proto, drain=self._is_drain)
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
         if self.spark is not None:
-            return play(self.spark, stage_context, stages, self._streams)
+            return play(self.spark, stage_context, stages, self._pipeline)
         inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:

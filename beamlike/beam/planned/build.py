@@ -6,8 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
-import polars as pl
-from apache_beam.runners.common import ENCODED_IMPULSE_VALUE
 from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.runners.worker import bundle_processor
 
@@ -15,12 +13,13 @@ from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
-from beamlike.beam.planned.sources import StreamWatermark, impulse, scripts_of
-from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Keyed, Only, Panes, Placed
+from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
+from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Encoded, Keyed, Only, Panes, Placed
 from beamlike.beam.recording import PIPELINE
 from beamlike.beam.stateful import StatefulNode
+from beamlike.beam.streams import Streams
 from beamlike.io.base import Sink, Source
-from beamlike.io.memory import Memory, Rows
+from beamlike.io.memory import Memory
 from beamlike.logical.watermark import NoEventTime
 from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
 from beamlike.plan.route import Route
@@ -54,10 +53,12 @@ class PlanBuilder:
     Attributes:
         job: The pipeline, which the steps of the plan have.
         streams: The TestStreams of the pipeline.
+        reads: The label and the source of each collection that is read from a source of this engine.
     """
 
     job: Job
     streams: list[Any]
+    reads: Mapping[str, tuple[str, SourcePlan]]
     sources: dict[str, SourcePlan] = attrs.field(factory=dict, init=False)
     stages: dict[str, tuple[Operator, tuple[Route, ...]]] = attrs.field(factory=dict, init=False)
 
@@ -112,11 +113,14 @@ class PlanBuilder:
         scripts = scripts_of(self.streams, self.run.context) if self.streams else {}
         for buffer, script in scripts.items():
             self._add_source(self._label(buffer), script, buffer, timed=True)
+        for collection, (label, read) in self.reads.items():
+            buffer = Streams.buffer(collection)
+            way = Encoded(f"{label}.rows", self.job, label, collection, buffer, (*read.schema, *read.system))
+            routes = tuple(self._read(buffer, (way,)))
+            self.sources[label] = attrs.evolve(read, name=label, routes=routes)
         if self.run.readers[translations.IMPULSE_BUFFER]:
-            buffer = translations.IMPULSE_BUFFER
-            element = pl.DataFrame([(buffer, ENCODED_IMPULSE_VALUE)], CHUNKS, orient="row")
-            source = impulse(buffer, ENCODED_IMPULSE_VALUE) if scripts else Rows(element)
-            self._add_source("Impulse", source, buffer, timed=False)
+            source = impulse_beside_streams() if scripts else Impulse()
+            self._add_source("Impulse", source, translations.IMPULSE_BUFFER, timed=False)
 
     def _label(self, buffer: bytes) -> str:
         _, collection = translations.split_buffer_id(buffer)

@@ -11,15 +11,20 @@ from functools import cached_property
 from typing import Any, Final
 
 import attrs
+import polars as pl
+from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.options.value_provider import RuntimeValueProvider
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.stateful import StatefulNode, alone
+from windowing.columns import EVENT_TIME
 from windowing.time import GLOBAL_WINDOW_END
 
 METRICS: Final = b"metrics"
@@ -61,6 +66,19 @@ class Worker:
             data = {each: waiting for each, waiting in node.pending.items() if waiting}
             node.pending = {each: [] for each in node.inputs}
         return written + self.metrics(stage)
+
+    def encoded(self, collection: str, rows: pl.DataFrame) -> bytes:
+        """Encodes rows, and their event times (us) if they have some, as elements of a collection."""
+        context = self.run.context
+        coder = context.pipeline_context.coders[context.data_channel_coders[collection]].get_impl()
+        times = rows[EVENT_TIME].to_list() if EVENT_TIME in rows.columns else [None] * len(rows)
+        users = rows.select(name for name in rows.columns if name != EVENT_TIME)
+        out = create_OutputStream()
+        for row, time_us in zip(users.iter_rows(named=True), times, strict=True):
+            at = MIN_TIMESTAMP if time_us is None else Timestamp(micros=time_us)
+            coder.encode_to_stream(GlobalWindows.windowed_value(row, at), out, True)
+        encoded: bytes = out.get()
+        return encoded
 
     def placed(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, int]]:
         """Decodes elements to (element in one of its windows, event time in us)."""

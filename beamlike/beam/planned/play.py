@@ -14,6 +14,8 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from beamlike.beam.cells import DATA
 from beamlike.beam.planned.build import PlanBuilder
 from beamlike.beam.planned.job import Job
+from beamlike.beam.planned.read import reads_of
+from beamlike.beam.streams import streams_of
 from beamlike.io.memory import Memory
 from beamlike.plan.model import Plan
 
@@ -43,11 +45,11 @@ class Taken:
         self.plan = plan
 
 
-def play(runner: PlanRunner, context: Any, stages: list[Any], streams: list[Any]) -> Any:
-    """Runs fused stages with a runner of plans, and returns Beam's result."""
+def play(runner: PlanRunner, context: Any, stages: list[Any], pipeline: Any) -> Any:
+    """Runs the fused stages of a pipeline proto with a runner of plans, and returns Beam's result."""
     metrics, job = Memory(), Job.of(context, stages)
     try:
-        runner.run(PlanBuilder(job, streams).plan(metrics))
+        runner.run(PlanBuilder(job, streams_of(pipeline), reads_of(pipeline)).plan(metrics))
     finally:
         job.close()
     return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, _infos(metrics))

@@ -10,15 +10,17 @@ from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.transforms.core import DoFnInfo
 
-from beamlike.beam.phases import payload_of
+from beamlike.beam.phases import READ, payload_of
 from beamlike.beam.stateful import timer_name
+from beamlike.beam.streams import streams_of
 
 
-def check(pipeline: Any, runner: Any, *, simulated: bool) -> None:
+def check(pipeline: Any, runner: Any) -> None:
     """Raises `NotImplementedError`, with the name of a transform, if the runner cannot execute the pipeline as a plan.
 
-    `simulated`: the pipeline has a TestStream, which sets the processing time.
+    Timers by processing time need a run that goes on, or a TestStream, which sets the processing time.
     """
+    simulated = bool(streams_of(pipeline))
     ends = runner.drain or (runner.checkpoint is None and runner.trigger == "available_now")
     for transform in pipeline.components.transforms.values():
         for why in _reasons(transform, pipeline, clock_stops=ends and not simulated):
@@ -29,6 +31,8 @@ def check(pipeline: Any, runner: Any, *, simulated: bool) -> None:
 
 def _reasons(transform: Any, pipeline: Any, *, clock_stops: bool) -> Iterator[str]:
     """Yields the reasons why a transform cannot be executed."""
+    if transform.spec.urn == READ and streams_of(pipeline):
+        yield "the pipeline has a TestStream, which sets the time of all sources"
     environment = pipeline.components.environments.get(transform.environment_id)
     if environment is not None and environment.urn != python_urns.EMBEDDED_PYTHON:
         yield f"it needs an environment of its own, {environment.urn}"

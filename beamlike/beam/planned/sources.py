@@ -7,11 +7,13 @@ from typing import Any, ClassVar
 
 import attrs
 import polars as pl
+from apache_beam.runners.common import ENCODED_IMPULSE_VALUE
+from apache_beam.runners.portability.fn_api_runner import translations
 
 from beamlike.beam.cells import BUFFER
 from beamlike.beam.planned.steps import CHUNKS
 from beamlike.beam.streams import Streams
-from beamlike.io.sources import SourceStep
+from beamlike.io.sources import PlannedBatch, Position, SourceStep
 from stages.strategies.announced import AnnouncedWatermark, announcement
 from windowing.time import MIN_TIME
 
@@ -23,10 +25,12 @@ class StreamWatermark(AnnouncedWatermark):
 
 
 @attrs.frozen(eq=False)
-class Script:
-    """A source of the steps of a TestStream."""
+class TestStream:
+    """A source of the steps of a TestStream, or of an Impulse beside one."""
 
     steps: tuple[SourceStep, ...] = attrs.field(repr=lambda steps: f"<{len(steps)} steps>")
+
+    __test__: ClassVar[bool] = False  # otherwise pytest would collect the class
 
     bounded = True
 
@@ -59,7 +63,7 @@ class Script:
         return []
 
 
-def scripts_of(transforms: Sequence[Any], context: Any) -> Mapping[bytes, Script]:
+def scripts_of(transforms: Sequence[Any], context: Any) -> Mapping[bytes, TestStream]:
     """Returns the outputs of TestStreams by buffer. Each event of a stream is a step of all of them."""
     rows = list[tuple[bytes, bytes]]()
     streams = Streams(list(transforms), context, lambda buffer, data: rows.append((buffer, data)))
@@ -76,9 +80,37 @@ def scripts_of(transforms: Sequence[Any], context: Any) -> Mapping[bytes, Script
             found[buffer].append(SourceStep(own, summary, streams.processing_time or 0))
 
     streams.play(settle)
-    return {buffer: Script(tuple(steps)) for buffer, steps in found.items()}
+    return {buffer: TestStream(tuple(steps)) for buffer, steps in found.items()}
 
 
-def impulse(buffer: bytes, element: bytes) -> Script:
-    """Returns an Impulse of a pipeline with TestStreams."""
-    return Script((SourceStep(pl.DataFrame([(buffer, element)], CHUNKS, orient="row"), {}, 0),))
+def impulse() -> pl.DataFrame:
+    """Returns the element of an Impulse."""
+    return pl.DataFrame([(translations.IMPULSE_BUFFER, ENCODED_IMPULSE_VALUE)], CHUNKS, orient="row")
+
+
+def impulse_beside_streams() -> TestStream:
+    """Returns the Impulse of a pipeline with TestStreams."""
+    return TestStream((SourceStep(impulse(), {}, 0),))
+
+
+@attrs.frozen(eq=False)
+class Impulse:
+    """A source of one element."""
+
+    bounded = True
+
+    def schema(self) -> pl.Schema:
+        """Returns the columns of the element."""
+        return CHUNKS
+
+    def plan(self, position: Position, rows: int) -> PlannedBatch | None:
+        """Plans the only batch."""
+        return None if position else PlannedBatch([1], {"rows": 1})
+
+    def read(self, batch: PlannedBatch) -> pl.DataFrame:
+        """Returns the element."""
+        return impulse()
+
+    def datasets(self) -> list[Any]:
+        """Returns no dataset, since the element is part of the program."""
+        return []

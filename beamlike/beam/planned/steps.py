@@ -91,6 +91,26 @@ class Bundle(OfJob):
 
 
 @attrs.frozen
+class Encoded(OfJob):
+    """A step that encodes the rows of a source as elements of its buffer."""
+
+    kind: ClassVar[str] = "beam source"
+    collection: str
+    buffer: bytes
+    columns: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        rows = frame.select(self.columns).collect()
+        worker = self.job.worker()
+        with worker.lock:
+            data = worker.encoded(self.collection, rows)
+        return pl.LazyFrame([(self.buffer, data)] if data else [], CHUNKS, orient="row")
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.columns)
+
+
+@attrs.frozen
 class Elements(OfJob):
     """A step that decodes elements for the grouping of a buffer: a row for each window of an element."""
 
