@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -38,6 +38,22 @@ class Sides:
         self.windows = defaultdict[str, set[Any]](set)
         self.read = defaultdict[str, int](int)
         """The number of chunks of a side whose windows are known."""
+        self.stored = defaultdict[bytes, int](int)
+        """The number of chunks of a side that are in the checkpoint."""
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields the chunks that a checkpoint does not contain yet."""
+        for buffer, chunks in self.content.items():
+            for number in range(self.stored[buffer], len(chunks)):
+                yield f"{buffer.decode()}/{number:012}", chunks[number]
+            self.stored[buffer] = len(chunks)
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        for name in sorted(saved):
+            buffer = name.rpartition("/")[0].encode()
+            self.content[buffer].append(saved[name])
+            self.stored[buffer] += 1
 
     def declare(self, node: StageNode) -> None:
         """Registers the side inputs of a stage."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -26,8 +26,9 @@ from beamlike.beam.strategies import end_of, lateness_of
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import DEADLINE, HoldOwner
-from stages.state.store import DictStore, StateStore
+from stages.state.store import StateStore
 from windowing.clocks import PROCESSING_TIME, Times
+from windowing.time import MIN_TIME
 
 Family = tuple[str, str]
 """A timer family: the names of its transform and of itself."""
@@ -87,6 +88,7 @@ class StatefulNode(StageNode):
         inputs: Mapping[str, bytes],
         bundles: Bundles,
         now: Callable[[], int],
+        store: StateStore,
     ) -> None:
         super().__init__(stage, manager, inputs)
         self.bundles, self.now, self.servicer = bundles, now, bundles.context.state_servicer
@@ -95,7 +97,7 @@ class StatefulNode(StageNode):
         self.lateness = self._lateness(transform)
         self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
         self.operator = StatefulParDo(self, self.lateness)
-        self.engine, self.store = Stage(stage.name, self.operator), DictStore()
+        self.engine, self.store = Stage(self.key, self.operator), store
         self.timers: dict[tuple[Any, ...], Any] = {}
         self.clock: tuple[int, int] | None = None
         self.done: StageResult | None = None
@@ -105,6 +107,15 @@ class StatefulNode(StageNode):
         """The loaded bags that have chunks, each with its key."""
         self.changed = Changes()
         self.out: list[tuple[bytes, bytes]] = []
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        yield from super().saved()
+        yield "clock", self.clock
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        super().resume(saved)
+        # The next step processes the timers that are due by now, and finds what holds the watermark.
+        self.clock, self.next_wake = saved["clock"], MIN_TIME
 
     def _lateness(self, transform: Any) -> int:
         components = self.bundles.context.pipeline_components

@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.grouped import GroupNode
-from beamlike.beam.nodes import StageNode
+from beamlike.beam.nodes import StageNode, coder_text
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
 from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
@@ -38,7 +38,7 @@ _PANES: Final = (PANE_FIRST, PANE_LAST, PANE_TIMING, PANE_INDEX, PANE_NONSPECULA
 def labels_of(node: StageNode) -> str:
     """Returns the labels of the transforms of a fused stage."""
     names = [each.unique_name for each in node.stage.transforms if each.spec.urn not in _BUFFERS]
-    return " + ".join(sorted(names)) or " + ".join(sorted(node.inputs))
+    return " + ".join(sorted(names)) or node.key
 
 
 def waits(node: StageNode | GroupNode) -> bool:
@@ -66,7 +66,11 @@ class PlanBuilder:
         """Returns the plan, which writes the metrics of its bundles to `metrics`."""
         self._add_sources()
         for buffer, group in self.run.groups.items():
-            way = (Panes(f"{self.name_of(group)}.panes", self.job, group.name, buffer, self._columns(group)),)
+            way = (
+                Panes(
+                    f"{self.name_of(group)}.panes", self.job, group.coder_text, buffer, self._columns(group)
+                ),
+            )
             self.stages[self.name_of(group)] = group.stage.operator, tuple(self._read(buffer, way))
         for node in self.run.nodes:
             if waits(node):
@@ -79,7 +83,7 @@ class PlanBuilder:
         return self.job.worker().run
 
     def _operator(self, node: StageNode) -> Operator:
-        host, sides = JobHost(self.job, node.stage.name, labels_of(node)), self._sides(node)
+        host, sides = JobHost(self.job, node.key, labels_of(node)), self._sides(node)
         if isinstance(node, StatefulNode):
             return PlannedParDo(host, node.lateness, sides=sides)
         return SidesParDo(host, sides)
@@ -93,7 +97,7 @@ class PlanBuilder:
         """Returns the name of the stage of a node: the label of the transform that has the state."""
         transforms = self.run.context.pipeline_components.transforms
         if isinstance(node, GroupNode):
-            label: str = transforms[node.name].unique_name
+            label: str = transforms[node.key].unique_name
             return label
         first = next(each for each in node.stage.transforms if set(each.inputs.values()) & self._inputs(node))
         named: str = first.unique_name
@@ -151,10 +155,16 @@ class PlanBuilder:
             said, name = labels_of(node), f"{reads}.bundle"
             if waits(node):
                 kind = Keyed if isinstance(node, StatefulNode) else Placed
-                yield self._route(self.name_of(node), way, kind(name, self.job, said, node.stage.name))
+                yield self._route(self.name_of(node), way, kind(name, self.job, self._coder(node), node.key))
             else:
-                bundle = Bundle(name, self.job, said, node.stage.name, reads)
+                bundle = Bundle(name, self.job, said, node.key, reads)
                 yield from self._after(node, (*way, bundle))
+
+    def _coder(self, node: StageNode) -> str:
+        """Returns the kinds of the coders of the elements that a fused stage reads."""
+        context = self.run.context
+        coders, named = context.pipeline_components.coders, context.data_channel_coders
+        return ", ".join(sorted(coder_text(coders, named[each]) for each in self._inputs(node)))
 
     def _after(self, node: StageNode, way: tuple[Step, ...]) -> Iterator[Route]:
         """Yields the routes of the output of a fused stage, and of its metrics."""
@@ -165,7 +175,7 @@ class PlanBuilder:
                 group = self.run.groups[buffer]
                 name = self.name_of(group)
                 yield self._route(
-                    name, (*way, only), Elements(f"{name}.elements", self.job, group.name, buffer)
+                    name, (*way, only), Elements(f"{name}.elements", self.job, group.coder_text, buffer)
                 )
             else:
                 yield from self._read(buffer, (*way, only))

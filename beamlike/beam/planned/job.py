@@ -20,6 +20,7 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
+from beamlike.beam.checkpoint import NoCheckpoint
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
 from beamlike.beam.run import Run, inputs_of
@@ -48,9 +49,9 @@ class Worker:
         self.handlers = WorkerHandlerManager(components.environments, runner._provision_info)
         context = Context(stages, self.handlers, components, held["safe_coders"], held["data_coders"], 1)
         context.setup()
-        self.run = Run(runner, context, self.handlers, [])
+        self.run = Run(runner, context, self.handlers, [], NoCheckpoint())
         self.run.build(stages, inputs)
-        self.nodes = {node.stage.name: node for node in self.run.nodes if isinstance(node, StageNode)}
+        self.nodes = {node.key: node for node in self.run.nodes if isinstance(node, StageNode)}
         for node in self.nodes.values():  # a source of the plan has the element of the Impulse
             node.pending = {name: [] for name in node.inputs}
         self.lock = threading.RLock()

@@ -50,7 +50,7 @@ class Only(Step):
 
 @attrs.frozen
 class OfJob(Step):
-    """A step that uses the nodes of a pipeline. `said` has the labels of its transforms."""
+    """A step that uses the nodes of a pipeline. `said` describes it: the labels of its transforms, or its coder."""
 
     job: Job
     said: str
@@ -70,8 +70,8 @@ class OfJob(Step):
         return self.said
 
     def identity(self) -> Any:
-        """Returns the labels of the transforms. Like the code of any function, that of a DoFn may change."""
-        return {"kind": self.kind, "transforms": self.said}
+        """Returns None: like the code of any function, transforms may change."""
+        return None
 
 
 @attrs.frozen
@@ -88,6 +88,14 @@ class Bundle(OfJob):
         with worker.lock:
             written = worker.process(self.stage, self.reads, chunks) if chunks else []
         return pl.LazyFrame(written, CHUNKS, orient="row")
+
+
+@attrs.frozen
+class Decoded(OfJob):
+    """A step that decodes elements for a stage, in whose state they may be."""
+
+    def identity(self) -> Any:
+        return {"kind": self.kind, "coder": self.said}
 
 
 @attrs.frozen
@@ -111,7 +119,7 @@ class Encoded(OfJob):
 
 
 @attrs.frozen
-class Elements(OfJob):
+class Elements(Decoded):
     """A step that decodes elements for the grouping of a buffer: a row for each window of an element."""
 
     kind: ClassVar[str] = "beam grouping"
@@ -144,7 +152,7 @@ class Panes(OfJob):
 
 
 @attrs.frozen
-class Keyed(OfJob):
+class Keyed(Decoded):
     """A step that decodes the keys and times of elements for a fused stage with state or timers."""
 
     kind: ClassVar[str] = "beam keys"
@@ -158,7 +166,7 @@ class Keyed(OfJob):
 
 
 @attrs.frozen
-class Placed(OfJob):
+class Placed(Decoded):
     """A step that decodes the times of elements for a fused stage with sides: a row for each window of an element."""
 
     kind: ClassVar[str] = "beam elements"

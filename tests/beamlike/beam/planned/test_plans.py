@@ -218,7 +218,7 @@ def test_the_options_of_a_source_are_checked_where_it_is_declared() -> None:
 
 
 def test_records_and_runners_are_checked() -> None:
-    with pytest.raises(ValueError, match="records= is for runs in this process"):
+    with pytest.raises(ValueError, match="records= is for runs without spark="):
         BeamlikeRunner(records="records.jsonl", spark=bl.LocalRunner())
     with pytest.raises(TypeError, match=r"spark= takes a bl\.SparkRunner, not 'local\[2\]'"):
         BeamlikeRunner(spark="local[2]")  # type: ignore[arg-type]
