@@ -320,6 +320,18 @@ class Journal:
             ) from None
         return {name: value for name, value in now.items() if value is not None and name[0] != _RUN}
 
+    def keys(self, stage: str) -> list[str]:
+        """Returns the keys of a stage that have a value in the current batch."""
+        known = dict.fromkeys(self._sums, True)
+        for values in (self._unsettled, self._changed):
+            known |= {name: value is not None for name, value in values.items()}
+        return [key for (owner, key), there in known.items() if there and owner == stage]
+
+    @property
+    def changed(self) -> bool:
+        """True if a value has changed in the current batch."""
+        return bool(self._changed)
+
     # The methods of a `StateStore`.
 
     @property
