@@ -9,7 +9,8 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
-from stages.frames import concat_nonempty, repeated, size_of
+from stages.frames import concat_nonempty, repeated, rows_at, size_of
+from stages.state.row_numbers import Positions
 from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -61,6 +62,17 @@ class Chunk:
         if columns.width == 0:
             columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
         return cls(columns, facts["constants"], rows, deleted)
+
+    def at(self, positions: Positions) -> Chunk:
+        """Returns the chunk with only the rows at these positions, which must be ascending and distinct."""
+        if len(positions) == self.rows:
+            return self
+        return attrs.evolve(self, columns=rows_at(self.columns, positions), rows=len(positions))
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+        return size_of(self.columns)
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -147,17 +159,25 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
 
 
-def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
-    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing."""
+def read(
+    store: StateStore, stage: str, bucket: int, numbers: Iterable[int], *, again: bool = False
+) -> list[Chunk]:
+    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing.
+
+    With `again`, later steps will probably read them again, so the store may remember them.
+    """
     found = []
     for number in numbers:
-        value = store.get(stage, _key(bucket, number))
-        if value is None:
-            raise KeyError(
-                f"the state of stage {stage!r} lacks {_key(bucket, number)!r}, which its index has"
-            )
-        found.append(Chunk.of(value))
+        key = _key(bucket, number)
+        chunk = store.decoded(stage, key, Chunk.of) if again else _once(store.get(stage, key))
+        if chunk is None:
+            raise KeyError(f"the state of stage {stage!r} lacks {key!r}, which its index has")
+        found.append(chunk)
     return found
+
+
+def _once(value: bytes | None) -> Chunk | None:
+    return None if value is None else Chunk.of(value)
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:

@@ -16,7 +16,8 @@ that may contain one of these keys: none if all keys are new, few if the keys we
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -24,33 +25,77 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.keys import key_hash
+from stages.keys import hashed
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
-from stages.state.row_numbers import BucketMask, RowNumbers
+from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
 """The least time of a chunk in which that time is null in all rows."""
 
-MOST_CHUNKS: Final = 0.5
-"""If more than this share of a bucket's chunks may contain a key, all chunks are read at once."""
-
-SAMPLED: Final = 16
-"""Of the row hashes, one in this many is compared first: it shows cheaply that most chunks must be read."""
-
 _ENTRIES: Final = "entries"
 
 
-@attrs.frozen(eq=False)
+@attrs.frozen(slots=False, eq=False)
+class Entry:
+    """The part of a directory that describes the chunks of one write.
+
+    Attributes:
+        hashes: A key hash for each row.
+        deleted: The row numbers that the write deletes.
+        rows: The number of rows of each chunk.
+        stored: The bytes of all of these chunks in the store.
+        least: The least times of each chunk, by index column.
+    """
+
+    hashes: npt.NDArray[np.uint32]
+    deleted: npt.NDArray[np.uint32]
+    rows: Sequence[int]
+    stored: int
+    least: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, value: bytes) -> Entry:
+        """Decodes a value that `write_entry` put into the store."""
+        entries, facts = decode(value)
+        numbers, gone = entries[_ENTRIES].to_numpy(), facts["gone"]
+        return cls(numbers[gone:], numbers[:gone], facts["rows"], facts["bytes"], facts["least"])
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+        return 3 * self.hashes.nbytes + self.deleted.nbytes  # with `_sorted`
+
+    def find(self, requested: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
+        """Returns the positions of the rows that have one of these hashes. `requested` must be sorted and distinct."""
+        if "_searched" not in self.__dict__:
+            # To sort the hashes is worth it only if the entry stays in memory and is searched again.
+            self.__dict__["_searched"] = True
+            return np.flatnonzero(pl.Series(self.hashes).is_in(pl.Series(requested).implode()).to_numpy())
+        hashes, positions = self._sorted
+        first = np.searchsorted(hashes, requested, side="left")
+        counts = np.searchsorted(hashes, requested, side="right") - first
+        # The ranges first, first + 1, ..., first + count - 1 of all requested hashes, one after the other.
+        skipped = np.repeat(first - (np.cumsum(counts) - counts), counts)
+        return np.sort(positions[skipped + np.arange(counts.sum())])
+
+    @cached_property
+    def _sorted(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """The hashes in ascending order, and the position of each."""
+        order = np.argsort(self.hashes, kind="stable")
+        return self.hashes[order], order.astype(np.uint32)
+
+
+@attrs.frozen(slots=False, eq=False)
 class Directory:
-    """The directory of a bucket: a key hash and a live flag for each row, by row number, and least times by chunk.
+    """The directory of a bucket: key hashes by write, a live flag for each row number, and least times by chunk.
 
     `lengths` has the number of rows of each chunk. Rows from number `base_rows` on are from patches. `least` is keyed
     by index column, such as the hold. It includes deleted rows, so it may be earlier than the least of the live rows.
     """
 
-    hashes: npt.NDArray[np.uint32]
+    entries: Sequence[Entry]
     live: BucketMask
     lengths: Sequence[int]
     base_rows: int
@@ -62,46 +107,51 @@ class Directory:
 
         Both happen in state that an earlier version of beamlike wrote.
         """
-        hashes, deleted, lengths, stored, least = [], [], list[int](), 0, []
-        while len(lengths) < size.chunks:
-            value = store.get(stage, _key(bucket, len(lengths)))
-            if value is None:
+        entries, chunks = list[Entry](), 0
+        while chunks < size.chunks:
+            entry = store.decoded(stage, _key(bucket, chunks), Entry.of)
+            if entry is None:
                 return None
-            entries, facts = decode(value)
-            numbers = entries[_ENTRIES].to_numpy()
-            deleted.append(numbers[: facts["gone"]])
-            hashes.append(numbers[facts["gone"] :])
-            lengths += facts["rows"]
-            stored += facts["bytes"]
-            least.append(facts["least"])
+            entries.append(entry)
+            chunks += len(entry.rows)
         # An earlier version, without directories, rewrote the chunks but left the entries. Their sizes differ then.
-        if len(lengths) != size.chunks or stored != size.bytes + size.log:
+        if chunks != size.chunks or sum(entry.stored for entry in entries) != size.bytes + size.log:
             return None
-        everything = np.concatenate(hashes)
-        live = np.ones(len(everything), dtype=np.bool_)
-        live[np.concatenate(deleted)] = False
-        times = {name: np.concatenate([each[name] for each in least]) for name in least[0]}
-        return cls(everything, BucketMask(live), lengths, sum(lengths[: size.base]), times)
+        live = np.ones(sum(len(entry.hashes) for entry in entries), dtype=np.bool_)
+        live[np.concatenate([entry.deleted for entry in entries])] = False
+        lengths = [rows for entry in entries for rows in entry.rows]
+        least = {name: np.concatenate([entry.least[name] for entry in entries]) for name in entries[0].least}
+        return cls(entries, BucketMask(live), lengths, sum(lengths[: size.base]), least)
 
-    def chunks_with(self, keys: pl.DataFrame) -> list[int] | None:
-        """Returns the numbers of the chunks that may contain a live row with one of these keys; None if most chunks
-        may.
+    def numbers_with(self, keys: pl.DataFrame) -> RowNumbers:
+        """Returns the numbers of the live rows that may have one of these keys.
 
-        No chunk with such a row is missing. Some chunks may be superfluous, as different keys may have the same hash.
+        No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
         """
-        requested, hashes = pl.Series(_hashes(keys, keys.columns)).implode(), pl.Series(self.hashes)
-        for step in (SAMPLED, 1):  # first a sample of the rows, then all of them
-            numbers = np.flatnonzero(hashes[::step].is_in(requested).to_numpy()) * step
-            live = numbers[self.live[numbers]]
-            chunks = np.unique(np.searchsorted(np.cumsum(self.lengths), live, side="right"))
-            if len(chunks) > MOST_CHUNKS * len(self.lengths):
-                return None
-        return [int(chunk) for chunk in chunks]
+        requested, found, first = np.unique(_hashes(keys, keys.columns)), [np.arange(0)], 0
+        for entry in self.entries:
+            found.append(first + entry.find(requested))
+            first += len(entry.hashes)
+        numbers = np.concatenate(found)
+        return RowNumbers(numbers[self.live[numbers]])
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.intp]:
+        """For each chunk, the number of the row after its last one."""
+        return np.cumsum(self.lengths)
+
+    def positions_in_chunks(self, numbers: RowNumbers) -> Iterator[tuple[int, Positions]]:
+        """Divides ascending row numbers by chunk, as (number of the chunk, positions within it)."""
+        bounds = np.searchsorted(numbers, self.ends)
+        first = 0
+        for chunk in np.flatnonzero(np.diff(bounds, prepend=0)).tolist():
+            start = int(self.ends[chunk]) - self.lengths[chunk]
+            yield chunk, Positions(numbers[first : bounds[chunk]] - start)
+            first = int(bounds[chunk])
 
     def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
         """Returns the numbers, within the bucket, of all rows in these chunks, chunk by chunk."""
-        ends = np.cumsum(self.lengths)
-        ranges = [np.arange(ends[chunk] - self.lengths[chunk], ends[chunk]) for chunk in chunks]
+        ranges = [np.arange(self.ends[chunk] - self.lengths[chunk], self.ends[chunk]) for chunk in chunks]
         return RowNumbers(np.concatenate([np.arange(0), *ranges]))
 
     def least_without(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
@@ -162,8 +212,7 @@ def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Ex
 
 def _hashes(rows: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.uint32]:
     """Returns the lower half of each row's key hash. The upper bits are the same for all keys of a bucket."""
-    hashes = rows.select(key_hash(keys)).to_series().to_numpy()
-    return hashes.astype(np.uint32)
+    return hashed(rows, keys).to_numpy().astype(np.uint32)
 
 
 def _key(bucket: int, first: int) -> str:

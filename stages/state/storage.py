@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -30,24 +30,29 @@ LARGE_BYTES: Final = 250_000
 A smaller bucket is read and written whole, which is faster.
 """
 
+MOST_ROWS: Final = 0.5
+"""If more than this share of a bucket's rows may be needed, all are read at once."""
+
 
 @attrs.frozen(eq=False)
 class BucketContent:
-    """The rows of some or all chunks of a bucket.
+    """Some or all rows of a bucket.
 
     Attributes:
-        rows: The rows of the chunks that were read, deleted rows included.
+        rows: The rows that were read, which may include deleted ones.
         numbers: The row number of each of them.
         live: A flag for each row of the whole bucket, false for deleted rows.
         base_rows: The number of base rows. Rows with this number or a greater one are from patches.
-        others: A lower bound, by index column, of the least time among the rows that were not read.
+        directory: The directory of the bucket, if not all rows were read.
+        chunks: The chunks that were read then, by number.
     """
 
     rows: pl.DataFrame
     numbers: RowNumbers
     live: BucketMask
     base_rows: int
-    others: Mapping[str, int] = attrs.field(factory=dict)
+    directory: Directory | None = None
+    chunks: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         # Several contents may share the flags of one directory.
@@ -55,7 +60,7 @@ class BucketContent:
 
     @property
     def whole(self) -> bool:
-        """True if all chunks of the bucket were read."""
+        """True if all rows of the bucket were read."""
         return len(self.numbers) == len(self.live)
 
     @property
@@ -68,11 +73,26 @@ class BucketContent:
         return FrameMask(self.live[self.numbers])
 
     def without(self, deleted: RowNumbers) -> pl.DataFrame:
-        """Returns the live rows of the bucket without the rows `deleted`. All chunks must have been read."""
+        """Returns the live rows of the bucket without the rows `deleted`. All rows must have been read."""
         assert self.whole  # so row numbers are positions
         live = self.live.copy()
         live[deleted] = False
         return self.rows.filter(live)
+
+
+@attrs.frozen(eq=False)
+class Earliest:
+    """The rows of the chunks of a bucket that have the least times.
+
+    Attributes:
+        rows: The rows, deleted ones included.
+        numbers: The row number of each of them.
+        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
+    """
+
+    rows: pl.DataFrame
+    numbers: RowNumbers
+    others: Mapping[str, int]
 
 
 @attrs.frozen(slots=False)
@@ -98,7 +118,7 @@ class Storage:
     def buckets(self) -> Buckets:
         """The assignment of rows to the existing buckets of the table."""
         existing = tuple(bucket for bucket in self.sizes if bucket != BUFFER)
-        return Buckets(self.table.keys, self.table.spread, existing)
+        return Buckets(self.table.keys, self.table.spread, existing, self.table.patched)
 
     def between(self, first: int, last: int) -> list[int]:
         """Returns the buckets that may have rows with times from `first` to `last` (us, inclusive).
@@ -117,7 +137,7 @@ class Storage:
     def content(self, bucket: int) -> BucketContent:
         """Reads all rows of a bucket, including the rows that its patches have deleted."""
         size = self.size(bucket)
-        found = chunks.read(self.store, self.stage, bucket, range(size.chunks))
+        found = self._read_again(bucket, range(size.chunks))
         rows = self._rows_of(found)
         # A row number is a position among the rows of all chunks, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
@@ -127,23 +147,35 @@ class Storage:
         base_rows = sum(chunk.rows for chunk in found[: size.base])
         return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
-    def contents_with(self, bucket: int, keys: pl.DataFrame) -> Iterator[BucketContent]:
-        """Reads more and more of a bucket. Each content has all live rows with one of these keys.
+    def content_with(self, bucket: int, keys: pl.DataFrame) -> BucketContent:
+        """Reads the live rows of a bucket that have one of these keys, and perhaps others.
 
-        The first content has as few chunks as possible. The second also has the chunks with the least times, the last
-        one all chunks. Without a directory, or if most chunks are needed, only the last one is read.
+        Without a directory, or if most rows are needed, all rows are read.
         """
         known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
-        if known is not None and (numbers := known.chunks_with(keys)) is not None:
-            yield self._some(bucket, known, numbers)
-            earliest = {chunk for _, chunk in known.least_without(numbers).values()}
-            yield self._some(bucket, known, sorted({*numbers, *earliest}))
-        yield self.content(bucket)
+        if known is None:
+            return self.content(bucket)
+        numbers = known.numbers_with(keys)
+        if len(numbers) > MOST_ROWS * len(known.live):
+            return self.content(bucket)
+        parts = dict(known.positions_in_chunks(numbers))
+        found = dict(zip(parts, self._read_again(bucket, parts), strict=True))
+        rows = self._rows_of(found[chunk].at(positions) for chunk, positions in parts.items())
+        return BucketContent(rows, numbers, known.live, known.base_rows, known, found)
 
-    def _some(self, bucket: int, known: Directory, numbers: Sequence[int]) -> BucketContent:
-        rows = self._rows_of(chunks.read(self.store, self.stage, bucket, numbers))
-        others = {name: least for name, (least, _) in known.least_without(numbers).items()}
-        return BucketContent(rows, known.numbers_in(numbers), known.live, known.base_rows, others)
+    def with_earliest(self, bucket: int, content: BucketContent) -> Iterator[Earliest]:
+        """Reads more and more of a bucket, of which `content` was read: first the chunks with the least times."""
+        known = content.directory
+        if known is not None:
+            numbers = sorted({chunk for _, chunk in known.least_without(()).values()})
+            read = dict(content.chunks)
+            missing = [chunk for chunk in numbers if chunk not in read]
+            read.update(zip(missing, self._read_again(bucket, missing), strict=True))
+            rows = self._rows_of(read[chunk] for chunk in numbers)
+            others = {name: least for name, (least, _) in known.least_without(numbers).items()}
+            yield Earliest(rows, known.numbers_in(numbers), others)
+            content = self.content(bucket)
+        yield Earliest(content.rows, content.numbers, {})
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the waiting arrivals of these buckets, by bucket and in order of arrival."""
@@ -243,6 +275,9 @@ class Storage:
     def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
         found = chunks.read(self.store, self.stage, bucket, numbers)
         return chunks.unpack(found, schema, self.table.missing)
+
+    def _read_again(self, bucket: int, numbers: Iterable[int]) -> list[chunks.Chunk]:
+        return chunks.read(self.store, self.stage, bucket, numbers, again=True)
 
     def _write(self, parts: Mapping[int, pl.DataFrame], now: Times) -> dict[int, Size]:
         sizes = {}
