@@ -34,6 +34,9 @@ from stages.state.store import StateStore, decode, encode
 NEVER: Final = 2**63 - 1
 """The least time of a chunk in which that time is null in all rows."""
 
+FAN: Final = 4
+"""So many patches of about the same number of rows are merged into one."""
+
 _ENTRIES: Final = "entries"
 
 
@@ -135,6 +138,21 @@ class Directory:
         numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])
 
+    def mergeable(self, rows: int) -> int:
+        """Returns the number of patches, counted from the last, to merge with the next one, which has so many rows.
+
+        A row is rewritten as often as its patch has grown by the factor `FAN`, and so many patches of each size remain.
+        """
+        merged, patches = 0, self.entries[1:]
+        while True:
+            size = FAN * (rows + sum(len(entry.hashes) for entry in patches[len(patches) - merged :]))
+            alike = merged
+            while alike < len(patches) and len(patches[-1 - alike].hashes) < size:
+                alike += 1
+            if alike - merged < FAN - 1:
+                return merged
+            merged = alike
+
     @cached_property
     def ends(self) -> npt.NDArray[np.intp]:
         """For each chunk, the number of the row after its last one."""
@@ -195,6 +213,15 @@ def remove_entries(
         store.delete(stage, _key(bucket, number))
     if not keep_first:
         store.delete(stage, _key(bucket, 0))
+
+
+def remove_later_entries(
+    store: StateStore, stage: str, bucket: int, first: int, entries: Sequence[Entry]
+) -> None:
+    """Removes the entries of adjacent writes, except the first one, whose chunks are numbered from `first` on."""
+    for entry in entries[:-1]:
+        first += len(entry.rows)
+        store.delete(stage, _key(bucket, first))
 
 
 def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Expr]) -> dict[str, list[int]]:

@@ -31,7 +31,7 @@ import polars as pl
 from stages.frames import concat_nonempty, rows_at
 from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
-from stages.state.directory import NEVER
+from stages.state.directory import NEVER, Directory
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
 from stages.state.row_numbers import FrameMask, Positions, RowNumbers
 from stages.state.storage import LARGE_BYTES, BucketContent, Storage, holds_of
@@ -103,6 +103,7 @@ class BucketSlice:
         requested: Further rows that the step only reads. They stay in the bucket.
         counts: The row counts of the bucket before the step.
         remainder: The other live rows.
+        directory: The directory of the bucket, if it was read.
     """
 
     bucket: int
@@ -111,6 +112,7 @@ class BucketSlice:
     requested: pl.DataFrame
     counts: RowCounts
     remainder: Remainder
+    directory: Directory | None
 
     @property
     def all(self) -> bool:
@@ -210,6 +212,7 @@ class _Slicer:
                 # The rows are kept only if a rewrite is likely. Otherwise a rewrite reads the bucket again.
                 rows=content.rows.filter(remaining) if grown.worth_rewriting and content.whole else None,
             ),
+            directory=content.directory,
         )
 
     def _positions(self, content: BucketContent) -> tuple[Positions, Positions]:
@@ -329,7 +332,10 @@ def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now
     updates = [update for update in updates if not update.nothing]
     if not updates:
         return index
-    sizes = {update.bucket: storage.append_patch(update.bucket, update.patch, now) for update in updates}
+    sizes = {
+        update.bucket: storage.append_patch(update.bucket, update.patch, now, update.old.directory)
+        for update in updates
+    }
     written = pl.concat([placed_in(update.new, update.bucket) for update in updates])
     summary = _summary(storage, updates, written, sizes, now)
     holds = holds_of(written, now)

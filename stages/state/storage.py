@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -240,13 +240,35 @@ class Storage:
         as_rows = self.state_table.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
-    def append_patch(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:
-        """Writes a patch after the last chunk of a bucket, and returns the size of the patch."""
-        first = self.size(bucket).chunks
+    def append_patch(
+        self, bucket: int, patch: chunks.Patch, now: Times, known: Directory | None = None
+    ) -> Size:
+        """Writes a patch after the last chunk of a bucket, and returns by how much the bucket has grown.
+
+        If the directory is `known`, the patch is merged with earlier ones as soon as there are several of its size.
+        """
+        before = self.size(bucket)
+        merged = known.entries[len(known.entries) - known.mergeable(len(patch.rows)) :] if known else []
+        if merged:
+            replaced = range(before.chunks - sum(len(entry.rows) for entry in merged), before.chunks)
+            patch = self._joined(self._read_again(bucket, replaced), patch)
+            first, log = replaced[0], sum(entry.stored for entry in merged)
+        else:
+            first, log = before.chunks, 0
         written = chunks.write(self.store, self.stage, bucket, first, patch)
-        if self.is_large(self.size(bucket)):
+        if merged:
+            chunks.remove(self.store, self.stage, bucket, range(first + len(written.rows), before.chunks))
+            directory.remove_later_entries(self.store, self.stage, bucket, first, merged)
+        if self.is_large(before):
             self._write_entry(bucket, first, patch, written, now)
-        return Size(chunks=len(written.rows), log=sum(written.bytes))
+        return Size(chunks=first + len(written.rows) - before.chunks, log=sum(written.bytes) - log)
+
+    def _joined(self, earlier: Sequence[chunks.Chunk], patch: chunks.Patch) -> chunks.Patch:
+        """Returns one patch with the rows of several in their order, so that each row keeps its number."""
+        deleted = [chunk.deleted for chunk in earlier if chunk.deleted is not None]
+        if patch.deleted is not None:
+            deleted.append(patch.deleted)
+        return chunks.Patch(pl.concat([self._rows_of(earlier), patch.rows]), pl.concat(deleted))
 
     def size(self, bucket: int) -> Size:
         """Returns the size of a bucket in the store; 0 chunks and bytes if the bucket does not exist."""
