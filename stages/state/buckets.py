@@ -81,6 +81,13 @@ class Buckets:
             return None
         return frozenset(turn % TIMES for turn in range(first // self._width, last // self._width + 1))
 
+    def hashes(self, bucket: int) -> tuple[int, int]:
+        """Returns the least and the greatest hash of a key that may be in a bucket."""
+        depth = _depth(bucket)
+        width = 1 << _HASH_BITS - depth
+        first = (bucket // TIMES - (1 << depth)) * width
+        return first, first + width - 1
+
     def split(self, bucket: int, size: int) -> Buckets:
         """Divides a bucket of `size` bytes, if that is too large; returns the new assignment of rows to buckets."""
         depth, most = _depth(bucket), SPLIT_BYTES * (IN_SLICES if self.in_slices else 1)

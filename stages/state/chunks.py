@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final
 
@@ -45,12 +45,16 @@ class Written:
 
 @attrs.frozen
 class Chunk:
-    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers."""
+    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers.
+
+    `indices` are those of `stages.state.lookup`, by key columns: the last chunk that each includes, and the index.
+    """
 
     columns: pl.DataFrame
     constants: Mapping[str, Any]
     rows: int
     deleted: pl.Series | None
+    indices: dict[tuple[str, ...], tuple[Chunk, Any]] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
@@ -67,12 +71,23 @@ class Chunk:
         """Returns the chunk with only the rows at these positions, which must be ascending and distinct."""
         if len(positions) == self.rows:
             return self
-        return attrs.evolve(self, columns=rows_at(self.columns, positions), rows=len(positions))
+        return Chunk(rows_at(self.columns, positions), self.constants, len(positions), self.deleted)
+
+    def only(self, names: Collection[str]) -> Chunk:
+        """Returns the chunk with only these columns; all columns if it lacks one of them, which is then computed."""
+        if not all(name in self.constants or name in self.columns.columns for name in names):
+            return self
+        columns = [name for name in self.columns.columns if name in names]
+        constants = {name: value for name, value in self.constants.items() if name in names}
+        frame = (
+            self.columns[columns] if columns else pl.DataFrame({_ROW: pl.repeat(0, self.rows, eager=True)})
+        )
+        return Chunk(frame, constants, self.rows, self.deleted)
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes in memory."""
-        return size_of(self.columns)
+        """The approximate number of bytes in memory, with an index of 12 bytes for each row."""
+        return size_of(self.columns) + 12 * self.rows
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:

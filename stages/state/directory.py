@@ -16,7 +16,7 @@ that may contain one of these keys: none if all keys are new, few if the keys we
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -25,10 +25,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.keys import hashed
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
-from stages.state.row_numbers import BucketMask, Positions, RowNumbers
+from stages.state.lookup import Hashes, HashIndex, lower_hashes
+from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
@@ -40,19 +40,19 @@ FAN: Final = 4
 _ENTRIES: Final = "entries"
 
 
-@attrs.frozen(slots=False, eq=False)
+@attrs.frozen(eq=False)
 class Entry:
     """The part of a directory that describes the chunks of one write.
 
     Attributes:
-        hashes: A key hash for each row.
+        index: A key hash for each row.
         deleted: The row numbers that the write deletes.
         rows: The number of rows of each chunk.
         stored: The bytes of all of these chunks in the store.
         least: The least times of each chunk, by index column.
     """
 
-    hashes: npt.NDArray[np.uint32]
+    index: HashIndex
     deleted: npt.NDArray[np.uint32]
     rows: Sequence[int]
     stored: int
@@ -63,31 +63,17 @@ class Entry:
         """Decodes a value that `write_entry` put into the store."""
         entries, facts = decode(value)
         numbers, gone = entries[_ENTRIES].to_numpy(), facts["gone"]
-        return cls(numbers[gone:], numbers[:gone], facts["rows"], facts["bytes"], facts["least"])
+        return cls(HashIndex(numbers[gone:]), numbers[:gone], facts["rows"], facts["bytes"], facts["least"])
+
+    @property
+    def length(self) -> int:
+        """The number of rows."""
+        return len(self.index.hashes)
 
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        return 3 * self.hashes.nbytes + self.deleted.nbytes  # with `_sorted`
-
-    def find(self, requested: npt.NDArray[np.uint32]) -> npt.NDArray[np.intp]:
-        """Returns the positions of the rows that have one of these hashes. `requested` must be sorted and distinct."""
-        if "_searched" not in self.__dict__:
-            # To sort the hashes is worth it only if the entry stays in memory and is searched again.
-            self.__dict__["_searched"] = True
-            return np.flatnonzero(pl.Series(self.hashes).is_in(pl.Series(requested).implode()).to_numpy())
-        hashes, positions = self._sorted
-        first = np.searchsorted(hashes, requested, side="left")
-        counts = np.searchsorted(hashes, requested, side="right") - first
-        # The ranges first, first + 1, ..., first + count - 1 of all requested hashes, one after the other.
-        skipped = np.repeat(first - (np.cumsum(counts) - counts), counts)
-        return np.sort(positions[skipped + np.arange(counts.sum())])
-
-    @cached_property
-    def _sorted(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """The hashes in ascending order, and the position of each."""
-        order = np.argsort(self.hashes, kind="stable")
-        return self.hashes[order], order.astype(np.uint32)
+        return 3 * self.index.hashes.nbytes + self.deleted.nbytes
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -120,21 +106,21 @@ class Directory:
         # An earlier version, without directories, rewrote the chunks but left the entries. Their sizes differ then.
         if chunks != size.chunks or sum(entry.stored for entry in entries) != size.bytes + size.log:
             return None
-        live = np.ones(sum(len(entry.hashes) for entry in entries), dtype=np.bool_)
+        live = np.ones(sum(entry.length for entry in entries), dtype=np.bool_)
         live[np.concatenate([entry.deleted for entry in entries])] = False
         lengths = [rows for entry in entries for rows in entry.rows]
         least = {name: np.concatenate([entry.least[name] for entry in entries]) for name in entries[0].least}
         return cls(entries, BucketMask(live), lengths, sum(lengths[: size.base]), least)
 
-    def numbers_with(self, keys: pl.DataFrame) -> RowNumbers:
-        """Returns the numbers of the live rows that may have one of these keys.
+    def numbers_with(self, requested: Hashes) -> RowNumbers:
+        """Returns the numbers of the live rows that may have one of the keys with these hashes.
 
         No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
         """
-        requested, found, first = np.unique(_hashes(keys, keys.columns)), [np.arange(0)], 0
+        found, first = [np.arange(0)], 0
         for entry in self.entries:
-            found.append(first + entry.find(requested))
-            first += len(entry.hashes)
+            found.append(first + entry.index.find(requested))
+            first += entry.length
         numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])
 
@@ -145,9 +131,9 @@ class Directory:
         """
         merged, patches = 0, self.entries[1:]
         while True:
-            size = FAN * (rows + sum(len(entry.hashes) for entry in patches[len(patches) - merged :]))
+            size = FAN * (rows + sum(entry.length for entry in patches[len(patches) - merged :]))
             alike = merged
-            while alike < len(patches) and len(patches[-1 - alike].hashes) < size:
+            while alike < len(patches) and patches[-1 - alike].length < size:
                 alike += 1
             if alike - merged < FAN - 1:
                 return merged
@@ -157,15 +143,6 @@ class Directory:
     def ends(self) -> npt.NDArray[np.intp]:
         """For each chunk, the number of the row after its last one."""
         return np.cumsum(self.lengths)
-
-    def positions_in_chunks(self, numbers: RowNumbers) -> Iterator[tuple[int, Positions]]:
-        """Divides ascending row numbers by chunk, as (number of the chunk, positions within it)."""
-        bounds = np.searchsorted(numbers, self.ends)
-        first = 0
-        for chunk in np.flatnonzero(np.diff(bounds, prepend=0)).tolist():
-            start = int(self.ends[chunk]) - self.lengths[chunk]
-            yield chunk, Positions(numbers[first : bounds[chunk]] - start)
-            first = int(bounds[chunk])
 
     def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
         """Returns the numbers, within the bucket, of all rows in these chunks, chunk by chunk."""
@@ -199,7 +176,7 @@ def write_entry(
     `times` are the expressions, by index column, of the times whose minima an index contains.
     """
     deleted = np.empty(0, np.uint32) if patch.deleted is None else patch.deleted.to_numpy()
-    entries = np.concatenate([deleted, _hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
+    entries = np.concatenate([deleted, lower_hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
     facts: dict[str, Any] = {"gone": len(deleted), "rows": written.rows, "bytes": sum(written.bytes)}
     facts["least"] = _least(patch.rows, written.rows, times)
     store.put(stage, _key(bucket, first), encode(pl.DataFrame({_ENTRIES: entries}), facts))
@@ -235,11 +212,6 @@ def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Ex
         ]
         for values in found
     }
-
-
-def _hashes(rows: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Returns the lower half of each row's key hash. The upper bits are the same for all keys of a bucket."""
-    return hashed(rows, keys).to_numpy().astype(np.uint32)
 
 
 def _key(bucket: int, first: int) -> str:

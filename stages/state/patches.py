@@ -33,8 +33,9 @@ from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
 from stages.state.directory import NEVER, Directory
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
+from stages.state.lookup import Requested
 from stages.state.row_numbers import FrameMask, Positions, RowNumbers
-from stages.state.storage import LARGE_BYTES, BucketContent, Storage, holds_of
+from stages.state.storage import BucketContent, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.clocks import Times
 
@@ -45,6 +46,9 @@ MOST_DELETED: Final = 0.5
 """A bucket is rewritten if it has more deleted rows than its base rows times this."""
 MOST_ROWS: Final = 8.0
 """A bucket is rewritten if it has more rows, deleted ones included, than its base rows times this."""
+
+SEARCHED_BYTES: Final = 64_000
+"""The size of a bucket in the store (bytes) from which rows with some keys are found by their hashes."""
 
 _NUMBER: Final = "__number"
 _POSITION: Final = "__place"
@@ -191,7 +195,11 @@ class _Slicer:
         """Reads the slice, and further chunks of the bucket until the minima of the remaining rows are known."""
         storage, bucket, wanted = self.storage, self.bucket, self.wanted
         everything = wanted.due is not None or bool(self.now.percentiles)
-        content = storage.content(bucket) if everything else storage.content_with(bucket, wanted.all_keys)
+        content = (
+            storage.content(bucket)
+            if everything
+            else storage.content_with(bucket, Requested.of(wanted.all_keys))
+        )
         positions, requested = self._positions(content)
         counts, remaining = RowCounts.of(content), content.live_positions()
         if content.whole and counts.after(written=0, deleted=len(positions)).worth_rewriting:
@@ -320,11 +328,14 @@ def read_slices(
 
 def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
     """Reads the rows and waiting arrivals that are in these buckets and have one of these keys."""
-    # Large buckets are read one by one, so that their other rows are not in memory at the same time.
-    one_by_one = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
-    groups = [*one_by_one, [bucket for bucket in buckets if [bucket] not in one_by_one]]
-    parts = (concat_nonempty(storage.rows(group), storage.waiting(group)) for group in groups)
-    return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
+    # Of large buckets, only rows that may have one of the keys are put together.
+    buckets = list(buckets)
+    large = [bucket for bucket in buckets if storage.size(bucket).total >= SEARCHED_BYTES]
+    small = sorted({*buckets} - {*large})
+    requested = Requested.of(keys)
+    found = [storage.rows_with(bucket, requested) for bucket in large]
+    parts = concat_nonempty(storage.rows(small), storage.waiting(small), *found)
+    return parts.join(keys, on=keys.columns, how="semi", nulls_equal=True)
 
 
 def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now: Times) -> Index:

@@ -17,6 +17,7 @@ from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
+from stages.state.lookup import Requested, divided, rows_among
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -147,18 +148,18 @@ class Storage:
         base_rows = sum(chunk.rows for chunk in found[: size.base])
         return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
-    def content_with(self, bucket: int, keys: pl.DataFrame) -> BucketContent:
-        """Reads the live rows of a bucket that have one of these keys, and perhaps others.
+    def content_with(self, bucket: int, requested: Requested) -> BucketContent:
+        """Reads the live rows of a bucket that have one of the requested keys, and perhaps others.
 
         Without a directory, or if most rows are needed, all rows are read.
         """
         known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
         if known is None:
             return self.content(bucket)
-        numbers = known.numbers_with(keys)
+        numbers = known.numbers_with(requested.between(*self.buckets.hashes(bucket)))
         if len(numbers) > MOST_ROWS * len(known.live):
             return self.content(bucket)
-        parts = dict(known.positions_in_chunks(numbers))
+        parts = dict(divided(numbers, known.lengths))
         found = dict(zip(parts, self._read_again(bucket, parts), strict=True))
         rows = self._rows_of(found[chunk].at(positions) for chunk, positions in parts.items())
         return BucketContent(rows, numbers, known.live, known.base_rows, known, found)
@@ -176,6 +177,18 @@ class Storage:
             yield Earliest(rows, known.numbers_in(numbers), others)
             content = self.content(bucket)
         yield Earliest(content.rows, content.numbers, {})
+
+    def rows_with(self, bucket: int, requested: Requested) -> pl.DataFrame:
+        """Reads the rows and waiting arrivals of a bucket that may have one of the requested keys."""
+        table, size, own = self.table, self.size(bucket), requested.columns == list(self.table.keys)
+        if table.patched:
+            return (self.content_with(bucket, requested) if own else self.content(bucket)).live_rows
+        hashes = requested.between(*self.buckets.hashes(bucket)) if own else requested.all
+        parts, found = [table.no_rows], self._read_again(bucket, range(size.chunks))
+        for first, last in _groups(size):
+            schema = table.schema if last <= size.base else table.incoming
+            parts += rows_among(found[first:last], hashes, requested.columns, schema, table.missing)
+        return concat_nonempty(*parts)
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the waiting arrivals of these buckets, by bucket and in order of arrival."""
@@ -336,6 +349,20 @@ class Storage:
     def _rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
         return pl.concat([self.table.no_rows, *frames])
+
+
+def _groups(size: Size) -> Iterator[tuple[int, int]]:
+    """Divides the chunks of a bucket into ranges that are searched together: base rows, and ranges of the log.
+
+    Those of the log have different powers of two as lengths. So few change when a chunk is appended.
+    """
+    first = size.base
+    if first:
+        yield 0, first
+    while rest := size.chunks - first:
+        length = 1 << rest.bit_length() - 1
+        yield first, first + length
+        first += length
 
 
 def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:
