@@ -39,6 +39,7 @@ from beamlike.runtime.batch.storage import not_stored
 from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
+from stages.state.memory import D, Memory
 from stages.state.store import DictStore
 
 KEPT_BATCHES: Final = 100
@@ -86,6 +87,7 @@ class Journal:
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     """Changes of committed batches that are perhaps not written to the database yet."""
+    _memory: Memory = attrs.field(factory=Memory, init=False)
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -345,12 +347,22 @@ class Journal:
                 return known[stage, key]
         return self._read(stage, key) if (stage, key) in self._sums else None
 
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        """Returns the decoded value of a key. While the value does not change, it is decoded once."""
+        name = stage, key
+        token = self._changed.get(name, self._unsettled.get(name, self._sums.get(name)))
+        if token is None:
+            return None
+        return self._memory.get(name, token, lambda: decode(self.get(stage, key) or b""))
+
     def put(self, stage: str, key: str, value: bytes) -> None:
         """Sets the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
         """Deletes the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = None
 
     def _read(self, stage: str, key: str) -> bytes:
