@@ -49,7 +49,7 @@ def pair(line: str) -> Any:
 
 
 def grouping(pairs: Any) -> Any:
-    """Sums for each user and minute."""
+    """Returns sums for each user and minute."""
     return pairs | beam.WindowInto(beam.window.FixedWindows(60)) | beam.CombinePerKey(sum)
 
 

@@ -112,7 +112,7 @@ def ratio(marginals: Iterable[Marginal]) -> float | None:
 
 
 def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
-    """Compare an engine's windows with the oracle's."""
+    """Compares an engine's windows with the oracle's."""
     present = pl.col("window_start").is_in(result["window_start"].implode())
     missing, emitted = expected.filter(~present), expected.filter(present)
     return Answer(
@@ -125,7 +125,7 @@ def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
 
 
 def run(engine: str, plays: generate.Plays, work: Path, cores: int, env: dict[str, str]) -> Run:
-    """Run one engine on these plays in a process of its own and check what it wrote.
+    """Runs one engine on these plays in a process of its own and checks its output.
 
     Raises `click.ClickException` with the end of its log if it fails.
     """
@@ -174,7 +174,7 @@ def marginal_table(marginals: Iterable[Marginal]) -> Table:
 
 
 def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -> None:
-    """Print what was measured and how the answers compare with the oracle's."""
+    """Prints the measurements and the comparison of the answers with the oracle's."""
     console.print("Whole runs, start-up included:")
     console.print(runs_table(runs))
     for run in runs:
@@ -212,7 +212,7 @@ def machine(java: Java | None) -> dict[str, str | int | None]:
 def record(
     path: Path, about: dict[str, str | int | None], runs: Sequence[Run], marginals: Sequence[Marginal]
 ) -> None:
-    """Write what was measured as JSON."""
+    """Writes the measurements as JSON."""
     report = {
         "machine": about,
         "runs": [attrs.asdict(each) for each in runs],

@@ -142,7 +142,7 @@ DEEP: dict[str, tuple[type, Callable[[Any], Any]]] = {
 
 
 def flat_rows(count: int) -> pl.DataFrame:
-    """Clicks with four plain columns."""
+    """Returns clicks with four plain columns."""
     first = datetime(2026, 1, 1, tzinfo=UTC)
     at = [first + timedelta(seconds=number) for number in range(count)]
     columns = {"user": [f"user {number % 100}" for number in range(count)], "points": range(count)}
@@ -150,7 +150,7 @@ def flat_rows(count: int) -> pl.DataFrame:
 
 
 def nested_rows(count: int) -> pl.DataFrame:
-    """Clicks with a list and a struct."""
+    """Returns clicks with a list and a struct."""
     place = {"country": "uk", "city": "London"}
     users = [f"user {number % 100}" for number in range(count)]
     return pl.DataFrame({"user": users, "kind": "page", "parts": [[1, 2]] * count, "place": [place] * count})
@@ -210,7 +210,7 @@ def processed(kind: type, function: Callable[[Any], Any], count: int) -> quick.P
 
 
 def jobs(count: int) -> dict[str, Callable[[Path], quick.Pair]]:
-    """All measurements by name."""
+    """Returns all measurements by name."""
     found: dict[str, Callable[[Path], quick.Pair]] = {}
     for name, one in FLAT.items():
         found[f"map, {name}"] = lambda _, one=one: mapped(*one, count)

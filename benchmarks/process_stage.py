@@ -135,7 +135,7 @@ class Bench:
 
 
 def many_rows(tier: str, rows: int, keys: int, steps: int) -> Figure:
-    """Rows of some keys, a minute of them in a step."""
+    """Measures rows of some keys, a minute of them in a step."""
     bench, rng, minute = Bench(tier), np.random.default_rng(1), 60 * _SECOND
     seconds = [
         bench.step(

@@ -155,7 +155,7 @@ def timers(sensors: int) -> Callable[[Path], Pair]:
 
 
 def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
-    """Clicks within ten seconds of an impression of the same user."""
+    """Returns a job that joins clicks to impressions of the same user within ten seconds."""
 
     def make(folder: Path) -> Pair:
         rng, frames = np.random.default_rng(2), {}
@@ -275,7 +275,7 @@ def take_on_spark(name: str, job: OnSpark, rounds: int) -> Figure:
 
 
 def _seconds(job: Job) -> float:
-    """CPU seconds of one call, the mean of as many as take `LEAST` seconds."""
+    """Returns the CPU seconds of one call: the mean of as many calls as take `LEAST` seconds."""
     begin, calls = _cpu(), 0
     while not calls or _cpu() - begin < LEAST:
         job()
@@ -284,7 +284,7 @@ def _seconds(job: Job) -> float:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
+    """Returns the CPU seconds of this process, and of its children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 

@@ -78,7 +78,7 @@ def engines(
 
 
 def cpu() -> float:
-    """CPU seconds of this process, of its descendants, and of the processes that these have waited for."""
+    """Returns the CPU seconds of this process, its descendants, and the processes that these have waited for."""
     processes: dict[int, tuple[int, float]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():

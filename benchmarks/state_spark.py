@@ -92,7 +92,7 @@ def prepare(workload: Workload, load: Load, batches: int, folder: Path) -> None:
 
 
 def pipeline(workload: Workload, load: Load, work: Path) -> bl.Pipeline:
-    """Sum and number of each user's plays in each window."""
+    """Declares sum and number of each user's plays in each window."""
     windowing = workload.windowing(load)
     p = bl.Pipeline("state")
     plays = p.read(

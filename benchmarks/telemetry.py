@@ -48,7 +48,7 @@ KINDS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def pipeline(batches: int) -> bl.Pipeline:
-    """Two stages and two sinks, with a hundred rows in each batch."""
+    """Declares two stages and two sinks, with a hundred rows in each batch."""
     p = bl.Pipeline("bench")
     rows = [{"user": n % 7, "at": n // 10} for n in range(100 * batches)]
     plays = p.read(

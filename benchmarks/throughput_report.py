@@ -142,7 +142,7 @@ def ratios(runs: Sequence[Run]) -> list[str]:
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
-    """Events per second of each engine on its largest input, and without its start."""
+    """Plots events per second of each engine on its largest input, and without its start."""
     best = {name: run for name, run in largest(runs).items() if not run.failed}
     names = list(best)[::-1]
     running = [(once_it_runs(runs, best[name]), place) for place, name in enumerate(names)]

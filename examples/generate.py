@@ -67,7 +67,7 @@ def frames(plays: Plays) -> dict[str, pl.DataFrame]:
 
 
 def _event_times(rng: np.random.Generator, sessions: int, ties: bool) -> npt.NDArray[np.int64]:
-    """Event times in microseconds, session after session, `_PLAYS_PER_SESSION` each."""
+    """Returns event times in microseconds, session after session, `_PLAYS_PER_SESSION` each."""
     pauses = rng.exponential(_MEAN_PAUSE, (sessions, _PLAYS_PER_SESSION)).astype(np.int64)
     pauses[:, 0] = START + rng.integers(0, _HOUR, sessions)
     if ties:

@@ -128,7 +128,7 @@ def standings(played: Played) -> list[Standing]:
 
 
 def by_window(rows: Iterable[dict[str, Any]]) -> dict[datetime, list[dict[str, Any]]]:
-    """Rows by the start of their window."""
+    """Returns rows by the start of their window."""
     found: dict[datetime, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row["window_start"]].append(row)

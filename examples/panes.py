@@ -106,7 +106,7 @@ def steps(stream: bl.TestStream) -> Iterator[str]:
 
 
 def shown(pane: Pane) -> str:
-    """Timing, index and total of a pane, with its scores; a retracted pane is red, with a minus."""
+    """Formats timing, index and total of a pane, with its scores; a retracted pane is red, with a minus."""
     facts = f"{pane['pane_timing']:<7} {pane['pane_index']} {signed(pane):>3}"
     if pane.get("pane_retracted"):
         return f"[red]{facts}[/red]"

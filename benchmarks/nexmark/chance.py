@@ -26,11 +26,11 @@ class Chance:
             return _mixed(mixed)
 
     def uniform(self, use: str, numbers: Ints) -> Floats:
-        """Random numbers from 0 to 1, without 1."""
+        """Returns random numbers from 0 to 1, without 1."""
         return (self.bits(use, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, use: str, numbers: Ints, bound: int | Ints) -> Ints:
-        """Whole numbers from 0 up to a bound, which they never are."""
+        """Returns whole numbers from 0 up to a bound, which is excluded."""
         return (self.uniform(use, numbers) * bound).astype(np.int64)
 
 

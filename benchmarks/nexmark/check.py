@@ -74,7 +74,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 @click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(query: int, data: Path, out: Path) -> None:
-    """Say whether what is below OUT answers the query over the events below DATA."""
+    """Check that the rows below OUT answer the query over the events below DATA."""
     wrong = difference(query, written(out), answer(query, data))
     if wrong is not None:
         raise click.ClickException(f"query {query}: {wrong}")

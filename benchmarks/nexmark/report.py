@@ -110,7 +110,7 @@ def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:
 
 
 def plot(runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
-    """Events per second and core of each query, a mark for each engine."""
+    """Plots events per second and core of each query, a mark for each engine."""
     queries = sorted({run.query for run in runs})
     figure, axes = figures(1, 1, (9, 4.5))
     axes = axes[0, 0]

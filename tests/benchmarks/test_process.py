@@ -54,7 +54,7 @@ def test_process_and_the_function_of_frames_find_the_same_silences() -> None:
 
 
 def quarter(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of few users in a quarter of an hour, in order of time."""
+    """Returns some rows of few users in a quarter of an hour, in order of time."""
     rows = pl.DataFrame({"user": [(7 * i + number) % 5 for i in range(8)]})
     times = pl.Series([number * 900 * SECOND + i * 100 * SECOND for i in range(8)])
     return rows["user"].to_numpy(), times.to_numpy()

@@ -216,7 +216,7 @@ class Model:
         self.closed.discard((key, result))  # an open window takes the place of a closed one (here)
 
     def _merged_hold(self, result: Window, holds: list[int | None]) -> int | None:
-        """Returns the hold of a merged window (2.5). A hold at its end is set anew, and only if it is not late."""
+        """Returns the hold of a merged window (2.5). A hold at its end is set again, and only if it is not late."""
         hold = combine(self.windowing, result, holds)
         if hold is None or self.windowing.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW:
             return hold

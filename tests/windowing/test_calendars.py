@@ -67,14 +67,14 @@ starts = odd_starts | st.dates(date(1900, 1, 1), date(2100, 1, 1))
 
 @st.composite
 def calendars(draw: st.DrawFn, zone: st.SearchStrategy[str] = zones) -> CalendarWindows:
-    """Calendar windows of all kinds."""
+    """Draws calendar windows of all kinds."""
     unit = draw(st.sampled_from(["days", "weeks", "months", "years"]))
     start = draw(starts)
     return CalendarWindows(unit, draw(st.integers(1, 5)), start.replace(day=min(start.day, 28)), draw(zone))
 
 
 def times_in(first: int, last: int) -> st.SearchStrategy[int]:
-    """Times between years, in microseconds."""
+    """Draws times between years, in microseconds."""
     return st.integers(at(f"{first:04}-01-01"), at(f"{last:04}-12-31"))
 
 
