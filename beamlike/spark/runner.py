@@ -214,9 +214,8 @@ class SparkRun(Shown):
 
                 gate = opened.gate(record)
                 query = opened.start(gate)
-                poller = None
-                if runner.trigger != "available_now" and not opened.plays:
-                    poller = FilePoller(opened.listings, runner.trigger, query.is_active, query.halt)
+                poller = opened.poller(query, batches)
+                if poller is not None:
                     poller.start()
             run = cls(
                 plan=opened.plan,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+import logging
+from typing import Final, Self
 
 import attrs
 from rich.console import Console
@@ -17,6 +18,10 @@ from beamlike.rows.dead_letters import reason
 from beamlike.runtime.run.cell import Cell
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger
 from windowing.time import format_time
+
+_LOG: Final = logging.getLogger("beamlike")
+
+_OVER: Final = "all sources are over, so the run ends"
 
 
 @attrs.define
@@ -63,6 +68,14 @@ class Progress:
             self.message(
                 f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
             )
+
+    def over(self) -> None:
+        """Reports that a live run ends by itself, since all its sources are over."""
+        _LOG.info("%s: %s", self.title, _OVER)
+        if self._cell is not None:
+            self._cell.line = f"{self._cell.line}; {_OVER}"
+        elif not self._bar.disable:
+            self.message(f"{self.title}: {_OVER}")
 
     def update(self, record: BatchRecord) -> None:
         """Updates the line after a batch."""
