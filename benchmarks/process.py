@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import attrs
@@ -38,6 +39,7 @@ _JOB = "benchmarks.process_job"
 _FLINK, _BYTEWAX = ENGINES["flink-datastream"], ENGINES["bytewax-by-hand"]
 JOBS: Mapping[str, Engine] = {
     "local": Engine("beamlike, in process", (_JOB, "local"), (1_000, 20_000)),
+    "batches": Engine("beamlike, in process, process_batches", (_JOB, "batches"), (1_000, 20_000)),
     "spark": Engine("beamlike, on Spark", (_JOB, "spark"), (5_000, 20_000)),
     "native": Engine("PySpark, transformWithStateInPandas", (_JOB, "native"), (1_000, 5_000)),
     "flink": attrs.evolve(
@@ -155,11 +157,11 @@ def ratios(runs: Sequence[Run]) -> Iterator[str]:
                 f"a batch {each.batch / other.batch:.1f}, CPU of the whole run {each.cpu / other.cpu:.1f}"
             )
             yield f"{events:,} readings, native Spark by beamlike on Spark: {shares}"
-    ours = marginal([*known.values()], "local")
-    for name in ("bytewax", "flink"):
-        other_rate = marginal([*known.values()], name)
-        if ours and ours[0] and other_rate and other_rate[0]:
-            yield f"more readings: beamlike in process by {JOBS[name].title} {ours[0] / other_rate[0]:.1f}"
+    for ours, name in product(("local", "batches"), ("bytewax", "flink")):
+        rate, other_rate = (marginal([*known.values()], one) for one in (ours, name))
+        if rate and rate[0] and other_rate and other_rate[0]:
+            titles = f"{JOBS[ours].title} by {JOBS[name].title}"
+            yield f"more readings: {titles} {rate[0] / other_rate[0]:.1f}"
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:

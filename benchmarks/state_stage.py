@@ -44,7 +44,7 @@ class CountingStore(DictStore):
 
     def delete(self, stage: str, key: str) -> None:
         self.calls += 1
-        del self.values[stage, key]
+        self.values.pop((stage, key), None)
 
     def reset(self) -> None:
         self.calls = self.read = self.written = 0

@@ -57,6 +57,11 @@ class Size:
     bytes: int = 0
     log: int = 0
 
+    @property
+    def total(self) -> int:
+        """The bytes of all chunks."""
+        return self.bytes + self.log
+
     @classmethod
     def of_rows(cls, written: Written) -> Size:
         """Returns the size of a bucket without a log whose base rows were written as these chunks."""

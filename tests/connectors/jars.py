@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,10 @@ _OLDER = {"4.0": ["-Dspark.kafka=4.0.0"], "4.1": ["-Dspark.kafka=4.1.1"]}
 
 
 def _properties() -> list[str]:
-    return _OLDER.get(version("pyspark").rpartition(".")[0], [])
+    try:
+        return _OLDER.get(version("pyspark").rpartition(".")[0], [])
+    except PackageNotFoundError:  # in an environment without Spark
+        return []
 
 
 def jars(profile: str) -> list[Path]:

@@ -337,6 +337,47 @@ def test_a_batch_in_which_it_is_over_is_replayed_and_a_stage_is_built_anew() -> 
     assert got == SECOND
 
 
+def only_past(past: Any, got: list[Any], *, timers: bool = False) -> bl.Pipeline:
+    """Counts of windows of the past alone; with `timers`, in a pipeline in which processing time passes."""
+    p = bl.Pipeline("plays")
+    how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+    old = p.read("past", past, **how)
+    trigger = bl.AfterWatermark(early=bl.AfterProcessingTime("1h")) if timers else bl.DefaultTrigger()
+    windows = old.window_into(bl.FixedWindows("10s"), trigger=trigger, accumulation="discarding")
+    counts = windows.group_by("user").aggregate(n=bl.count())
+    counts.write("out", bl.Callback(lambda rows, _: got.extend(rows["n"])))
+    return p
+
+
+def ends_by_itself(runner: Runner, caplog: pytest.LogCaptureFixture, *, timers: bool = False) -> None:
+    """A run with an interval ends when all its sources are over, and so does one that continues after that."""
+    SOURCES["parquet"][1]([1, 5, 12])
+    got: list[Any] = []
+    for expected in ([1, 2], []):
+        got.clear()
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "beamlike"):
+            run = only_past(bl.Parquet("in", COLUMNS, complete=True), got, timers=timers).run(
+                runner("checkpoint", trigger="1 second")
+            )
+        assert sorted(got) == expected
+        assert "plays: all sources are over, so the run ends" in caplog.text
+        assert History.open("checkpoint").closed == "ended"
+        assert run.batches or not expected
+
+
+@pytest.mark.parametrize("timers", [False, True])
+def test_a_run_with_an_interval_ends_if_all_its_sources_are_over(
+    caplog: pytest.LogCaptureFixture, timers: bool
+) -> None:
+    ends_by_itself(local, caplog, timers=timers)
+
+
+@pytest.mark.spark
+def test_so_does_one_with_an_interval_on_spark(on_spark: Runner, caplog: pytest.LogCaptureFixture) -> None:
+    ends_by_itself(on_spark, caplog)
+
+
 def test_explain_says_when_it_is_over_and_pipeline_files_know_it() -> None:
     put_numbers([1])
     Path("live").mkdir()

@@ -78,7 +78,8 @@ def test_a_run_shows_what_came_went_and_was_lost(tmp_path: Path, monkeypatch: py
     assert [line for line in shown if "could not use" in line or " dropped, " in line] == shown[-2:]
 
 
-def test_a_sink_in_memory_shows_its_rows() -> None:
+def test_a_sink_in_memory_shows_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     rows, _ = declared()
     rows.write("out", out := bl.Memory())
     assert "<td>" not in html(out)

@@ -17,8 +17,8 @@ beam = pytest.importorskip("apache_beam")
 from apache_beam.transforms.timeutil import TimeDomain  # noqa: E402
 from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer  # noqa: E402
 
+from beamlike.beam import checkpoint, stateful  # noqa: E402
 from beamlike.beam import run as beam_run  # noqa: E402
-from beamlike.beam import stateful  # noqa: E402
 from beamlike.beam.cells import KEY  # noqa: E402
 from beamlike.beam.sides import Sides  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
@@ -194,7 +194,7 @@ def test_an_append_to_a_large_bag_does_not_write_the_bag_again(monkeypatch: pyte
             written.append(len(value))
             super().put(stage, key, value)
 
-    monkeypatch.setattr(stateful, "DictStore", Counting)
+    monkeypatch.setattr(checkpoint, "DictStore", Counting)
     count, appends = 100_000, 20
     stream = pairs().add_elements([timed(1, "red", count)])
     for _ in range(appends):

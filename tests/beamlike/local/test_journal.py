@@ -19,6 +19,7 @@ from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.state.store import DictStore
+from tests.stages.state.test_memory import Text
 from tests.support.storage import full
 
 
@@ -77,6 +78,31 @@ def test_what_was_committed_is_read_before_it_is_written(tmp_path: Path) -> None
         assert journal.get("stage", "b") == b"2"
         journal.commit(begun(1))
         assert [*journal.values()] == [("stage", "b", b"2")]
+
+
+def test_a_value_is_decoded_once_and_anew_when_it_was_changed_or_taken_back(tmp_path: Path) -> None:
+    decoded: list[bytes] = []
+
+    def read(journal: Journal) -> bytes | None:
+        found = journal.decoded("stage", "a", lambda value: decoded.append(value) or Text(value))  # type: ignore[func-returns-value]
+        return None if found is None else found.value
+
+    with closing(opened(tmp_path)) as journal:
+        journal.begin(begun(0))
+        assert read(journal) is None
+        journal.put("stage", "a", b"1")
+        assert read(journal) == b"1"
+        journal.commit(begun(0))
+        journal.settle()
+        assert [read(journal) for _ in range(3)] == [b"1"] * 3
+        assert len(decoded) <= 2
+        journal.begin(begun(1))
+        journal.put("stage", "a", b"2")
+        assert read(journal) == b"2"
+        journal.forget(begun(1))
+        assert read(journal) == b"1"
+        journal.delete("stage", "a")
+        assert read(journal) is None
 
 
 def test_a_batch_does_not_count_if_what_was_to_be_done_before_failed(tmp_path: Path) -> None:

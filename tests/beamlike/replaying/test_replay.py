@@ -83,9 +83,8 @@ def run(folder: Path, process: type[bl.Process] = Streak) -> Path:
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """Returns the files of the run, without the journal, whose bytes change when it is opened."""
-    names = [name for name in files_below(str(folder)) if "journal" not in name]
-    return {name: size_and_digest(str(folder / name)) for name in names}
+    """Returns the files of the run."""
+    return {name: size_and_digest(str(folder / name)) for name in files_below(str(folder))}
 
 
 @pytest.fixture(scope="module")

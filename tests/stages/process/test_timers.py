@@ -185,8 +185,8 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_a_family_is_like_a_dict_whatever_is_set_cleared_taken_and_taken_back(changes: list[Any]) -> None:
-    family = Family("f", EventTimers(), Call(None, (), 0, False))
-    family.load(0, [None], [None], [None])
+    family = Family("f", EventTimers(), Call(None, (), 0, False), [[None], [None], [None]])
+    family.load(0)
     model: dict[str, tuple[int, int | None]] = {}
     saved: dict[str, tuple[int, int | None]] | None = None
     for what, *how in changes:
