@@ -350,7 +350,7 @@ def only_past(past: Any, got: list[Any], *, timers: bool = False) -> bl.Pipeline
 
 
 def ends_by_itself(runner: Runner, caplog: pytest.LogCaptureFixture, *, timers: bool = False) -> None:
-    """A run with an interval ends when all its sources are over, and so does one that continues after that."""
+    """Checks that a run with an interval ends when all its sources have ended, and a resumed run, too."""
     SOURCES["parquet"][1]([1, 5, 12])
     got: list[Any] = []
     for expected in ([1, 2], []):

@@ -23,7 +23,7 @@ from tests.beamlike.beam.planned.readings import build, expected, run, stopping,
 
 
 def local(folder: Path, **named: Any) -> Any:
-    """A runner in process with a checkpoint in the folder."""
+    """Returns a runner in process with a checkpoint in the folder."""
     return bl.LocalRunner(checkpoint=str(folder / "checkpoint"), drain=True, quiet=True, **named)
 
 
