@@ -317,7 +317,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
         rows, panes = self._fire_ready(absorb(got, self.layout, context), clock, context)
         if len(others):
-            untouched = concat_nonempty(untouched, others[list(self.layout.state)])
+            untouched = concat_nonempty(untouched, others[:, list(self.layout.state)])
         return rows, untouched, Met(closed, unmatched), in_order(panes, self.keys)
 
     def _touched(

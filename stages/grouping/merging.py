@@ -78,7 +78,7 @@ class WindowMerger:
         else:
             reduced = arrivals.group_by(*self._window, maintain_order=True).agg(folds)
         fresh = [repeated(column, len(reduced)) for column in self.layout.fresh_row]
-        return reduced.hstack(fresh)[list(self.layout.incoming)]
+        return reduced.hstack(fresh)[:, list(self.layout.incoming)]
 
     def combine(self, state: pl.DataFrame, incoming: pl.DataFrame, context: TriggerContext) -> Combined:
         """Merges arrivals into state rows, which have the columns COUNT and NEW_HOLD, too."""
@@ -100,7 +100,7 @@ class WindowMerger:
         masked = [*self._masked, *_late_by_merging(self.layout, context)]
         merged = self._by_run(ordered.with_columns(masked), self._folds_of_runs)
         merged = _complete_merge(merged, self.layout, context)
-        rows = merged[list(self.layout.incoming)] if closed.is_empty() else self._meet(merged, closed)
+        rows = merged[:, list(self.layout.incoming)] if closed.is_empty() else self._meet(merged, closed)
         return Combined(rows, lambda: self._placed(ordered.filter(~pl.col(_ACTIVE)), MERGED_COLUMNS))
 
     def _placed(self, incoming: pl.DataFrame, merged: tuple[str, str]) -> pl.DataFrame:
@@ -244,7 +244,7 @@ def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: Trigger
     if columns:
         merged = merged.with_columns(**columns)
     if not trigger.may_finish():
-        return merged[[*layout.incoming, _PARTS]]
+        return merged[:, [*layout.incoming, _PARTS]]
     # No part is finished, but merging trigger cells may finish a composite trigger. Then pending elements are dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
     return merged.with_columns(
@@ -268,7 +268,7 @@ def absorb(combined: pl.DataFrame, layout: WindowLayout, context: TriggerContext
         PENDING: pl.col(PENDING) + count,
         HOLD: combiner.both(pl.col(HOLD), pl.when(holds).then(new)),
     }
-    return combined.with_columns(**absorbed)[list(layout.state)]
+    return combined.with_columns(**absorbed)[:, list(layout.state)]
 
 
 def split_alone(

@@ -109,7 +109,7 @@ def unpack(
                 pl.Series(name, [value], schema[name]) for name, value in constants.items() if name in schema
             )
             frame = frame.hstack([repeated(column, len(frame)) for column in one])
-        frames.append(frame if frame.columns == list(schema) else frame[list(schema)])
+        frames.append(frame if frame.columns == list(schema) else frame[:, list(schema)])
     return frames
 
 

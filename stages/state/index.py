@@ -163,7 +163,7 @@ class Index:
 
     def sizes(self) -> dict[int, Size]:
         """Returns the sizes of the existing buckets by number."""
-        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets[[BUCKET, *SIZES]].rows()}
+        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets[:, [BUCKET, *SIZES]].rows()}
 
     def replace(
         self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None

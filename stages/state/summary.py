@@ -103,7 +103,7 @@ def summarize(
         [[getattr(sizes[bucket], size) for size in SIZES] for bucket in found[BUCKET]], np.int64
     )
     sizes_of = pl.DataFrame(stored, schema=list(SIZES), orient="row")
-    return found.with_columns(summary.holder_key).hstack(sizes_of)[list(schema_of(clocks))]
+    return found.with_columns(summary.holder_key).hstack(sizes_of)[:, list(schema_of(clocks))]
 
 
 def _of_one(
@@ -143,7 +143,7 @@ def _holder(row: pl.DataFrame, columns: pl.DataFrame, table: Table) -> dict[str,
 def _count_keys(rows: pl.DataFrame, keys: Sequence[str]) -> int:
     if len(keys) < 2:
         return rows[keys[0]].n_unique() if keys else 1
-    return _with_id(rows[list(keys)], keys)[_ID].n_unique()
+    return _with_id(rows[:, list(keys)], keys)[_ID].n_unique()
 
 
 def _named(table: Table) -> list[str]:
