@@ -50,7 +50,7 @@ class Query(ShardedRun):
         """One batch, in which there is an order for the sources."""
         return self.run(apply_command(order, self.plan.sources.values(), self.topology, 2))
 
-    def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
+    def batch(self, chunks: Mapping[str, pl.DataFrame | pl.LazyFrame] | None) -> Batch:
         """One batch: these chunks, or the end of all sources."""
         return self.run(self.end() if chunks is None else self.ingested(chunks))
 
