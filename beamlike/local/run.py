@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import partial
 from signal import SIGINT
+from typing import Final
 
 import attrs
 
@@ -30,6 +31,9 @@ from beamlike.system.activity import ActivityTracker, tracked_by
 from beamlike.system.signals import Interrupted, signals
 from beamlike.system.threads import Threads, in_one_thread
 from stages.progress.inputs import Inputs
+
+_TOGETHER: Final = 64
+"""The number of small batches that polars runs in one thread before it may use its other threads again."""
 
 
 @attrs.define(repr=False)
@@ -149,27 +153,41 @@ class LocalRun(Shown):
     ) -> None:
         tracker.begin(0)
         numbered = enumerate(taken)
-        while True:
-            turn = partial(self._take_next, numbered, engine, sinks)
-            # A small batch, with its ingestion, is one task: each task costs a third of a millisecond.
-            record = in_one_thread(turn) if is_small(self.last) else turn()
-            if record is None:
-                observers.end()
-                return
-            self.batches.append(record)
-            observers.take(record)
-            if self._stopped:
-                return
-            # The time of the search for more input belongs to the next batch.
-            tracker.begin(record.batch + 1)
+        going = True
+        while going:
+            small = is_small(self.last)
+            turn = partial(
+                self._take_some, numbered, engine, sinks, observers, tracker, most=_TOGETHER if small else 1
+            )
+            # Small batches are one task together, since each task costs a third of a millisecond.
+            going = in_one_thread(turn) if small else turn()
+        if not self._stopped:
+            observers.end()
 
-    def _take_next(
-        self, numbered: Iterator[tuple[int, BatchInput]], engine: Engine, sinks: BatchSinks
-    ) -> BatchRecord | None:
-        """Runs the next batch, and returns its record; None if there is none."""
-        for number, batch in numbered:
-            return engine.run(batch, number, sinks)
-        return None
+    def _take_some(
+        self,
+        numbered: Iterator[tuple[int, BatchInput]],
+        engine: Engine,
+        sinks: BatchSinks,
+        observers: Observers,
+        tracker: ActivityTracker,
+        *,
+        most: int,
+    ) -> bool:
+        """Runs at most `most` batches, and none after one that is not small. Returns False at the end of the run."""
+        for _ in range(most):
+            if (found := next(numbered, None)) is None:
+                return False
+            number, batch = found
+            self.batches.append(engine.run(batch, number, sinks))
+            observers.take(self.batches[-1])
+            if self._stopped:
+                return False
+            # The time of the search for more input belongs to the next batch.
+            tracker.begin(number + 1)
+            if not is_small(self.last):
+                return True
+        return True
 
 
 def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
