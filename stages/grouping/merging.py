@@ -38,7 +38,7 @@ _SAME: Final = "__same"
 _NOT: Final = "|not"
 """The suffix of a column with the negation of a trigger cell, by which "all" is computed as "not any not"."""
 MANY: Final = 2
-"""If keys have more than this many windows for each arrival, windows that no arrival can merge with are left out."""
+"""The number of windows per arrival above which windows that no arrival can merge with are left out."""
 MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 """The bounds of the run of a window."""
 

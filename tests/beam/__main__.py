@@ -20,7 +20,7 @@ from tests.support.places import ROOT
 VERSION: Final = "2.77.0"
 FOLDER: Final = ROOT / "build" / "beam"
 PACKAGES: Final = ("hypothesis", "mock", "parameterized", "pyhamcrest", "pytest")
-OWN: Final = "tests/beamlike/beam"
+OWN: Final = ("tests/beamlike/beam", "tests/connectors/test_beam_kafka.py")
 FNS: Final = "runners.portability.fn_api_runner.fn_runner_test"
 SUITES: Final = (
     "transforms.trigger_test",
@@ -60,7 +60,7 @@ def environment(version: str) -> Path:
         venv.create(FOLDER / version, symlinks=True, with_pip=True)
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run(
-        [python, *install, "-e", str(ROOT), f"apache-beam[yaml]=={version}", *PACKAGES], check=True
+        [python, *install, "-e", f"{ROOT}[kafka]", f"apache-beam[yaml]=={version}", *PACKAGES], check=True
     )
     return python
 
@@ -87,13 +87,13 @@ def job(python: Path, parts: list[str]) -> list[str | Path]:
 
 
 def main() -> int:
-    """Runs the tests of this project's own for Beam, then Beam's suites."""
+    """Runs this project's own tests for Beam, then Beam's suites."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="*", help="parts of names of Beam's suites; all by default")
     parser.add_argument("--version", default=VERSION, help="the version of Beam")
     given = parser.parse_args()
     python = environment(given.version)
-    own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", OWN]
+    own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", *OWN]
     here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
     codes = [subprocess.run(each, **here).returncode for each in (own, job(python, given.suites))]  # type: ignore[call-overload]
     return max(codes)

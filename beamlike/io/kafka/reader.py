@@ -113,8 +113,12 @@ class LogReader:
         """Returns the messages of a batch as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
-        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
+        self.passed(batch)
         return rows
+
+    def passed(self, batch: PlannedBatch) -> None:
+        """Continues after a batch that was read from the log."""
+        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
 
     def close(self) -> None:
         self.log.close()
