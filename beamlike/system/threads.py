@@ -43,7 +43,7 @@ def in_one_thread(task: Task[T]) -> T:
             _HERE.alone = False
         return frame
 
-    _NOTHING.map_batches(call).collect(engine="streaming")
+    _NOTHING.map_batches(call).collect(engine="streaming", optimizations=pl.QueryOptFlags.none())
     for error in raised:
         raise error
     return given[0]
