@@ -37,8 +37,15 @@ _NAMES = {"later": "all", "nobody": "exception"}
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="Where and when.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option(
+    "--state",
+    type=click.Choice(["spark", "files"]),
+    default="spark",
+    show_default=True,
+    help="On Spark: its store.",
+)
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
-def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once: bool) -> None:
+def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str, *, at_once: bool) -> None:
     """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another.
 
     In process there are only kills, of the whole job.
@@ -49,10 +56,10 @@ def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once
         shutil.rmtree(folder)
         return
     if kills:
-        _survive(folder / "alone", lives(seed, kills, workers), seed=seed)
+        _survive(folder / "alone", lives(seed, kills, workers), seed=seed, state=state)
     if lost:
         planned = [executors(seed, lost)]
-        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER)
+        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER, state=state)
     if at_once:
         _attempt(folder / "attempts")
     shutil.rmtree(folder)

@@ -111,12 +111,13 @@ class Trial:
 
     folder: Path
     master: str
+    state: str = "spark"
 
     @classmethod
-    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE) -> Trial:
+    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE, state: str = "spark") -> Trial:
         """With so many files of each source; a batch takes one of each."""
         plays.write(folder / "data", files=files, seed=seed)
-        return cls(folder, master)
+        return cls(folder, master, state)
 
     @property
     def wires(self) -> Wires:
@@ -129,7 +130,7 @@ class Trial:
         """
         self.wires.lay(life.wires)
         master = self.master.format(tries=life.tries)
-        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master, self.state]
         with (
             open(self.folder / "log", "ab") as log,
             subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as job,
@@ -164,12 +165,14 @@ class Trial:
         return [*found, *moods.differences(out, letters, records(checkpoint))]
 
 
-def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE) -> Iterator[list[Wire]]:
+def survive(
+    folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE, state: str = "spark"
+) -> Iterator[list[Wire]]:
     """Runs them all, and at last a process that nobody kills; gives the wires that each has tripped.
 
     Raises `AssertionError` with the differences if a row is lost, doubled or another than it should be.
     """
-    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master)
+    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master, state=state)
     for life in planned:
         yield trial.live(life)
     if any(life.ends_early for life in planned):
