@@ -90,11 +90,20 @@ def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None
     if manifest["store"] == Store.FILES:
         names = checkpoint.files.names(f"{checkpoint.state}/{VERSIONS}")
         states += [int(name.removesuffix(".json")) for name in names]
+        _require_version(checkpoint, states)
     done = max([recorded, *states])
     if done > begun:
         raise checkpoint.damaged(
             f"Spark's offsets/{done} is gone, of a batch that the records or the state have"
         )
+
+
+def _require_version(checkpoint: Checkpoint, versions: Iterable[int]) -> None:
+    """Raises `CheckpointError` if the state after the last batch is not among these versions."""
+    done = last_batch(checkpoint, "commits")
+    if done >= 0 and done not in versions:
+        name = f"{checkpoint.state}/{VERSIONS}/{done:09d}.json"
+        raise checkpoint.damaged(f"the version {name} of the state is gone")
 
 
 def _stateful(manifest: Mapping[str, Any]) -> range:
