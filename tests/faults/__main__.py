@@ -61,16 +61,16 @@ def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str
         planned = [executors(seed, lost)]
         _survive(folder / "cluster", planned, seed=seed, master=CLUSTER, state=state)
     if at_once:
-        _attempt(folder / "attempts")
+        _attempt(folder / "attempts", state)
     shutil.rmtree(folder)
 
 
-def _attempt(folder: Path) -> None:
+def _attempt(folder: Path, state: str) -> None:
     with ExitStack() as stack:
         url = None
         with suppress(pytest.skip.Exception):  # no server can be started here
             url = stack.enter_context(postgres())
-        found = attempts(folder, url)
+        found = attempts(folder, url, state)
     click.echo("\n".join(found))
     if any(AS_IT_SHOULD_BE not in line for line in found):
         click.echo(f"its checkpoint and sinks are left in {folder}")

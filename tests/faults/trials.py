@@ -181,9 +181,9 @@ def survive(
     assert not found, "\n".join(found)
 
 
-def attempts(folder: Path, url: str | None) -> list[str]:
+def attempts(folder: Path, url: str | None, state: str = "spark") -> list[str]:
     """Runs all cases of `tests.faults.attempts`, with a database's url or not; a line for each says what was found."""
-    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), *([url] if url else [])]
+    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), state, *([url] if url else [])]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     return run.stdout.splitlines()

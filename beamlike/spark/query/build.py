@@ -73,6 +73,7 @@ def envelopes(
                 folder=folder,
                 number=number,
                 ticks=ticks,
+                small=small,
                 trackers=trackers,
                 level=first,
             )

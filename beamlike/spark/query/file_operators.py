@@ -143,11 +143,16 @@ def apply_file_operator(
     folder: StateFolder,
     number: int,
     ticks: bool,
+    small: bool = False,
     trackers: TaskTrackers = NO_TRACKERS,
     level: int = 1,
 ) -> DataFrame:
-    """Returns the stream of envelopes after an operator with these levels. The number of the first one is `level`."""
+    """Returns the stream of envelopes after an operator with these levels. The number of the first one is `level`.
+
+    If the input is `small`, one task reads it. With one shard, the same task then runs the operator, without a shuffle.
+    """
     operator = FileOperator((*levels,), writer, folder, number, ticks)
     labels = levels[0].topology.labels
-    shards = envelopes.repartition(len(labels), "shard")
+    is_one_task = small and len(labels) == 1
+    shards = envelopes.coalesce(1) if is_one_task else envelopes.repartition(len(labels), "shard")
     return applied(shards, trackers.tracked(operator, level))
