@@ -132,6 +132,8 @@ def checked(read: Any, what: str) -> dict[str, Any]:
         if not wrong
         else []
     )
+    if not wrong and found["store"] not in {*Store}:
+        wrong = ["store"]
     if wrong:
         raise CheckpointError(
             f"{what} has a manifest in which {wrong[0]!r} is missing or damaged: {_PUT_BACK}"
