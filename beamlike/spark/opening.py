@@ -218,7 +218,8 @@ class OpenSparkRun:
     def _publisher(self) -> StatePublisher | None:
         if self.run.manifest["store"] != Store.FILES:
             return None
-        kept = int(self.session.conf.get(_RETAINED) or 0)
+        # A batch that is not committed may be replayed, from the version before it.
+        kept = max(2, int(self.session.conf.get(_RETAINED) or 0))
         return StatePublisher(self.checkpoint.state, kept, may_replay=self.run.may_replay)
 
     def _parts(self) -> PartWriter:

@@ -117,8 +117,9 @@ class ShardState:
         """Returns the keys of the values to write again, so that there are neither too many files, nor too many bytes
         of values that are no longer valid.
         """
-        live = {file: self.index.live.get(file, 0) for file in self.index.sizes}
-        used, stored = sum(live.values()), sum(self.index.sizes.values())
+        # Files that only the index needs go when it is complete the next time.
+        live = {file: used for file in self.index.sizes if (used := self.index.live.get(file, 0))}
+        used, stored = sum(live.values()), sum(self.index.sizes[file] for file in live)
         most = _MOST_FILES + 2 * used // _FILE_BYTES
         files: list[str] = []
         if len(live) > most:
