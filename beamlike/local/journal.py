@@ -225,10 +225,10 @@ class Journal:
         """Runs a task in the second thread, in the order of the calls of `begin`, `commit` and `later`."""
         self._behind.do(task)
 
-    def settle(self) -> None:
-        """Waits until everything that was begun, committed or passed to `later` is on disk."""
-        self._behind.wait()
-        self._unsettled, self._ahead = {}, 0
+    def settle(self, within: float | None = None) -> None:
+        """Waits until everything that was begun, committed or passed to `later` is on disk, at most `within` s."""
+        if self._behind.wait(within):
+            self._unsettled, self._ahead = {}, 0
 
     def fill(
         self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
