@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from threading import Event, Semaphore
 
@@ -79,6 +80,28 @@ def test_no_more_batches_are_ahead_of_the_disk_than_allowed(tmp_path: Path) -> N
         assert journal.waits == 2
         journal.settle()
         assert journal.get("stage", "key") == b"%d" % number
+
+
+def test_changes_that_wait_for_the_disk_share_a_transaction(tmp_path: Path) -> None:
+    path, slow, others = str(tmp_path / "journal.sqlite"), Event(), list[int]()
+    statements = list[str]()
+    with closing(Journal.open(path, LocalCheckpoint(str(tmp_path)).damaged, new=True)) as journal:
+        journal._connection.set_trace_callback(statements.append)
+        journal.later(slow.wait)
+        for number in range(3):
+            batch = LoggedBatch(number, number, 0, {})
+            journal.begin(batch)
+            journal.later(partial(others.append, number))  # as the record of the batch
+            journal.put("stage", "key", b"%d" % number)
+            journal.commit(batch)
+        slow.set()
+        journal.settle()
+        assert others == [0, 1, 2]
+        # The first begins; then twice a batch is done and the next one begins; the last is done.
+        assert statements.count("COMMIT") == 4
+        assert [done for _, done in journal.logged()] == [True] * 3
+    with closing(Journal.open(path, LocalCheckpoint(str(tmp_path)).damaged, new=False)) as journal:
+        assert journal.get("stage", "key") == b"2"
 
 
 def test_input_does_not_wait_for_the_disk_while_a_run_polls(tmp_path: Path) -> None:
