@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Self
-from urllib.parse import quote
 
 import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
 from beamlike.local import undo
+from beamlike.local.journal_changes import ChangesBehind
+from beamlike.local.journal_connection import connected, read_only, translated
 from beamlike.local.journal_tables import (
     OLDER,
     SETTINGS,
@@ -35,9 +36,7 @@ from beamlike.local.journal_tables import (
     totals_of,
 )
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.batch.storage import not_stored
 from beamlike.runtime.run.dead_letter_limit import Counted
-from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
 from stages.state.memory import D, Memory
 from stages.state.store import DictStore
@@ -48,18 +47,6 @@ _RUN: Final = "@run"
 """The name under which the run stores its own values, where others have the name of a stage. No step has such
 a name.
 """
-
-_STORAGE: Final = (
-    *(sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY),
-    *(
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_AUTH,
-        sqlite3.SQLITE_NOLFS,
-    ),
-)
-"""The error codes of SQLite that mean a problem of the disk or the file system. All others mean a damaged database."""
 
 MOST_AHEAD: Final = 16
 """The number of batches without output that may be processed before the first of them is on disk."""
@@ -80,10 +67,7 @@ class Journal:
     damaged: Callable[[str], CheckpointError]
     _connection: sqlite3.Connection
     _turn: Any = attrs.field(factory=Lock, init=False)
-    _queue: Any = attrs.field(factory=Lock, init=False)
-    _behind: Behind = attrs.field(factory=Behind, init=False)
-    _waiting: list[Callable[[], object]] | None = attrs.field(default=None, init=False)
-    """Changes at the end of the second thread's queue; None if it ends with something else."""
+    _behind: ChangesBehind = attrs.field(init=False)
     _ahead: int = attrs.field(default=0, init=False)
     """The number of batches that have begun since everything was on disk for certain."""
     _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
@@ -94,6 +78,9 @@ class Journal:
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
+    def __attrs_post_init__(self) -> None:
+        self._behind = ChangesBehind(self._changing)
+
     @classmethod
     def open(
         cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool, unchanged: bool = False
@@ -103,8 +90,8 @@ class Journal:
         """
         if unchanged and not os.path.exists(path):
             raise damaged(f"{path}, which has the state, is gone or empty")
-        with _translated(path, damaged):
-            connection = read_only(path) if unchanged else _connected(path)
+        with translated(path, damaged):
+            connection = read_only(path) if unchanged else connected(path)
             journal = cls(path, damaged, connection)
             try:
                 journal._prepare(new=new, unchanged=unchanged)
@@ -197,7 +184,7 @@ class Journal:
             self.settle()
         self._ahead += 1
         self._last = batch, False
-        self._change(partial(self._begin, batch))
+        self._behind.add(partial(self._begin, batch))
 
     def _begin(self, batch: LoggedBatch) -> None:
         self._note(batch, done=False)
@@ -205,7 +192,7 @@ class Journal:
     def forget(self, batch: LoggedBatch) -> None:
         """Removes a batch that has begun but has written no output."""
         self._changed = {}
-        self._change(partial(self._forget, batch))
+        self._behind.add(partial(self._forget, batch))
         self.settle()
         self._last = self._found_last()
 
@@ -219,7 +206,7 @@ class Journal:
         self._last, changed = (batch, True), self._changed
         # Until the second thread has written the changes, `get` finds them here.
         self._unsettled, self._changed = {**self._unsettled, **changed}, {}
-        self._change(partial(self._commit, batch, changed))
+        self._behind.add(partial(self._commit, batch, changed))
 
     def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
         there = [name for name in changed if name in self._sums]
@@ -234,26 +221,7 @@ class Journal:
 
     def later(self, task: Callable[[], object]) -> None:
         """Runs a task in the second thread, in the order of the calls of `begin`, `commit` and `later`."""
-        with self._queue:
-            self._waiting = None
-            self._behind.do(task)
-
-    def _change(self, change: Callable[[], object]) -> None:
-        """Changes the database in the second thread. Changes that wait side by side share a transaction and a sync."""
-        with self._queue:
-            if self._waiting is not None:
-                self._waiting.append(change)
-                return
-            self._waiting = [change]
-            self._behind.do(partial(self._write, self._waiting))
-
-    def _write(self, changes: list[Callable[[], object]]) -> None:
-        with self._queue:
-            if self._waiting is changes:
-                self._waiting = None
-        with self._translating(), self._changing():
-            for change in changes:
-                change()
+        self._behind.do(task)
 
     def settle(self, within: float | None = None) -> None:
         """Waits until everything that was begun, committed or passed to `later` is on disk, at most `within` s."""
@@ -266,7 +234,7 @@ class Journal:
         """Fills a new journal with the content of a savepoint, as if this batch had just been done."""
         self.keep_tally(counted)
         self._last = batch, True
-        with self._translating(), self._changing():
+        with self._changing():
             self._put({**self._changed, **state.values})
             for source, position in positions.items():
                 self._move(source, position)
@@ -399,7 +367,7 @@ class Journal:
     @contextmanager
     def _changing(self) -> Iterator[None]:
         """Runs a transaction, which also stores the new totals of all tables."""
-        with self._transaction():
+        with self._translating(), self._transaction():
             yield
             totals = [(total, name) for name, total in self._totals.items()]
             self._connection.executemany("UPDATE totals SET total = ? WHERE name = ?", totals)
@@ -417,25 +385,4 @@ class Journal:
                 raise
 
     def _translating(self) -> Any:
-        return _translated(self.path, self.damaged)
-
-
-def _connected(where: str, *, uri: bool = False) -> sqlite3.Connection:
-    return sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
-
-
-def read_only(path: str) -> sqlite3.Connection:
-    """Opens a database that no process has open, so that SQLite creates no file and takes no lock."""
-    return _connected(f"file:{quote(path)}?immutable=1", uri=True)
-
-
-@contextmanager
-def _translated(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[None]:
-    """Turns errors of SQLite into `CheckpointError`."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte of SQLite's extended error code is the primary error code.
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF in _STORAGE:
-            raise not_stored("use", path, error) from error
-        raise damaged(f"{path}: {error}") from error
+        return translated(self.path, self.damaged)

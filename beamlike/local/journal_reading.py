@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 
 from beamlike.errors import CheckpointError
 from beamlike.local import undo
-from beamlike.local.journal import Journal, read_only
+from beamlike.local.journal import Journal
+from beamlike.local.journal_connection import read_only
 from beamlike.local.journal_tables import OLDER, VERSION
 from beamlike.runtime.batch.storage import stored
 

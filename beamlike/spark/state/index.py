@@ -24,8 +24,7 @@ _TRAILER: Final = struct.Struct("<QI8s")
 _MARK: Final = b"bl-state"
 TRAILER_BYTES: Final = _TRAILER.size
 _LONGEST_CHAIN: Final = 32
-"""The number of files from which an index may have to be put together. Each is a read in a process that has not
-cached it."""
+"""The greatest number of files of which an index is composed. A process that has not cached it reads each of them."""
 _COMPLETE: Final = 100
 """The number of values up to which an index is always complete."""
 
