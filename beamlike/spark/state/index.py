@@ -24,7 +24,7 @@ _TRAILER: Final = struct.Struct("<QI8s")
 _MARK: Final = b"bl-state"
 TRAILER_BYTES: Final = _TRAILER.size
 _LONGEST_CHAIN: Final = 32
-"""The number of files from which an index may have to be put together. Each is a read in a process that has not
+"""The greatest number of files that make up an index. Each is a read in a process that has not
 cached it."""
 _COMPLETE: Final = 100
 """The number of values up to which an index is always complete."""

@@ -20,7 +20,7 @@ CHANGES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=
 
 
 def forget() -> None:
-    """What another process does not have."""
+    """Clears the caches of this process, as a new process has none."""
     shard._KEPT.clear()
     storage.state_files.cache_clear()
 
@@ -28,7 +28,7 @@ def forget() -> None:
 def step(
     place: Shard, head: Head | None, batch: int, changes: Changes, *, keep: bool = True
 ) -> Changed | None:
-    """An attempt at a batch."""
+    """Runs an attempt at a batch."""
     state = place.load(head, batch)
     for key, value in changes.items():
         if value is None:

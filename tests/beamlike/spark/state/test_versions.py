@@ -16,7 +16,7 @@ SHARDS = ((0, 0), (0, 1), (1, 1))
 
 
 def attempt(folder: Path, batch: int, value: bytes) -> list[StateMessage]:
-    """The tasks of a batch."""
+    """Runs the tasks of a batch."""
     made = []
     for operator, number in SHARDS:
         shard = Shard(data_folder(str(folder)), operator, number)
