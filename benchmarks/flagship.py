@@ -190,7 +190,7 @@ def _stored(figure: Figures) -> Run:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page: whole runs, and the cost of more events."""
+    """Yields the table of the page: whole runs, and the cost of more events."""
     runs = [_stored(figure) for figure in figures]
     more = {each.engine: each for each in marginal(runs)}
     names = (

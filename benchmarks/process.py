@@ -190,7 +190,7 @@ def _figures(kept: Sequence[Figures]) -> list[Figure]:
 
 
 def lines(kept: Sequence[Figures]) -> Iterator[str]:
-    """The two tables of the page, and ratios."""
+    """Yields the two tables of the page, and ratios."""
     runs = _runs(kept)
     yield from readme.table(STAGE, stage_rows(_figures(kept)))
     yield ""

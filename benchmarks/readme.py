@@ -34,7 +34,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def about(figures: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence on the machine and the versions of the last figure, and on the commits and dates of all."""
+    """Returns a sentence on the machine and the versions of the last figure, and on the commits and dates of all."""
     last = max(figures, key=lambda figure: str(figure["time"]))["machine"]
     names = ("system", "python", "java", "polars", "pyspark")
     facts = ", ".join(f"{name} {last[name]}" for name in names if last.get(name))

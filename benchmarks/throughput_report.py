@@ -171,7 +171,7 @@ def runs_of(kept: Iterable[Figures]) -> list[Run]:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, and the ratios."""
+    """Yields the table of the page, and the ratios."""
     runs = runs_of(figures)
     yield from readme.table(COLUMNS, rows(runs, versions()))
     yield ""
@@ -179,7 +179,7 @@ def lines(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def front(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the first page, in short."""
+    """Returns the table of the first page, in short."""
     return readme.table(_FRONT_NAMES, front_rows(runs_of(figures)))
 
 

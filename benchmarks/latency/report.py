@@ -95,7 +95,7 @@ def beside(figures: Sequence[Figure]) -> str:
 
 
 def lines(kept: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, and the load of the machine."""
+    """Yields the table of the page, and the load of the machine."""
     figures = [Figure.kept(one) for one in kept]
     yield table(figures, TITLES)
     yield ""

@@ -114,13 +114,13 @@ TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of all engines."""
+    """Yields the table of all engines."""
     cannot = {name: engine.cannot for name, engine in ENGINES_OF.items()}
     yield from report.table(report.runs_of(figures), TITLES, cannot).splitlines()
 
 
 def in_short(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page on Nexmark, and how many times the CPU of the runner on Spark others take."""
+    """Returns the table of the page on Nexmark, with the CPU of others relative to the runner on Spark."""
     return report.in_short(report.runs_of(figures))
 
 
