@@ -85,7 +85,7 @@ def _arrivals(rows: int, keys: int) -> pl.DataFrame:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page, in milliseconds of CPU."""
+    """Returns the table of the page, in milliseconds of CPU."""
     every = sorted({each["keys"] for each in figures})
     known = {(each["aggregate"], each["keys"]): each["milliseconds"] for each in figures}
     rows = (

@@ -142,7 +142,7 @@ def rate(job: Job, batches: int) -> float:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page, in rows per CPU second."""
+    """Returns the table of the page, in rows per CPU second."""
     rows = ((each["operator"], *(f"{each[kind]:,.0f}" for kind in KINDS)) for each in figures)
     return readme.table(("operator", "rows", "changes", f"changes, {LATENESS} of lateness"), rows)
 

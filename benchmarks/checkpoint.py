@@ -91,7 +91,7 @@ def _pipeline(data: Path) -> bl.Pipeline:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page."""
+    """Returns the table of the page."""
     names = ("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
     rows = (
         (f"{each['open']:,}", f"{each['without']:.1f}", f"{each['with']:.1f}", f"{each['kilobytes']:.0f}")

@@ -90,7 +90,7 @@ def _run(aggregate: Aggregate, windows: WindowFn, rows: int, keys: int) -> float
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page: a row per aggregate, kind of windows and number of keys."""
+    """Returns the table of the page: a row per aggregate, kind of windows and number of keys."""
     names = [field.name for field in attrs.fields(Cost)]
     costs = [Cost(*(figure[name] for name in names)) for figure in figures]
     rows = (

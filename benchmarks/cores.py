@@ -88,7 +88,7 @@ def rows(out: Path) -> list[pa.Table]:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page, in seconds."""
+    """Returns the table of the page, in seconds."""
     names = ("", "one core", "all cores", "times as fast", "CPU on one", "CPU on all")
     rows = (
         (

@@ -84,14 +84,14 @@ _NAMES = ("trigger", "10 early each, ms", "over, ms", "1 late each, ms", "µs/wi
 
 
 def _rows(firings: Sequence[Firing]) -> Iterator[tuple[str, ...]]:
-    """Yields a row per trigger, with its cost relative to that of the first."""
+    """Yields a row per trigger, with its cost relative to the first one's."""
     for firing in firings:
         steps = (f"{step * 1e3:,.0f}" for step in (firing.elements, firing.over, firing.late))
         yield firing.trigger, *steps, f"{firing.each:.2f}", f"{firing.each / firings[0].each:.2f}"
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page."""
+    """Returns the table of the page."""
     names = [field.name for field in attrs.fields(Firing)]
     return readme.table(_NAMES, _rows([Firing(*(figure[name] for name in names)) for figure in figures]))
 
@@ -100,7 +100,7 @@ SECTION = Section("firing", ("trigger",), lines)
 
 
 def table(firings: Sequence[Firing]) -> Table:
-    """Returns a table of the firings, for a terminal."""
+    """Returns the rows as a table for a terminal."""
     shown = Table(*_NAMES)
     for row in _rows(firings):
         shown.add_row(*row)

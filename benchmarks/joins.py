@@ -139,7 +139,7 @@ _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page: milliseconds of CPU for a batch, a column for each number of live rows."""
+    """Returns the table of the page: milliseconds of CPU for a batch, a column for each number of live rows."""
     sizes = sorted({each["live"] for each in figures})
     known = {(each["job"], each["live"]): f"{1e3 * each['seconds']:,.0f}" for each in figures}
     rows = ((title, *(known.get((job, live), "") for live in sizes)) for job, title in TITLES.items())

@@ -49,7 +49,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
 
 
 def contents() -> Iterator[str]:
-    """Yields a table of the measurements, with their commits and dates."""
+    """Describes the measurements, with their commits and dates."""
     files = {section.path: section for section in reversed(SECTIONS)}
     rows = []
     for section in reversed(files.values()):

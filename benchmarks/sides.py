@@ -80,7 +80,7 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page."""
+    """Returns the table of the page."""
     rows = (
         (
             f"{each['keys']:,}",

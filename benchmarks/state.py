@@ -176,7 +176,7 @@ def growth(states: Sequence[State]) -> Iterator[str]:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page, and how costs grow."""
+    """Returns the table of the page, and the growth of costs."""
     states = [_state(figure) for figure in figures]
     yield from readme.table(_NAMES, side_by_side(states))
     yield ""
@@ -192,7 +192,7 @@ _FRONT = {
 
 
 def front(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the first page, in short: median seconds of a batch on Spark."""
+    """Returns the table of the first page, in short: median seconds of a batch on Spark."""
     known = {(each.workload, each.engine, each.rows): each.median for each in map(_state, figures)}
     sizes = sorted({rows for workload, engine, rows in known if (workload, engine) in _FRONT.values()})
 

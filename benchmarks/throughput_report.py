@@ -179,7 +179,7 @@ def lines(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def front(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the first page, in short."""
+    """Returns the table of the first page, in short."""
     return readme.table(_FRONT_NAMES, front_rows(runs_of(figures)))
 
 

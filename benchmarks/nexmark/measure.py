@@ -120,7 +120,7 @@ def lines(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def in_short(figures: Sequence[Figures]) -> Iterator[str]:
-    """Yields the table of the page on Nexmark, and how many times the CPU of the runner on Spark others take."""
+    """Returns the table of the page on Nexmark, with the CPU of others relative to the runner on Spark."""
     return report.in_short(report.runs_of(figures))
 
 

@@ -60,7 +60,7 @@ def test_a_backfill_on_spark_goes_on_live_in_process(
 
 
 def of_topics(kafka: Cluster, past: str, live: str, out: bl.Memory, **end: Any) -> bl.Pipeline:
-    """Declares the counts of ten seconds each, of a topic that ends and of one that continues."""
+    """Declares counts of plays in ten seconds, of a topic that ends and one that does not."""
     p = bl.Pipeline("plays")
     how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
     first = p.read("past", bl.Kafka(kafka.servers, past, value=bl.json(SCHEMA), **end), **how)

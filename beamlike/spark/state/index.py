@@ -24,7 +24,8 @@ _TRAILER: Final = struct.Struct("<QI8s")
 _MARK: Final = b"bl-state"
 TRAILER_BYTES: Final = _TRAILER.size
 _LONGEST_CHAIN: Final = 32
-"""The greatest number of files of which an index is composed. A process that has not cached it reads each of them."""
+"""The greatest number of files that make up an index. Each is a read in a process that has not
+cached it."""
 _COMPLETE: Final = 100
 """The number of values up to which an index is always complete."""
 

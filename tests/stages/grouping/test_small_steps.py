@@ -1,4 +1,4 @@
-"""A step computes most batches without a query, with the same result as its queries."""
+"""Small steps, which are computed without a query, have the same results as queries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NONE: Mapping[str, Aggregate] = {"length": WindowLength()}
 def played(
     windowing: Windowing, stream: Stream, aggregates: Mapping[str, Aggregate]
 ) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
-    """Returns the panes of each step, and the state at the end, as frames."""
+    """Returns the panes of each step, and the state at the end, in frames."""
     grouping, store = Grouping(("key",), windowing, aggregates, SCHEMA), DictStore()
     stage, panes = Stage("grouping", grouping), list[pl.DataFrame]()
     for bundle in stream:

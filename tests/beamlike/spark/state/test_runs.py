@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def undisturbed(folder: Path) -> list[tuple[Any, ...]]:
-    """Returns the panes of a run in process that reads all files in sequence."""
+    """Returns the panes of a run in process that reads all files without a stop."""
     sink = bl.Memory()
     pipeline(folder, sink).run()
     return panes(sink)

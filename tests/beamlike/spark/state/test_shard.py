@@ -20,7 +20,7 @@ CHANGES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=
 
 
 def forget() -> None:
-    """Forgets the index, as if the next batch were in another process."""
+    """Clears the caches of this process, as a new process has none."""
     shard._KEPT.clear()
     storage.state_files.cache_clear()
 
