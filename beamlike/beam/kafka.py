@@ -56,7 +56,7 @@ class KafkaRecord(NamedTuple):
 
 @attrs.frozen
 class Position:
-    """What is left of the topics: everything from these offsets on, after `count` messages.
+    """A position in the topics: the next offset of each partition, and the number of messages before.
 
     `newest` has the newest time (us) of the messages of each partition.
     """
