@@ -35,10 +35,10 @@ _LOG_LINES = 30  # of a run that failed, to show
 
 @attrs.frozen
 class State:
-    """The cost of batches with so much state. `rows` were requested, `live` is their number on average.
+    """The cost of batches with much state. `rows` is the requested number of rows, `live` their mean number.
 
-    Seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, if they are known.
-    A stage has the share of one shard: half of the rows and of the arrivals.
+    Units are seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, if they are known. A
+    stage has the share of one shard: half of the rows and of the arrivals.
     """
 
     engine: str
@@ -62,7 +62,7 @@ class State:
     def of(
         cls, engine: str, workload: str, rows: int, batches: Sequence[dict[str, Any]], memory: int
     ) -> State:
-        """The summary of the costs of single batches. `memory`: the greatest that the run had, in bytes."""
+        """Summarizes the costs of single batches. `memory` is the greatest of the run, in bytes."""
 
         def each(name: str) -> list[float]:
             return [batch[name] for batch in batches]
@@ -89,7 +89,7 @@ class State:
 
 
 def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> State:
-    """Run one workload in a process of its own. Raises `click.ClickException` with the end of its log if it fails."""
+    """Runs one workload in a process of its own. Raises `click.ClickException` with the end of its log if it fails."""
     shards = SHARDS if engine == "stage" else 1
     options = {"rows": rows // shards, "arrivals": ARRIVALS // shards, "batches": batches}
     arguments = [f"--{name}={value}" for name, value in options.items()]
@@ -108,7 +108,7 @@ def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> Stat
 
 
 def tables(states: Sequence[State]) -> Iterator[Table]:
-    """A table for each engine, a row per kind of windows and size; `growth`: the median by that of the least size."""
+    """Yields a table for each engine, a row per kind of windows and size; `growth` is relative to the least size."""
     for engine in dict.fromkeys(each.engine for each in states):
         of_stage = engine == "stage"
         shown = Table(Column("windows", no_wrap=True), title=engine, box=SIMPLE, title_justify="left")
@@ -142,7 +142,7 @@ _NAMES = ("windows", "live rows", *_SIDES, "spark by native", "spark MB", "nativ
 
 
 def side_by_side(states: Sequence[State]) -> Iterator[tuple[str, ...]]:
-    """A row per kind of windows and size, with the medians of each engine."""
+    """Yields a row per kind of windows and size, with the medians of each engine."""
     known = {(each.workload, each.rows, each.engine): each for each in states}
     for workload in WORKLOADS:
         for rows in sorted({each.rows for each in states if each.workload == workload}):
@@ -156,7 +156,7 @@ def side_by_side(states: Sequence[State]) -> Iterator[tuple[str, ...]]:
 
 
 def growth(states: Sequence[State]) -> Iterator[str]:
-    """For each kind of windows, how many times as long a batch takes with the most rows as with the least."""
+    """Yields, for each kind of windows, the ratio of batch times with the most and the least rows."""
     for workload in WORKLOADS:
         times = []
         for engine in ENGINES:
@@ -170,7 +170,7 @@ def growth(states: Sequence[State]) -> Iterator[str]:
 
 
 def plot(states: Sequence[State], path: Path) -> None:
-    """The median time of a batch against the live rows: a panel for each kind of windows, a line for each engine."""
+    """Plots the median time of a batch against the live rows: a panel per kind of windows, a line per engine."""
     workloads = [name for name in WORKLOADS if any(each.workload == name for each in states)]
     across = min(3, len(workloads))
     down = -(-len(workloads) // across)
@@ -263,7 +263,7 @@ def main(
 
 
 def _ordinary(engine: str) -> list[str]:
-    """To make the state of windows that end takes Spark minutes: only on a stage, if they are not asked for."""
+    """Returns the workloads of default runs; windows that end only on a stage, because they take Spark minutes."""
     return [name for name, workload in WORKLOADS.items() if engine == "stage" or not workload.ending]
 
 

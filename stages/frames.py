@@ -59,7 +59,7 @@ def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame
     """Gathers the rows at these positions, which must be ascending and distinct, from a frame of several chunks."""
     # Polars gathers lists from several chunks ten times as slowly as it filters them.
     if len(positions) <= _FEW or not has_nested(rows):
-        return rows[positions]
+        return at(rows, positions)
     import numpy as np  # slow to import
 
     mask = np.zeros(len(rows), np.bool_)

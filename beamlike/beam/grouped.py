@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -102,21 +102,19 @@ class GroupNode:
         if not self.pending and self.clock == (watermark, processing_time):
             return b""
         self.clock = (watermark, processing_time)
-        done = self.done = self.stage.step(
-            self.store, {MAIN: self._arrivals()}, Times.of(watermark, processing_time)
-        )
+        chunks, self.pending = self.pending, []
+        arrivals = {MAIN: self.arrivals(chunks)}
+        done = self.done = self.stage.step(self.store, arrivals, Times.of(watermark, processing_time))
         self.held, self.output = done.holder, done.watermarks.output
-        panes = done.panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
-        return b"".join(self._encoded(pane) for pane in panes.iter_rows(named=True))
+        return self.encoded(done.panes)
 
-    def _arrivals(self) -> pl.DataFrame:
-        """Removes the pending elements, and decodes them to a frame with a row for each window."""
+    def arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to a frame with a row for each window."""
         rows = list[tuple[Any, ...]]()
-        for chunk in self.pending:
+        for chunk in chunks:
             stream = create_InputStream(chunk)
             while stream.size() > 0:
                 rows += self._rows(self.coder.decode_from_stream(stream, True), self.seen + len(rows))
-        self.pending = []
         self.seen += len(rows)
         names = [KEY, VALUE, SEQUENCE, *_TIMES, *({WINDOW} & {*self.schema})]
         frame = pl.DataFrame(rows, {name: self.schema[name] for name in names}, orient="row")
@@ -137,6 +135,11 @@ class GroupNode:
         if self.is_interval:
             return bounds(window)
         return MIN_TIME, end_of(window), self.window_coder.encode_nested(window)
+
+    def encoded(self, panes: pl.DataFrame) -> bytes:
+        """Encodes panes as elements of the output, in the order in which their first elements have arrived."""
+        ordered = panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
+        return b"".join(self._encoded(pane) for pane in ordered.iter_rows(named=True))
 
     def _encoded(self, pane: dict[str, Any]) -> bytes:
         """Encodes a pane as an element of the output: its time, window, pane info, key and values."""

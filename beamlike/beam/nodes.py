@@ -11,7 +11,7 @@ import attrs
 from apache_beam.internal import pickler
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
-from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, split_buffer_id
 
 from beamlike.beam.phases import payload_of
 from stages.state.index import HoldOwner
@@ -63,6 +63,12 @@ class SideUse:
     tag: str
     collection: str
     proto: Any
+
+    @property
+    def buffer(self) -> bytes:
+        """The buffer of the collection."""
+        buffer: bytes = create_buffer_id(self.collection)
+        return buffer
 
     @cached_property
     def mapping(self) -> Callable[[Any], Any]:

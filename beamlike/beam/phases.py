@@ -16,7 +16,9 @@ from apache_beam.utils import proto_utils
 COLUMNS: Final = "beamlike:transform:columns:v1"
 """The URN of a part of a pipeline in this package's own interface."""
 STREAM: Final = "stream"
-"""The kind of the buffers that contain the elements of a TestStream."""
+"""The kind of the buffers that contain the elements of a TestStream, or of a source of this engine."""
+READ: Final = "beamlike:transform:read:v1"
+"""The URN of the transform that reads a source of this engine."""
 
 
 def optimized(pipeline: Any, *, drain: bool) -> Any:
@@ -44,7 +46,7 @@ def optimized(pipeline: Any, *, drain: bool) -> Any:
             translations.populate_data_channel_coders,
         ],
         known_runner_urns=frozenset(
-            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn, COLUMNS]
+            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn, READ, COLUMNS]
         ),
         use_state_iterables=False,
         is_drain=drain,
@@ -82,10 +84,10 @@ def expand_columns(stages: Any, context: Any) -> Iterator[Any]:
 
 
 def streams_to_input(stages: Any, context: Any) -> Iterator[Any]:
-    """Replaces a TestStream by a read of a buffer for each output."""
+    """Replaces a TestStream, or a source of this engine, by a read of a buffer for each output."""
     for stage in stages:
         transform = stage.transforms[0]
-        if transform.spec.urn != common_urns.primitives.TEST_STREAM.urn:
+        if transform.spec.urn not in (common_urns.primitives.TEST_STREAM.urn, READ):
             yield stage
             continue
         for tag, collection in transform.outputs.items():

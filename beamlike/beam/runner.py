@@ -16,11 +16,14 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 from beamlike.beam.checkpoint import Checkpoint, NoCheckpoint
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
-from beamlike.beam.phases import optimized
+from beamlike.beam.phases import READ, optimized
+from beamlike.beam.planned.play import PlanRunner, Taken, play
+from beamlike.beam.planned.refused import check
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
 from beamlike.beam.units import units_of
+from beamlike.plan.model import Plan
 
 _FINALIZATION: Final = common_urns.requirements.REQUIRES_BUNDLE_FINALIZATION.urn
 
@@ -67,19 +70,35 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
         self,
         records: str | os.PathLike[str] | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
+        *,
+        spark: PlanRunner | None = None,
     ) -> None:
         super().__init__()
-        self.records, self.checkpoint = records, checkpoint
-        self._used = Paths(records, checkpoint)
+        if not isinstance(spark, PlanRunner | None):
+            raise TypeError(f"BeamlikeRunner: spark= takes a bl.SparkRunner, not {spark!r}")
+        self.records, self.checkpoint, self.spark = records, checkpoint, spark
+        self._use(Paths(records, checkpoint))
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
         asked = options.view_as(BeamlikeOptions)
-        self._used = Paths(
-            asked.beamlike_records if self.records is None else self.records,
-            asked.beamlike_checkpoint if self.checkpoint is None else self.checkpoint,
+        self._use(
+            Paths(
+                asked.beamlike_records if self.records is None else self.records,
+                asked.beamlike_checkpoint if self.checkpoint is None else self.checkpoint,
+            )
         )
         return super().run_via_runner_api(pipeline_proto, options)
+
+    def _use(self, paths: Paths) -> None:
+        """Sets the files of the next run. Raises `ValueError` if a run on Spark has files of its own for them."""
+        given = [name for name, path in attrs.asdict(paths).items() if path is not None]
+        if self.spark is not None and given:
+            raise ValueError(
+                f"BeamlikeRunner: {given[0]}= is for runs without spark=; a run on Spark has its records and its "
+                "state in the checkpoint of the bl.SparkRunner"
+            )
+        self._used = paths
 
     def _check_requirements(self, pipeline_proto: Any) -> None:
         supported = set(self.supported_requirements())
@@ -98,15 +117,25 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     f"BeamlikeRunner plays a TestStream with events, and {stream.unique_name!r} reads "
                     "them from a service"
                 )
+        if self.spark is not None:
+            check(pipeline_proto, self.spark)
+            return
+        for transform in pipeline_proto.components.transforms.values():
+            if transform.spec.urn == READ:
+                raise NotImplementedError(
+                    f"{transform.unique_name!r} reads a source of beamlike, which needs BeamlikeRunner(spark=...)"
+                )
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
-        self._streams = streams_of(pipeline_proto)
+        self._pipeline, self._streams = pipeline_proto, streams_of(pipeline_proto)
         self._units = [] if self._used.records is None else units_of(pipeline_proto)
         return optimized(pipeline_proto, drain=self._is_drain)
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
+        if self.spark is not None:
+            return play(self.spark, stage_context, stages, self._pipeline)
         inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:
@@ -131,3 +160,21 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
 
 def _opened(path: str | os.PathLike[str] | None) -> AbstractContextManager[NoCheckpoint]:
     return nullcontext(NoCheckpoint()) if path is None else Checkpoint.opened(path)
+
+
+def plan(pipeline: Any) -> Plan:
+    """Returns the plan of a Beam pipeline, with which `bl.savepoint.restore` continues a run. Experimental.
+
+    Args:
+        pipeline: A `beam.Pipeline`. It does not run.
+
+    Raises:
+        NotImplementedError: The pipeline cannot be executed as a plan.
+
+    Example:
+        >>> bl.savepoint.restore("savepoint", "checkpoint-5", beamlike.beam.plan(pipeline))  # doctest: +SKIP
+    """
+    taken = Taken()
+    BeamlikeRunner(spark=taken).run_pipeline(pipeline, pipeline.options)
+    assert taken.plan is not None
+    return taken.plan

@@ -47,6 +47,16 @@ def state_of(name: bytes) -> Any | None:
     return getattr(key, kind) if kind in _STATE else None
 
 
+def alone(coder: Any, element: Any, window: Any) -> bytes:
+    """Encodes an element in one of its windows."""
+    out = create_OutputStream()
+    coder.encode_to_stream(
+        WindowedValue(element.value, element.timestamp, (window,), element.pane_info), out, True
+    )
+    encoded: bytes = out.get()
+    return encoded
+
+
 @attrs.define
 class Cell:
     """The state and timers of a key, with the times at which they are due (us)."""
@@ -128,7 +138,7 @@ class StatefulNode(StageNode):
         self, data: Mapping[str, Iterable[bytes]], watermark: int
     ) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Processes elements, then advances the clocks. Returns the output, and true if anything has happened."""
-        rows, now = self._arrivals(data.get(self.name, ())), self.now()
+        rows, now = self.arrivals(data.get(self.name, ())), self.now()
         waits = self.next_wake is None or self.next_wake > now
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
@@ -159,11 +169,12 @@ class StatefulNode(StageNode):
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
 
-    def _arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+    def arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to a frame with a row for each window."""
         rows = [
             (
                 self.key_coder.encode_nested(element.value[0]),
-                self._alone(element, window),
+                alone(self.coder, element, window),
                 element.timestamp_micros,
                 end_of(window),
             )
@@ -173,15 +184,17 @@ class StatefulNode(StageNode):
         ]
         return pl.DataFrame(rows, self.engine.operator.inputs[MAIN].schema, orient="row")
 
-    def _alone(self, element: Any, window: Any) -> bytes:
-        """Encodes an element in one of its windows."""
-        out = create_OutputStream()
-        one = WindowedValue(element.value, element.timestamp, (window,), element.pane_info)
-        self.coder.encode_to_stream(one, out, True)
-        encoded: bytes = out.get()
-        return encoded
-
     # The node is the host of its operator.
+
+    def begin(self, now: int) -> None:
+        """Starts a step at a processing time (us). What a failed step has left is removed."""
+        self.now = lambda: now
+        for name in [name for name in self.servicer._state if state_of(name) is not None]:
+            del self.servicer._state[name]
+        self.servicer._ordered_list_keys.clear()
+        for left in (self.timers, self.chunked, self.out):
+            left.clear()
+        self.changed = Changes()
 
     def load(self, cell: bytes, read: ReadChunks) -> None:
         state, ordered, timers = marshal.loads(cell)

@@ -84,4 +84,10 @@ class Streams:
             held = isinstance(value, WindowedValueHolder)
             placed = value.windowed_value if held else beam_window.GlobalWindows.windowed_value(value, at)
             coder.encode_to_stream(placed, out, True)
-        self.send(create_buffer_id(collection, STREAM), out.get())
+        self.send(self.buffer(collection), out.get())
+
+    @staticmethod
+    def buffer(collection: str) -> bytes:
+        """Returns the buffer of the elements of an output."""
+        buffer: bytes = create_buffer_id(collection, STREAM)
+        return buffer

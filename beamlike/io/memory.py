@@ -22,6 +22,7 @@ from beamlike.system.datasets import Dataset
 from beamlike.system.fields import true_or_false, whole_number
 from stages.process.columns import MISFITS
 from windowing.python_rows import BEYOND, beyond_python
+from windowing.python_values import dicts_of
 
 _ROW: Final = "row"
 
@@ -258,7 +259,7 @@ class Memory:
         frame = self.frame()
         if (wrong := beyond_python(frame)) is not None:
             raise ValueError(f"column {wrong!r} cannot be in dicts, as {BEYOND}; frame() has it")
-        return frame.to_dicts()
+        return list(dicts_of(frame))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.frame().__arrow_c_stream__(requested_schema)

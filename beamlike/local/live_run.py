@@ -23,6 +23,7 @@ from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.ends import is_over
 from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
 from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
@@ -89,6 +90,9 @@ class LiveRun(Shown):
             self._control.go_to(Phase.GIVEN_UP)
             records.close("stopped")
             raise
+        except BaseException as error:
+            self._opened.run.progress.close(error)
+            raise
         finally:
             try:
                 self._held.close()
@@ -152,6 +156,9 @@ class LiveRun(Shown):
                 if not (self.runner.drain and found.has_input):
                     self._see_to_what_is_due(found)
                     return
+            elif is_over(self.plan, self.last):
+                self._opened.run.progress.over()
+                return
             elif self._control.phase is Phase.GOING:
                 self._rest(due)
 

@@ -85,20 +85,23 @@ class LocalRun(Shown):
         try:
             records.followed_by(self.runner.on_batch)
             records.exported_by(self.runner.telemetry, self.plan, self.run_id, spark=False, endless=False)
-            self._write_all(taken, engine, records)
+            with Progress(self.plan.name, quiet=self.runner.quiet) as progress:
+                self._write_all(taken, engine, records, progress)
         except KeyboardInterrupt:
             records.close("stopped")
             raise
         finally:
             records.close("failed")
 
-    def _write_all(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
+    def _write_all(
+        self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords, progress: Progress
+    ) -> None:
         """Writes staged output next to the files of an earlier run, and replaces those at the end."""
         letters = JSONLines(self.dead_letters)
         sinks = RunSinks.replacing(self.plan, self.run_id, letters, also_dead_letters=True)
         try:
             sinks.start()
-            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), records)
+            self._go(taken, engine, BatchSinks(sinks.plan, sinks.sinks, self.run_id), records, progress)
             self._publish(sinks, records)
         finally:
             sinks.withdraw()
@@ -111,21 +114,21 @@ class LocalRun(Shown):
             raise Interrupted(self) from None
 
     def _go(
-        self, taken: Iterator[BatchInput], engine: Engine, sinks: BatchSinks, records: RunRecords
+        self,
+        taken: Iterator[BatchInput],
+        engine: Engine,
+        sinks: BatchSinks,
+        records: RunRecords,
+        progress: Progress,
     ) -> None:
-        progress = Progress(self.plan.name, quiet=self.runner.quiet)
-
         def stop() -> None:
             self._stopped = True
             progress.message(
                 f"{self.plan.name}: stopping after the current batch; a second Ctrl-C abandons it"
             )
 
-        try:
-            with tracked_by(records.tracker), signals(stop, (SIGINT,)):
-                self._take_all(taken, engine, sinks, self._observers(records, progress), records.tracker)
-        finally:
-            progress.close()
+        with tracked_by(records.tracker), signals(stop, (SIGINT,)):
+            self._take_all(taken, engine, sinks, self._observers(records, progress), records.tracker)
 
     def _observers(self, records: RunRecords, progress: Progress) -> Observers:
         return Observers.of(

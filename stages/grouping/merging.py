@@ -40,7 +40,7 @@ _NOT: Final = "|not"
 _TRUE: Final = pl.Series(_ACTIVE, [True])
 _FALSE: Final = pl.Series(_ACTIVE, [False])
 MANY: Final = 2
-"""If keys have more than this many windows for each arrival, windows that no arrival can merge with are left out."""
+"""The number of windows per arrival above which windows that no arrival can merge with are left out."""
 MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 """The bounds of the run of a window."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
 from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.frames import concat_nonempty, repeated, size_of
+from stages.frames import concat_nonempty, repeated, rows_at, size_of
+from stages.state.row_numbers import Positions
 from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -44,12 +45,16 @@ class Written:
 
 @attrs.frozen
 class Chunk:
-    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers."""
+    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers.
+
+    `indices` are those of `stages.state.lookup`, by key columns: the last chunk that each includes, and the index.
+    """
 
     columns: pl.DataFrame
     constants: Mapping[str, Any]
     rows: int
     deleted: pl.Series | None
+    indices: dict[tuple[str, ...], tuple[Chunk, Any]] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
@@ -61,6 +66,28 @@ class Chunk:
         if columns.width == 0:
             columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
         return cls(columns, facts["constants"], rows, deleted)
+
+    def at(self, positions: Positions) -> Chunk:
+        """Returns the chunk with only the rows at these positions, which must be ascending and distinct."""
+        if len(positions) == self.rows:
+            return self
+        return Chunk(rows_at(self.columns, positions), self.constants, len(positions), self.deleted)
+
+    def only(self, names: Collection[str]) -> Chunk:
+        """Returns the chunk with only these columns; all columns if it lacks one of them, which is then computed."""
+        if not all(name in self.constants or name in self.columns.columns for name in names):
+            return self
+        columns = [name for name in self.columns.columns if name in names]
+        constants = {name: value for name, value in self.constants.items() if name in names}
+        frame = (
+            self.columns[columns] if columns else pl.DataFrame({_ROW: pl.repeat(0, self.rows, eager=True)})
+        )
+        return Chunk(frame, constants, self.rows, self.deleted)
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory, with an index of 12 bytes for each row."""
+        return size_of(self.columns) + 12 * self.rows
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -147,17 +174,25 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
 
 
-def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
-    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing."""
+def read(
+    store: StateStore, stage: str, bucket: int, numbers: Iterable[int], *, again: bool = False
+) -> list[Chunk]:
+    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing.
+
+    With `again`, later steps will probably read them again, so the store may remember them.
+    """
     found = []
     for number in numbers:
-        value = store.get(stage, _key(bucket, number))
-        if value is None:
-            raise KeyError(
-                f"the state of stage {stage!r} lacks {_key(bucket, number)!r}, which its index has"
-            )
-        found.append(Chunk.of(value))
+        key = _key(bucket, number)
+        chunk = store.decoded(stage, key, Chunk.of) if again else _once(store.get(stage, key))
+        if chunk is None:
+            raise KeyError(f"the state of stage {stage!r} lacks {key!r}, which its index has")
+        found.append(chunk)
     return found
+
+
+def _once(value: bytes | None) -> Chunk | None:
+    return None if value is None else Chunk.of(value)
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:

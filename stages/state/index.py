@@ -57,6 +57,11 @@ class Size:
     bytes: int = 0
     log: int = 0
 
+    @property
+    def total(self) -> int:
+        """The bytes of all chunks."""
+        return self.bytes + self.log
+
     @classmethod
     def of_rows(cls, written: Written) -> Size:
         """Returns the size of a bucket without a log whose base rows were written as these chunks."""
@@ -101,7 +106,7 @@ class HoldOwner:
         if self.table:
             return f"a row of key {self.key} at {time(self.start)}"
         who = f"key {self.key} in" if self.key else "window"
-        what = "a pane that may be taken back, of " if self.pane else ""
+        what = "a pane that may be retracted, of " if self.pane else ""
         return f"{what}{who} [{time(self.start)}, {time(self.end)})"
 
 

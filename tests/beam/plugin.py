@@ -6,6 +6,7 @@ A failure that is not listed fails the run, and so does a listed test that does 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +15,9 @@ import apache_beam.pipeline as beam_pipeline
 import pytest
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
+import beamlike as bl
 from beamlike.beam import BeamlikeRunner
+from tests.beam.recorded import record_in_file, take_records
 
 EXPECTED: Final = Path(__file__).with_name("failures.txt")
 REPLACED: Final = {
@@ -42,6 +45,7 @@ MARKERS: Final = (
 _construct = beam_pipeline.Pipeline.__init__
 _run_stages = BeamlikeRunner.run_stages
 _runs: list[int] = [0]
+_RECORDS: Final = Path(tempfile.mkdtemp(), "records")
 _outcomes: dict[str, str] = {}
 
 
@@ -49,14 +53,29 @@ def _constructed(pipeline: Any, *arguments: Any, **named: Any) -> None:
     _construct(pipeline, *arguments, **named)
     given = pipeline.runner
     if type(given).__name__ in REPLACED:
-        pipeline.runner = BeamlikeRunner()
+        pipeline.runner = BeamlikeRunner(spark=runner_of_plans())
         if type(given) is fn_runner.FnApiRunner:
             vars(pipeline.runner).update(vars(given))
 
 
+def runner_of_plans() -> Any:
+    """Returns the runner that executes the plans of pipelines, if the variable `BEAM_SUITE_ON` names one."""
+    match os.environ.get("BEAM_SUITE_ON", ""):
+        case "spark":
+            return bl.SparkRunner(
+                master="local[1]", shards=1, quiet=True, config={"spark.ui.enabled": "false"}
+            )
+        case "plans":
+            return bl.LocalRunner(quiet=True)
+        case _:
+            return None
+
+
 def _counted(runner: BeamlikeRunner, *arguments: Any) -> Any:
     _runs[0] += 1
-    return _run_stages(runner, *arguments)
+    result = _run_stages(runner, *arguments)
+    take_records(_RECORDS)
+    return result
 
 
 def expected_failures() -> dict[str, str]:
@@ -72,7 +91,7 @@ def unlisted_failures() -> list[str]:
 
 
 def untrue() -> list[str]:
-    """Returns the listed tests of the files that have run which have not failed: they passed, or are missing."""
+    """Returns the listed tests that have passed or are missing, of the files that have run."""
     files = {name.split("::")[0] for name in _outcomes}
     listed = [name for name in expected_failures() if name.split("::")[0] in files]
     return [name for name in listed if _outcomes.get(name) != "failed"]
@@ -81,6 +100,8 @@ def untrue() -> list[str]:
 def pytest_configure(config: pytest.Config) -> None:
     beam_pipeline.Pipeline.__init__ = _constructed
     BeamlikeRunner.run_stages = _counted
+    if runner_of_plans() is not None:
+        record_in_file(_RECORDS)
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
 

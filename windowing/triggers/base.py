@@ -27,7 +27,7 @@ ROOT: Final = "__trigger"
 """The prefix of the names of trigger cells, the position `at` of the outermost trigger."""
 
 ALL: Final = "|all"
-"""In the environment of `on_merge`, the Boolean `cell` is true if it was in any part, `cell|all` if in all parts."""
+"""A suffix in the environment of `on_merge`: `cell` is true if it was in any part, `cell|all` if in all parts."""
 
 BARE: Final = "bare"
 """The metadata of an attribute that is shown without its name although it has a default."""

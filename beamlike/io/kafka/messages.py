@@ -41,7 +41,7 @@ def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
     parts = [(f"{name}=", codec.columns(name)) for name, codec in codecs.items()]
     for part, columns in [*parts, ("what Kafka says of a message", about)]:
         if twice := [name for name in columns if name in schema]:
-            raise ValueError(f"Kafka: {part} has a column {twice[0]!r}, which is there already")
+            raise ValueError(f"Kafka: {part} has a column {twice[0]!r}, which already exists")
         schema.update(columns)
     return pl.Schema(schema)
 

@@ -75,7 +75,7 @@ def row_schema(fields: Mapping[str, Codec]) -> pl.Schema:
     schema: dict[str, pl.DataType] = {}
     for field, columns in [*((name, of.columns(name)) for name, of in fields.items()), ("an id", _ABOUT)]:
         if twice := [name for name in columns if name in schema]:
-            raise ValueError(f"Redis: {field} gives a column {twice[0]!r}, which is there already")
+            raise ValueError(f"Redis: {field} gives a column {twice[0]!r}, which already exists")
         schema.update(columns)
     return pl.Schema(schema)
 

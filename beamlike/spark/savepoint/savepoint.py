@@ -302,7 +302,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
-    # Control begins anew.
+    # Control commands start again.
     files.write_for_spark(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
     return put_back
 

@@ -12,6 +12,7 @@ beam = pytest.importorskip("apache_beam")
 from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
 import beamlike as bl  # noqa: E402
+from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.columns import InColumns  # noqa: E402
 from beamlike.observe import History  # noqa: E402
 from tests.beamlike.beam.pipelines import pairs, see, seen, streaming, timed  # noqa: E402
@@ -97,3 +98,12 @@ def test_an_invalid_part_is_refused_where_it_is_applied() -> None:
         numbers | InColumns(lambda rows: rows.select("m"), {"n": int})
     with pytest.raises(TypeError, match="must return a collection, not 3"):
         numbers | "three" >> InColumns(lambda rows: 3, {"n": int})  # type: ignore[arg-type, return-value]
+
+
+def test_a_part_is_refused_by_name_in_a_plan() -> None:
+    p = beam.Pipeline(runner=BeamlikeRunner(spark=bl.LocalRunner(quiet=True)))
+    p | beam.Create([1]) | "part" >> InColumns(lambda rows: rows, {"n": int})
+    with pytest.raises(
+        NotImplementedError, match="cannot run 'part': a part in columns needs BeamlikeRunner without"
+    ):
+        p.run()

@@ -1,4 +1,4 @@
-"""Event time: every value is either a time in the limits or a dead letter that shows it."""
+"""Event time: every value is either a time within the limits or a dead letter that shows it."""
 
 from __future__ import annotations
 

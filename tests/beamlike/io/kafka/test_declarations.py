@@ -1,4 +1,4 @@
-"""What a topic is declared as, and what is made of messages, without a broker."""
+"""Declarations of topics, and the conversion of messages, without a broker."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SERVER = "localhost:9092"
         (
             (SERVER, "t"),
             {"value": bl.json({"key": str}), "key": str},
-            r"value= has a column 'key', which is there",
+            r"value= has a column 'key', which already exists",
         ),
         (
             (SERVER, "t"),
             {"value": bl.json({"kafka_offset": int})},
-            r"has a column 'kafka_offset', which is there",
+            r"has a column 'kafka_offset', which already exists",
         ),
         ((SERVER, "t"), {"start": "now"}, r"start must be 'earliest', 'latest', a datetime"),
         ((SERVER, "t"), {"end": "earliest"}, r"end must not be 'earliest'"),
