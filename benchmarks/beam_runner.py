@@ -60,7 +60,7 @@ def minutes(scores: bl.Collection) -> bl.Collection:
 
 
 def in_columns(pairs: Any) -> Any:
-    """The job `grouping` with its grouping in columns."""
+    """Applies the job `grouping` with its grouping in columns."""
     return pairs | InColumns(minutes, {"user": str, "score": int})
 
 

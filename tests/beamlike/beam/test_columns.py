@@ -21,7 +21,7 @@ PAIRS = {"key": str, "value": int}
 
 
 def sums(rows: bl.Collection) -> bl.Collection:
-    """The sums of each key in ten seconds."""
+    """Returns the sums of each key in ten seconds."""
     return rows.window_into(bl.FixedWindows("10s")).group_by("key").aggregate(total=bl.sum("value"))
 
 
