@@ -56,7 +56,7 @@ class KafkaRecord(NamedTuple):
 
 @attrs.frozen
 class Position:
-    """A position in the topics: the next offset of each partition, and the number of messages before.
+    """A position in topics: the messages from these offsets on, after `count` earlier ones.
 
     `newest` has the newest time (us) of the messages of each partition.
     """

@@ -50,7 +50,7 @@ class Query(ShardedRun):
         """Runs one batch with a control command for the sources."""
         return self.run(apply_command(order, self.plan.sources.values(), self.topology, 2))
 
-    def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
+    def batch(self, chunks: Mapping[str, pl.DataFrame | pl.LazyFrame] | None) -> Batch:
         """Runs one batch of these chunks; None ends all sources."""
         return self.run(self.end() if chunks is None else self.ingested(chunks))
 

@@ -62,13 +62,13 @@ def write(sink: Files, frames: list[pl.DataFrame]) -> None:
 
 def collected(source: Source, size: int = 1_000) -> list[pl.DataFrame]:
     """Returns the chunks of a source without faults."""
-    return [chunk.collect() for chunk in source.chunks(size)]  # type: ignore[union-attr]
+    return [chunk.lazy().collect() for chunk in source.chunks(size)]  # type: ignore[union-attr]
 
 
 def sorted_out(source: Source, size: int = 1_000) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
     """Returns the rows, and (error, row) of the dead letters, without the folders of their files."""
     chunks = list(source.chunks(size))
-    rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.collect().rows()]
+    rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.lazy().collect().rows()]
     letters = [row for chunk in chunks if isinstance(chunk, Faulty) for row in chunk.dead_letters.rows()]
     return rows, [(re.sub(r"file '.*/(.*?)':", r"\1:", error), row) for error, row in letters]
 

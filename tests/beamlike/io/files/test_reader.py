@@ -142,9 +142,9 @@ def test_rows_in_memory_go_on_from_a_row() -> None:
     reader = source.resume(position, 100)
     taken = reader.new()
     assert taken == PlannedBatch([0, 2], {"row": 2}, True)
-    assert reader.read(taken).collect()["n"].to_list() == [0, 1]
+    assert reader.read(taken)["n"].to_list() == [0, 1]
     rest = source.resume(taken.position, 100)
-    assert rest.read(taken).collect()["n"].to_list() == [0, 1]  # done again
-    assert rest.read(rest.new() or pytest.fail("nothing is left")).collect()["n"].to_list() == [2, 3]
+    assert rest.read(taken)["n"].to_list() == [0, 1]  # done again
+    assert rest.read(rest.new() or pytest.fail("nothing is left"))["n"].to_list() == [2, 3]
     last = rest.new()
     assert last == PlannedBatch([4, 5], {"row": 5}, False)

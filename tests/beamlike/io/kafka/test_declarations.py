@@ -116,7 +116,7 @@ def test_each_message_is_one_row_or_one_dead_letter(values: list[bytes | None]) 
     source = bl.Kafka(SERVER, "t", value=bl.json({"a": int}))
     good = {b'{"a": 1}': 1, b'{"a":\n2}': 2, b"{}": None, None: None}
     pieces = source.decode(messages(*values)).pieces
-    rows = pieces[-1].rows.collect()  # type: ignore[union-attr]
+    rows = pieces[-1].rows.lazy().collect()  # type: ignore[union-attr]
     assert rows.schema == source.schema()
     assert rows.select("kafka_offset", "a").rows() == [
         (at, good[value]) for at, value in enumerate(values) if value in good
