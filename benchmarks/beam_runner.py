@@ -25,6 +25,7 @@ from apache_beam.transforms.userstate import CombiningValueStateSpec
 
 import beamlike as bl
 from beamlike.beam import BeamlikeRunner
+from beamlike.beam.columns import InColumns
 
 USERS: Final = 1_000
 START: Final = 1_767_225_600_000  # ms
@@ -53,6 +54,16 @@ def grouping(pairs: Any) -> Any:
     return pairs | beam.WindowInto(beam.window.FixedWindows(60)) | beam.CombinePerKey(sum)
 
 
+def minutes(scores: bl.Collection) -> bl.Collection:
+    """Sums for each user and minute, in beamlike's interface."""
+    return scores.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(score=bl.sum("score"))
+
+
+def in_columns(pairs: Any) -> Any:
+    """Applies the job `grouping` with its grouping in columns."""
+    return pairs | InColumns(minutes, {"user": str, "score": int})
+
+
 def state(pairs: Any) -> Any:
     """Returns the total of a user after each score."""
     return pairs | beam.ParDo(Total())
@@ -66,6 +77,7 @@ def side_input(pairs: Any) -> Any:
 
 JOBS: Final[dict[str, Callable[[Any], Any]]] = {
     "grouping": grouping,
+    "in columns": in_columns,
     "state": state,
     "side input": side_input,
 }
@@ -77,8 +89,7 @@ def own_grouping(path: str) -> None:
     source = bl.JSONLines(path, schema={"user": str, "score": int, "at": int})
     end = bl.BoundedOutOfOrderness("1m")
     scores = p.read("scores", source, timestamp="at", timestamp_unit="ms", watermark=end)
-    sums = scores.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(score=bl.sum("score"))
-    sums.write("out", bl.Memory())
+    minutes(scores).write("out", bl.Memory())
     p.run()
 
 
@@ -111,7 +122,8 @@ def main() -> None:
         )
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
         for job in JOBS:
-            runners = [*RUNNERS, *([OWN] if job == "grouping" else [])]
+            runners = ["BeamlikeRunner"] if job == "in columns" else [*RUNNERS]
+            runners += [OWN] if job == "grouping" else []
             times = {runner: list[float]() for runner in runners}
             for runner in runners * given.turns:
                 command = [sys.executable, "-m", "benchmarks.beam_runner", "--run", job, runner, str(path)]

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from apache_beam.portability import common_urns
 
+from beamlike.beam.columns import ColumnsNode
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
 from beamlike.beam.stateful import StatefulNode, timer_name
@@ -17,6 +18,7 @@ from beamlike.plan.run_graph import with_windowing
 from beamlike.records.graph import SourceDescription, StageDescription
 
 _KINDS: Final = {
+    "columns": "a part in columns",
     "flatten": "Flatten",
     "generic_composite": "a composite transform",
     "pardo": "ParDo",
@@ -34,7 +36,7 @@ def source_of(unit: Unit) -> SourceDescription:
 
 
 def stage_of(
-    unit: Unit, nodes: Iterable[StageNode | GroupNode], inputs: tuple[str, ...], level: int
+    unit: Unit, nodes: Iterable[StageNode | GroupNode | ColumnsNode], inputs: tuple[str, ...], level: int
 ) -> StageDescription:
     """Describes a unit that reads `inputs`. `nodes` can hold its watermark."""
     kind = _KINDS.get(unit.kind, unit.kind)

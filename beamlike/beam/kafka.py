@@ -118,6 +118,7 @@ class _Read(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
         self.source, self.policy, self.most, self.metadata = source, policy, most, metadata
         self.reader: LogReader | None = None
 
+    @beam.DoFn.unbounded_per_element()  # type: ignore[untyped-decorator, unused-ignore]
     def process(
         self,
         element: Any,

@@ -13,6 +13,8 @@ from apache_beam.runners.portability.fn_api_runner.translations import create_bu
 from apache_beam.runners.worker import bundle_processor
 from apache_beam.utils import proto_utils
 
+COLUMNS: Final = "beamlike:transform:columns:v1"
+"""The URN of a part of a pipeline in this package's own interface."""
 STREAM: Final = "stream"
 """The kind of the buffers that contain the elements of a TestStream, or of a source of this engine."""
 READ: Final = "beamlike:transform:read:v1"
@@ -31,6 +33,7 @@ def optimized(pipeline: Any, *, drain: bool) -> Any:
             lift_combiners,
             translations.expand_sdf,
             translations.expand_gbk,
+            expand_columns,
             streams_to_input,
             separate_waiting,
             translations.sink_flattens,
@@ -43,7 +46,7 @@ def optimized(pipeline: Any, *, drain: bool) -> Any:
             translations.populate_data_channel_coders,
         ],
         known_runner_urns=frozenset(
-            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn, READ]
+            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn, READ, COLUMNS]
         ),
         use_state_iterables=False,
         is_drain=drain,
@@ -61,6 +64,23 @@ def stateful_payload(transform: Any) -> Any | None:
     """Returns the payload of a ParDo that has state or timers; None for another transform."""
     payload = payload_of(transform)
     return payload if payload and (payload.state_specs or payload.timer_family_specs) else None
+
+
+def expand_columns(stages: Any, context: Any) -> Iterator[Any]:
+    """Replaces a part in columns by a write of a buffer and a read, like a grouping."""
+    for stage in stages:
+        transform = stage.transforms[0]
+        if transform.spec.urn != COLUMNS:
+            yield stage
+            continue
+        source, target = only_element(transform.inputs.values()), only_element(transform.outputs.values())
+        for collection in (source, target):
+            context.length_prefix_pcoll_coders(collection)
+        name, buffer = transform.unique_name, create_buffer_id(stage.name, kind="group")
+        write = _write(name + "/Write", source, buffer, stage)
+        yield write
+        follows = translations.union(frozenset([write]), stage.must_follow)
+        yield _read(name + "/Read", target, buffer, stage, follows)
 
 
 def streams_to_input(stages: Any, context: Any) -> Iterator[Any]:

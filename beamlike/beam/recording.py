@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from apache_beam.metrics import monitoring_infos
 
+from beamlike.beam.columns import ColumnsNode
 from beamlike.beam.described import source_of, stage_of
 from beamlike.beam.flow import Flow, Parts
 from beamlike.beam.grouped import GroupNode
@@ -69,8 +70,8 @@ class Recording:
             labels = [unit.label for unit in self.units if self._contains(unit, node)]
             node.label = " + ".join(labels) or node.label
 
-    def _contains(self, unit: Unit, node: StageNode | GroupNode) -> bool:
-        if isinstance(node, GroupNode):
+    def _contains(self, unit: Unit, node: StageNode | GroupNode | ColumnsNode) -> bool:
+        if not isinstance(node, StageNode):
             return node.buffer in self.parts[unit.label].groups
         writers = [self.flow.writers.get(each) for each in unit.outputs]
         return any(writer is not None and writer.stage == node.stage.name for writer in writers)
@@ -114,7 +115,7 @@ class Recording:
     def _labels(self, reads: Mapping[str, str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self.makers[each] for each in reads.values() if each in self.makers))
 
-    def _nodes(self, unit: Unit) -> Iterator[StageNode | GroupNode]:
+    def _nodes(self, unit: Unit) -> Iterator[StageNode | GroupNode | ColumnsNode]:
         """Yields the nodes that can hold the watermark of a unit."""
         parts: Parts = self.parts[unit.label]
         yield from (self.run.groups[each] for each in parts.groups if each in self.run.groups)

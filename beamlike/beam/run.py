@@ -15,9 +15,10 @@ from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.bundles import Bundles
 from beamlike.beam.checkpoint import NoCheckpoint, Part
+from beamlike.beam.columns import ColumnsNode
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
-from beamlike.beam.phases import STREAM, stateful_payload
+from beamlike.beam.phases import COLUMNS, STREAM, stateful_payload
 from beamlike.beam.sides import Sides
 from beamlike.beam.stateful import StatefulNode
 from beamlike.beam.streams import Streams
@@ -70,8 +71,8 @@ class Run:
         self.context, self.bundles = context, Bundles(runner, context, handlers)
         self.sides = Sides(context, self._written)
         self.streams = Streams(streams, context, self._send)
-        self.groups: dict[bytes, GroupNode] = {}
-        self.nodes: list[StageNode | GroupNode] = []
+        self.groups: dict[bytes, GroupNode | ColumnsNode] = {}
+        self.nodes: list[StageNode | GroupNode | ColumnsNode] = []
         self.writers = defaultdict[bytes, list[StageNode]](list)
         self.readers = defaultdict[bytes, list[tuple[StageNode, str]]](list)
 
@@ -120,8 +121,13 @@ class Run:
         kind, name = split_buffer_id(buffer)
         if kind == "group":
             transform = self.context.pipeline_components.transforms[name]
-            collection = only_element(transform.inputs.values())
-            node = GroupNode(name, self.context, collection, buffer, self.checkpoint.store)
+            store = self.checkpoint.store
+            node: GroupNode | ColumnsNode
+            if transform.spec.urn == COLUMNS:
+                node = ColumnsNode(buffer, self.context, transform, store, self.now)
+            else:
+                collection = only_element(transform.inputs.values())
+                node = GroupNode(name, self.context, collection, buffer, store)
             self.groups[buffer] = node
             self.nodes.append(node)
 
@@ -174,17 +180,17 @@ class Run:
             wake for node in nodes for wake in StageNode.wakes(node)
         ]  # timers wait for the clock of the stream
 
-    def _step(self, node: StageNode | GroupNode) -> bool:
+    def _step(self, node: StageNode | GroupNode | ColumnsNode) -> bool:
         """Steps a node; true if it has emitted elements, or if its watermark has moved."""
         with activity("stage", node.label):
             return self._stepped(node)
 
-    def _stepped(self, node: StageNode | GroupNode) -> bool:
-        if isinstance(node, GroupNode):
+    def _stepped(self, node: StageNode | GroupNode | ColumnsNode) -> bool:
+        if not isinstance(node, StageNode):
             return self._step_group(node)
         return self._step_stateful(node) if isinstance(node, StatefulNode) else self._step_stage(node)
 
-    def _step_group(self, node: GroupNode) -> bool:
+    def _step_group(self, node: GroupNode | ColumnsNode) -> bool:
         before = node.output
         # Without a TestStream the input ends at once, so that panes by processing time are emitted at the end.
         panes = node.step(self._written(node.buffer), self.streams.processing_time or 0)

@@ -12,6 +12,8 @@ from tests.support.places import ROOT
 PUBLIC = {
     "beamlike",
     "beamlike.beam",
+    "beamlike.beam.columns",
+    "beamlike.beam.kafka",
     "beamlike.errors",
     "beamlike.observe",
     "beamlike.operators",

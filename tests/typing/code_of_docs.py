@@ -19,7 +19,7 @@ FOLDER: Final = ROOT / "build/typing"
 _SKETCHES: Final = "# pyright: reportUndefinedVariable=false, reportMissingImports=false\n"
 """Some blocks of pages use names of the reader's. Blocks that are run have no such names, as the tests show."""
 
-_BLOCK: Final = re.compile(r"^```python(?! (?:spark|beam|bytewax)$).*?\n(.*?)^```", re.M | re.S)
+_BLOCK: Final = re.compile(r"^```python(?! (?:spark|beam|bytewax)\b).*?\n(.*?)^```", re.M | re.S)
 """The code for beamlike; programs of other frameworks, whose names differ, are left out."""
 
 

@@ -132,7 +132,9 @@ class Worker:
 
     def group(self, buffer: bytes) -> GroupNode:
         """Returns the grouping that reads a buffer."""
-        return self.run.groups[buffer]
+        node = self.run.groups[buffer]
+        assert isinstance(node, GroupNode)
+        return node
 
     def stateful(self, stage: str) -> StatefulNode:
         """Returns a fused stage that has state or timers."""

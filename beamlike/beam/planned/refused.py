@@ -10,7 +10,7 @@ from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.transforms.core import DoFnInfo
 
-from beamlike.beam.phases import READ, payload_of
+from beamlike.beam.phases import COLUMNS, READ, payload_of
 from beamlike.beam.stateful import timer_name
 from beamlike.beam.streams import streams_of
 
@@ -33,6 +33,8 @@ def _reasons(transform: Any, pipeline: Any, *, clock_stops: bool) -> Iterator[st
     """Yields the reasons why a transform cannot be executed."""
     if transform.spec.urn == READ and streams_of(pipeline):
         yield "the pipeline has a TestStream, which sets the time of all sources"
+    if transform.spec.urn == COLUMNS:
+        yield "a part in columns needs BeamlikeRunner without spark="
     environment = pipeline.components.environments.get(transform.environment_id)
     if environment is not None and environment.urn != python_urns.EMBEDDED_PYTHON:
         yield f"it needs an environment of its own, {environment.urn}"
