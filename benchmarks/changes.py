@@ -51,7 +51,7 @@ class Count(bl.Process):
 
 
 def early(rows: bl.Collection) -> bl.Collection:
-    """Windows of ten minutes with a pane for each batch that corrects the last one."""
+    """Returns windows of ten minutes with a pane for each batch, which corrects the one before."""
     trigger = bl.AfterWatermark(early=bl.AfterCount(1), late=bl.AfterCount(1))
     return rows.window_into(bl.FixedWindows("10m"), trigger=trigger, accumulation=bl.RETRACTING)
 

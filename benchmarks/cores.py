@@ -37,12 +37,12 @@ class Run:
 
 
 def flagship(data: Path, out: Path) -> bl.Pipeline:
-    """Two sources, a stage for each, and one that reads both."""
+    """Declares two sources, a stage for each, and a stage that reads both."""
     return pipeline(data, out, bl.END_OF_WINDOW)
 
 
 def stages(data: Path, out: Path) -> bl.Pipeline:
-    """A pipeline of one source and four stages side by side."""
+    """Declares a pipeline of one source and four stages side by side."""
     p = bl.Pipeline("stages")
     plays = p.read(
         "plays",
@@ -81,7 +81,7 @@ def measure(job: str, data: Path, out: Path, cores: frozenset[int]) -> Run:
 
 
 def rows(out: Path) -> list[pa.Table]:
-    """All rows, file by file."""
+    """Returns all rows, file by file."""
     return [pq.read_table(file) for file in sorted(out.rglob("*.parquet"))]
 
 

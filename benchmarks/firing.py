@@ -43,7 +43,7 @@ TRIGGERS: dict[str, Trigger] = {
 
 @attrs.frozen
 class Firing:
-    """CPU seconds of the three steps in which all windows of a trigger get elements, are over, get a late element."""
+    """CPU seconds of three steps, in which all windows of a trigger receive elements, end, and get a late element."""
 
     trigger: str
     windows: int
@@ -58,7 +58,7 @@ class Firing:
 
 
 def fire(name: str, windows: int, repeats: int) -> Firing:
-    """The median of so many runs, each over a new state of so many windows, one per user."""
+    """Measures the median of `repeats` runs, each over a new state of `windows` windows, one per user."""
     runs = [_steps(TRIGGERS[name], windows) for _ in range(repeats)]
     return Firing(name, windows, *(statistics.median(times) for times in zip(*runs, strict=True)))
 
@@ -80,7 +80,7 @@ def _steps(trigger: Trigger, windows: int) -> list[float]:
 
 
 def table(firings: Sequence[Firing]) -> Table:
-    """A row per trigger, with its cost by that of the first."""
+    """Returns a table with a row per trigger, with its cost relative to the first one's."""
     shown = Table("trigger")
     for name in ("10 early each, ms", "over, ms", "1 late each, ms", "µs/window", "ratio"):
         shown.add_column(name, justify="right")

@@ -1,8 +1,8 @@
 """Short benchmarks for comparing two commits: each job beside plain code that computes the same, as ratios.
 
 `python -m benchmarks.quick --json before.json` measures, `python -m benchmarks.quick --compare before.json after.json`
-compares. A ratio is the CPU time of a job by that of its baseline. Both run in turns in one process, so that the ratio
-depends little on the machine and on what else runs there.
+compares. A ratio is the CPU time of a job divided by that of its baseline. Both run in turns in one process, so that
+the ratio depends little on the machine and on its load.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Job = Callable[[], Any]
 
 @attrs.frozen
 class Pair:
-    """A job and its baseline, both on input that is made once. `check` compares what the two return."""
+    """A job and its baseline, both on input that is made once. `check` compares their results."""
 
     job: Job
     baseline: Job
@@ -63,7 +63,7 @@ class Figure:
 
 
 def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Path], Pair]:
-    """Plays of random users in days: a count for each user, who all have a window in state."""
+    """Returns a job that counts the plays of each user in days; all users have a window in state."""
 
     def make(folder: Path) -> Pair:
         data, rng = folder / "plays", np.random.default_rng(1)
@@ -89,7 +89,7 @@ def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Pat
 
 
 def checkpoint(users: int, rows: int, batches: int) -> Callable[[Path], Pair]:
-    """The same counts with a checkpoint; the baseline is the run without one."""
+    """Returns the job of `counts` with a checkpoint; the baseline is the run without one."""
 
     def make(folder: Path) -> Pair:
         pair = counts(users, rows, batches)(folder)
@@ -120,7 +120,7 @@ def _by_user(frame: pl.DataFrame) -> dict[int, int]:
 
 
 def flagship(events: int, batches: int = 5) -> Callable[[Path], Pair]:
-    """The lengths of sessions of two sources, and their means by two minutes."""
+    """Returns a job that computes the lengths of sessions of two sources, and their means by two minutes."""
 
     def make(folder: Path) -> Pair:
         data, out = folder / "plays", folder / "out"
@@ -141,7 +141,7 @@ def _alike(ours: pl.DataFrame, plain: pl.DataFrame) -> bool:
 
 
 def timers(sensors: int) -> Callable[[Path], Pair]:
-    """A timer of each sensor, which is set again with each reading: a row-wise `Process` beside polars."""
+    """Returns a job with a timer of each sensor, set again with each reading: a row-wise `Process` beside polars."""
 
     def make(folder: Path) -> Pair:
         heard = silence.readings(silence.Sensors(sensors, hours=1))
@@ -155,7 +155,7 @@ def timers(sensors: int) -> Callable[[Path], Pair]:
 
 
 def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
-    """Clicks within ten seconds of an impression of the same user."""
+    """Returns a job that joins clicks to impressions of the same user within ten seconds."""
 
     def make(folder: Path) -> Pair:
         rng, frames = np.random.default_rng(2), {}
@@ -198,7 +198,7 @@ def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
 
 
 def imported(folder: Path) -> Pair:
-    """A process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
+    """Returns a process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONPATH": str(Path(__file__).parents[1])}
 
@@ -227,7 +227,7 @@ JOBS: Mapping[str, Callable[[Path], Pair]] = {
 
 @attrs.frozen
 class OnSpark:
-    """The flagship on Spark, in a process of its own: how many plays there are, in how many batches, on what shards."""
+    """The flagship on Spark, in a process of its own, with numbers of plays, batches and shards."""
 
     events: int
     batches: int
@@ -239,7 +239,7 @@ ON_SPARK: Mapping[str, OnSpark] = {
     "start on Spark": OnSpark(2_000, 2, 1),
     "small batches on Spark": OnSpark(30_000, 30, 1),
 }
-"""What a job costs on the whole, what it costs before it has rows, and what a small batch costs."""
+"""The cost of a whole job, of a start without rows, and of small batches."""
 
 
 def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
@@ -275,7 +275,7 @@ def take_on_spark(name: str, job: OnSpark, rounds: int) -> Figure:
 
 
 def _seconds(job: Job) -> float:
-    """CPU seconds of one call, the mean of as many as take `LEAST` seconds."""
+    """Returns the CPU seconds of one call: the mean of as many calls as take `LEAST` seconds."""
     begin, calls = _cpu(), 0
     while not calls or _cpu() - begin < LEAST:
         job()
@@ -284,7 +284,7 @@ def _seconds(job: Job) -> float:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
+    """Returns the CPU seconds of this process, and of its children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
@@ -295,7 +295,7 @@ def _figure(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
 
 
 class _in:
-    """The current folder, for what jobs write beside their output."""
+    """Changes the current folder, for files that jobs write beside their output."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -309,7 +309,7 @@ class _in:
 
 
 def compared(before: Mapping[str, Figure], after: Mapping[str, Figure]) -> Table:
-    """A row for each job that both have: the ratios, and by what factor the second is greater."""
+    """Returns a row for each job that both have: the ratios, and the factor from the first to the second."""
     shown = Table("job", *("before", "after", "after / before"), "")
     for name in before:
         if name in after:
@@ -322,7 +322,7 @@ def compared(before: Mapping[str, Figure], after: Mapping[str, Figure]) -> Table
 
 
 def load(path: Path) -> dict[str, Figure]:
-    """The figures of a file that `--json` has written, by name."""
+    """Returns the figures of a file that `--json` has written, by name."""
     return {one["name"]: Figure(**one) for one in json.loads(path.read_text())["figures"]}
 
 

@@ -19,7 +19,7 @@ def put(name: str, lines: Iterable[str], path: Path = README) -> None:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a Markdown table; all columns but the first are numbers unless their name ends with a colon."""
+    """Returns the lines of a Markdown table; columns are numbers, except the first and those that end with a colon."""
     yield "| " + " | ".join(name.rstrip(":") for name in names) + " |"
     yield (
         "|"
@@ -31,7 +31,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def on(machines: Iterable[dict[str, object]]) -> str:
-    """A sentence on the machine and versions of the figures; the last ones if there are several."""
+    """Returns a sentence on the machine and versions of the figures; the last ones if there are several."""
     about = list(machines)[-1]
     shown = {name: about[name] for name in ("processor", "system", "python", "java", "polars", "pyspark")}
     facts = ", ".join(f"{name} {value}" for name, value in shown.items() if value and name != "processor")

@@ -36,7 +36,7 @@ from tests.connectors.kafka import Cluster, broker
 RESULTS: Final = Path(__file__).parent.with_name("latency.json")
 _PEERS: Final = Path(__file__).parents[1] / "peers"
 _WARM: Final = 15  # seconds after the first pane
-_START: Final = 100  # seconds, within which the first pane comes
+_START: Final = 100  # seconds, within which the first pane must arrive
 
 
 @attrs.frozen
@@ -62,13 +62,13 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
 
 
 def _end(value: bytes) -> int:
-    """The end of a pane's window in milliseconds."""
+    """Returns the end of a pane's window in milliseconds."""
     found = json.loads(value)["window_end"]
     return found if isinstance(found, int) else int(datetime.fromisoformat(found).timestamp() * 1000)
 
 
 def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]:
-    """The end of the window of each pane, and its time of arrival, both in milliseconds."""
+    """Returns the end of the window of each pane, and its time of arrival, both in milliseconds."""
     panes: list[tuple[int, int]] = []
     while not until(len(panes)):
         polled, now = _polled(consumer), time.time_ns() // 1_000_000
@@ -77,7 +77,7 @@ def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]
 
 
 def _polled(consumer: Any) -> list[Any]:
-    """The messages that are available. A request for many at once would wait until there are as many."""
+    """Returns the messages that are available. A request for many at once would wait until there are as many."""
     first = consumer.poll(0.05)
     return [] if first is None else [first, *consumer.consume(1_000, timeout=0)]
 
@@ -102,7 +102,7 @@ def _stop(process: subprocess.Popen[Any]) -> None:
 
 
 def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -> Figure:
-    """The latencies of an engine at a rate. Raises `Failed` with what its log says."""
+    """Measures the latencies of an engine at a rate. Raises `Failed` with the reason in its log."""
     engine = ENGINES_OF[name]
     python, env = Path(sys.executable), dict(os.environ)
     if engine.peer is not None:
@@ -170,7 +170,7 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
 )
 def main(rates: str, seconds: int, only: str, work: Path) -> None:
     """Measures, keeps and shows the figures."""
-    # What was started is to end with this process, however that ends.
+    # Started processes must end with this process, however that ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console = Console()
     with broker() as cluster:

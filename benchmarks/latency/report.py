@@ -31,7 +31,7 @@ class Figure:
 
     @classmethod
     def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
-        """The figure for these latencies of panes; there may be none, if an engine does not keep up."""
+        """Returns the figure for these latencies of panes; there may be none, if an engine does not keep up."""
         if not latencies:
             return cls(engine, rate, failed="no pane came in time: it does not keep up")
         p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
@@ -39,7 +39,7 @@ class Figure:
 
     @classmethod
     def kept(cls, facts: Mapping[str, Any]) -> Self:
-        """The stored figure."""
+        """Returns the stored figure."""
         return cls(**{field.name: facts[field.name] for field in attrs.fields(cls)})
 
     @property
@@ -49,7 +49,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
-    """A Markdown table: p50 / p99 in milliseconds, an engine a row."""
+    """Returns a Markdown table: p50 / p99 in milliseconds, an engine a row."""
     rates = sorted({figure.rate for figure in figures})
     cells = {(figure.engine, figure.rate): figure.text for figure in figures}
     head = f"| p50 / p99, ms | {' | '.join(f'{rate:,} a second' for rate in rates)} |"
@@ -62,7 +62,7 @@ def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
 
 
 def beside(figures: Sequence[Figure]) -> str:
-    """A sentence on the load of the machine. An engine that was measured before another is a part of its load."""
+    """Returns a sentence on the load of the machine. An engine measured before another is a part of its load."""
     loads = sorted(figure.load for figure in figures if figure.load) or [0.0]
     return f"Load average in the minute before each turn: {loads[0]:.1f} to {loads[-1]:.1f}."
 

@@ -97,7 +97,7 @@ def job(python: Path, parts: list[str], *, spark: bool) -> list[str | Path]:
 
 
 def main() -> int:
-    """Runs the tests of this project's own for Beam, then Beam's suites."""
+    """Runs this project's own tests for Beam, then Beam's suites."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="*", help="parts of names of Beam's suites; all by default")
     parser.add_argument("--version", default=VERSION, help="the version of Beam")

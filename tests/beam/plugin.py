@@ -89,7 +89,7 @@ def unlisted_failures() -> list[str]:
 
 
 def untrue() -> list[str]:
-    """Returns the listed tests of the classes that have run which have not failed: they passed, or are missing."""
+    """Returns the listed tests that have passed or are missing, of the classes that have run."""
     classes = {name.rpartition("::")[0] for name in _outcomes}
     listed = [name for name in expected_failures() if name.rpartition("::")[0] in classes]
     return [name for name in listed if _outcomes.get(name) != "failed"]

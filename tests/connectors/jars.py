@@ -16,7 +16,7 @@ POM = Path(__file__).with_name("pom.xml")
 
 # Newer versions work with the reader of the last one that has one.
 _OLDER = {"4.0": ["-Dspark.kafka=4.0.0"], "4.1": ["-Dspark.kafka=4.1.1"]}
-"""By version of Spark: other properties of `pom.xml`."""
+"""Changed properties of `pom.xml`, by version of Spark."""
 
 
 def _properties() -> list[str]:
@@ -27,7 +27,7 @@ def _properties() -> list[str]:
 
 
 def jars(profile: str) -> list[Path]:
-    """Those of a profile of `pom.xml`; skips if they cannot be had.
+    """Returns the jars of a profile of `pom.xml`; skips the test if they cannot be downloaded.
 
     They are downloaded once for each state of that file and each version of Spark.
     """

@@ -1,4 +1,4 @@
-"""Beam pipelines on `BeamlikeRunner`: groupings, state that lasts, timers, side inputs, and refusals."""
+"""Beam pipelines on `BeamlikeRunner`: groupings, state across bundles, timers, side inputs, and refusals."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_requirement_that_it_does_not_support_is_refused_by_name() -> None:
 
 
 def blocks(kind: str) -> list[str]:
-    """The blocks of docs/beam.md of a kind."""
+    """Returns the blocks of a kind in docs/beam.md."""
     page = (ROOT / "docs" / "beam.md").read_text()
     return [part.split("```")[0] for part in page.split(f"```{kind}\n")[1:]]
 

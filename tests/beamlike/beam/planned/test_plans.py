@@ -24,7 +24,7 @@ from tests.beamlike.beam.test_runner import blocks  # noqa: E402
 
 
 def local(folder: Path, **named: Any) -> Any:
-    """A runner in process with a checkpoint in the folder."""
+    """Returns a runner in process with a checkpoint in the folder."""
     return bl.LocalRunner(checkpoint=str(folder / "checkpoint"), drain=True, quiet=True, **named)
 
 
