@@ -22,16 +22,16 @@ from rich.table import Column, Table
 
 from beamlike.spark.session.java import find_java
 from benchmarks import readme
-from benchmarks.flagship import machine
-from benchmarks.kept import Figures, keep, load
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
 from benchmarks.measure import measure
+from benchmarks.section import Section, resume
 from benchmarks.state_operators import OPERATORS
 from benchmarks.workloads import WORKLOADS
 from examples.drawing import figures, save
 
 ENGINES = ("stage", "spark", "native")
 JOBS = (*WORKLOADS, *OPERATORS)
-RESULTS = Path(__file__).with_name("state.json")
 SHARDS = 2
 ARRIVALS = 10_000  # in a batch
 _WIDTH = 140  # of a table, also where the output is no terminal
@@ -175,6 +175,43 @@ def growth(states: Sequence[State]) -> Iterator[str]:
             yield f"{workload}, from the least to the most rows: {'; '.join(times)}"
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, and how costs grow."""
+    states = [_state(figure) for figure in figures]
+    yield from readme.table(_NAMES, side_by_side(states))
+    yield ""
+    yield from (f"- {line}" for line in growth(states))
+
+
+_FRONT = {
+    "sessions here": ("sessions", "spark"),
+    "`session_window` of native Spark": ("sessions", "native"),
+    "windows of a day here": ("fixed", "spark"),
+    "`window` of native Spark": ("fixed", "native"),
+}
+
+
+def front(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the first page, in short: median seconds of a batch on Spark."""
+    known = {(each.workload, each.engine, each.rows): each.median for each in map(_state, figures)}
+    sizes = sorted({rows for workload, engine, rows in known if (workload, engine) in _FRONT.values()})
+
+    def cell(workload: str, engine: str, rows: int) -> str:
+        median = known.get((workload, engine, rows))
+        return "" if median is None else f"{median:.2f} s"
+
+    rows = ((f"{size:,}", *(cell(*of, size) for of in _FRONT.values())) for size in sizes)
+    return readme.table(("open windows", *_FRONT), rows)
+
+
+def _state(figure: Figures) -> State:
+    return State(**{field.name: figure[field.name] for field in attrs.fields(State)})
+
+
+SECTION = Section("state", ("engine", "workload", "rows"), lines)
+FRONT = Section("open windows", SECTION.key, front, SECTION.path, readme.FRONT)
+
+
 def plot(states: Sequence[State], path: Path) -> None:
     """Plots the median time of a batch against the live rows: a panel per kind of windows, a line per engine."""
     workloads = [name for name in JOBS if any(each.workload == name for each in states)]
@@ -230,10 +267,11 @@ def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple
 )
 @click.option(
     "--results",
-    default=RESULTS,
+    default=SECTION.path,
     type=click.Path(dir_okay=False, path_type=Path),
     help="The figures, as JSON.",
 )
+@resume
 def main(
     sizes: tuple[int, ...],
     engines: tuple[str, ...],
@@ -241,31 +279,34 @@ def main(
     batches: int,
     work: Path,
     results: Path,
+    resume: bool,
 ) -> None:
     """Measure batches of ten thousand arrivals with much state; other figures stay in the results."""
     console = Console()
     console.width = max(console.width, _WIDTH)
     work.mkdir(parents=True, exist_ok=True)
     about = machine(find_java() if set(engines) - {"stage"} else None)
-    states, kept = [], load(results)
-    for engine in engines:
-        for workload in workloads or _ordinary(engine):
-            if not _runs(engine, workload):
-                continue
-            for rows in sizes:
-                with console.status(f"{engine}, {workload}: {rows:,} rows"):
-                    states.append(run(engine, workload, rows, batches, work))
-                kept = keep(results, [attrs.asdict(states[-1])], ("engine", "workload", "rows"), about)
+    section, states = attrs.evolve(SECTION, path=results), list[State]()
+    wanted = [
+        (engine, workload, rows)
+        for engine in engines
+        for workload in workloads or _ordinary(engine)
+        for rows in sizes
+        if _runs(engine, workload)
+    ]
+    for engine, workload, rows in section.left(wanted, about["commit"]) if resume else wanted:
+        with console.status(f"{engine}, {workload}: {rows:,} rows"):
+            states.append(run(engine, workload, rows, batches, work))
+        section.keep([attrs.asdict(states[-1])], about)
     for shown in tables(states):
         console.print(shown)
-    everything = [_state(figure) for figure in kept]
+    everything = [_state(figure) for figure in section.figures]
     for line in growth(everything):
         console.print(line, highlight=False)
     plot(everything, results.with_suffix(".svg"))
-    if results == RESULTS:
-        lines = readme.table(_NAMES, side_by_side(everything))
-        grown = (f"- {line}" for line in growth(everything))
-        readme.put("state", [*lines, "", *grown, "", readme.on(figure["machine"] for figure in kept)])
+    if section == SECTION:
+        SECTION.show()
+        FRONT.show()
 
 
 def _ordinary(engine: str) -> list[str]:
@@ -278,10 +319,6 @@ def _runs(engine: str, workload: str) -> bool:
     if workload in OPERATORS:
         return engine == "stage"
     return engine != "native" or not WORKLOADS[workload].early
-
-
-def _state(figure: Figures) -> State:
-    return State(**{field.name: figure[field.name] for field in attrs.fields(State)})
 
 
 if __name__ == "__main__":
