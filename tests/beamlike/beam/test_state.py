@@ -262,7 +262,7 @@ FAULTS: dict[str, tuple[Any, str, Any, Callable[[], None]]] = {
     ),
     "shards are mixed up": (beam_run, "StatefulNode", MixedUp, lambda: require_model(EXAMPLE)),
     "nothing holds the watermark": (StatefulNode, "save", forget_holds, require_holds),
-    "sides are ready at once": (Sides, "_is_ready", lambda sides, side, read: True, require_sides),
+    "sides are ready at once": (Sides, "is_ready", lambda sides, side, read: True, require_sides),
 }
 
 
