@@ -45,6 +45,9 @@ ALLOWED: Final = {
     "beamlike/spark/session/archive.py": {"compile in _compiled", "import marshal"},
     # The state of a worker of Beam, as dicts, lists and bytes, which this process itself has written.
     "beamlike/beam/stateful.py": {"import marshal", "marshal.loads in load"},
+    # The fused stages of a pipeline, and the metrics of its bundles, as bytes that the plan of this run itself carries.
+    "beamlike/beam/planned/job.py": {"import marshal", "marshal.loads in __init__"},
+    "beamlike/beam/planned/play.py": {"import marshal", "marshal.loads in _infos"},
     # Looks at what Spark will pickle; nothing is read.
     "beamlike/spark/query/modules.py": {"import pyspark.cloudpickle"},
     # The operator or function itself, which Spark sends to its tasks pickled anyway.

@@ -23,7 +23,7 @@ import beamlike as bl
 from beamlike.beam import BeamlikeRunner, Read
 from tests.beamlike.beam.pipelines import pairs, timed
 
-EVENTS = 8
+EVENTS = 6
 """The number of bundles of elements."""
 
 

@@ -54,7 +54,7 @@ def test_a_plan_computes_what_the_runner_in_process_does(tmp_path: Path) -> None
 
 
 def test_a_run_that_fails_again_and_again_continues_from_its_checkpoint(tmp_path: Path) -> None:
-    traps = [0, 11, 20, 41, 70]
+    traps = [0, 11, 20, 41, 50]
     for value in traps:
         trap(tmp_path, value)
     assert until_the_end(tmp_path, local(tmp_path)) == len(traps)
@@ -62,7 +62,7 @@ def test_a_run_that_fails_again_and_again_continues_from_its_checkpoint(tmp_path
 
 
 def test_a_process_that_is_killed_continues_from_its_checkpoint(tmp_path: Path) -> None:
-    for value in (11, 40, 71):
+    for value in (11, 40, 51):
         trap(tmp_path, value)
     job = [sys.executable, "-m", "tests.beamlike.beam.planned.readings", str(tmp_path)]
     codes = [subprocess.run(job, stderr=subprocess.DEVNULL).returncode for _ in range(4)]
