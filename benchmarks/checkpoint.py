@@ -10,18 +10,20 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 import click
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 
 BATCH = 1_000
 _SKIPPED = 3  # batches after the filling, which are not counted
@@ -88,6 +90,19 @@ def _pipeline(data: Path) -> bl.Pipeline:
     return p
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page."""
+    names = ("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
+    rows = (
+        (f"{each['open']:,}", f"{each['without']:.1f}", f"{each['with']:.1f}", f"{each['kilobytes']:.0f}")
+        for each in figures
+    )
+    return readme.table(names, rows)
+
+
+SECTION = Section("checkpoint", ("open",), lines)
+
+
 @click.command()
 @click.option("--windows", multiple=True, type=click.IntRange(1), default=[1_000, 100_000, 1_000_000])
 @click.option("--batches", default=100, show_default=True, type=click.IntRange(1))
@@ -96,7 +111,7 @@ def _pipeline(data: Path) -> bl.Pipeline:
 )
 def main(windows: Sequence[int], batches: int, rounds: int) -> None:
     """Prints a table."""
-    table = Table("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
+    measured = list[Figures]()
     for count in windows:
         runs = [
             measure(count, batches, checkpoint=checkpoint)
@@ -107,13 +122,11 @@ def main(windows: Sequence[int], batches: int, rounds: int) -> None:
             min((run for run in runs if run.checkpoint is checkpoint), key=lambda run: run.milliseconds)
             for checkpoint in (False, True)
         )
-        table.add_row(
-            f"{count:,}",
-            f"{without.milliseconds:.1f}",
-            f"{kept.milliseconds:.1f}",
-            f"{kept.kilobytes:.0f}",
-        )
-    Console().print(table)
+        times = {"without": without.milliseconds, "with": kept.milliseconds}
+        measured.append({"open": count, **times, "kilobytes": kept.kilobytes})
+    SECTION.keep(measured, machine(None), whole=True)
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

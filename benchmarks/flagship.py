@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,12 +14,15 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from beamlike.spark.session.java import Java, find_java
+from beamlike.spark.session.java import find_java
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
 from benchmarks.measure import Usage, measure
+from benchmarks.section import Section, resume
 from examples import generate, oracle
 
 ENGINES = ("local", "spark", "native")
-RESULTS = Path(__file__).with_name("results.json")
 _LOG_LINES = 30  # of a run that failed, to show
 
 
@@ -186,40 +184,37 @@ def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -
         console.print(f"Marginal CPU of the Spark runner by that of native Spark: {share:.2f}")
 
 
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+def _stored(figure: Figures) -> Run:
+    usage, answer = Usage(**figure["usage"]), Answer(**figure["answer"])
+    return Run(figure["engine"], figure["events"], usage, answer)
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page: whole runs, and the cost of more events."""
+    runs = [_stored(figure) for figure in figures]
+    more = {each.engine: each for each in marginal(runs)}
+    names = (
+        "engine",
+        "events",
+        "wall s",
+        "CPU s",
+        "CPU µs/event",
+        "more: CPU µs/event",
+        "peak MB",
+        "answer:",
     )
+    rows = []
+    for run in runs:
+        use, largest = run.usage, run.events == max(each.events for each in runs if each.engine == run.engine)
+        share = f"{more[run.engine].cost:.2f}" if largest and run.engine in more else ""
+        seconds = f"{use.wall:.1f}", f"{use.cpu:.1f}", f"{run.cost:.2f}", share
+        rows.append((run.engine, f"{run.events:,}", *seconds, f"{use.memory / 1e6:,.0f}", str(run.answer)))
+    yield from readme.table(names, rows)
+    if (share := ratio([*more.values()])) is not None:
+        yield f"\nMore CPU of the Spark runner by that of native Spark: {share:.2f}"
 
 
-def machine(java: Java | None) -> dict[str, str | int | None]:
-    """Describes the machine on which the figures were measured."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip() or None,
-        "processors": os.cpu_count(),
-        "processor": _processor(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "java": None if java is None else java.version,
-        "polars": version("polars"),
-        "pyspark": version("pyspark"),
-    }
-
-
-def record(
-    path: Path, about: dict[str, str | int | None], runs: Sequence[Run], marginals: Sequence[Marginal]
-) -> None:
-    """Writes the measurements as JSON."""
-    report = {
-        "machine": about,
-        "runs": [attrs.asdict(each) for each in runs],
-        "marginal": [attrs.asdict(each) for each in marginals],
-        "spark_by_native": ratio(marginals),
-    }
-    path.write_text(json.dumps(report, indent=2) + "\n")
+SECTION = Section("flagship", ("engine", "events"), lines)
 
 
 def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
@@ -252,7 +247,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--repeats", default=1, type=_POSITIVE, help="Runs of each, of which that with least CPU counts."
 )
 @click.option("--work", default=Path("build/bench"), type=_FOLDER, help="For the input, results and logs.")
-@click.option("--results", default=RESULTS, type=_FILE, help="Where the figures go, as JSON.")
+@resume
+@click.option("--results", default=SECTION.path, type=_FILE, help="Where the figures go, as JSON.")
 def main(
     sizes: tuple[int, ...],
     engines: tuple[str, ...],
@@ -260,6 +256,7 @@ def main(
     cores: int,
     repeats: int,
     work: Path,
+    resume: bool,
     results: Path,
 ) -> None:
     """Run the flagship job on every engine, side by side, check each answer, and show the figures."""
@@ -267,17 +264,19 @@ def main(
     java = find_java() if set(engines) - {"local"} else None
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)
-    best = []
-    for events in sizes:
+    about, section = machine(java), attrs.evolve(SECTION, path=results)
+    wanted = [(engine, events) for events in sizes for engine in engines]
+    for engine, events in section.left(wanted, about["commit"]) if resume else wanted:
         plays = generate.Plays(events, files, ties=True)
         generate.write(work / f"plays-{events}", plays)
-        for engine in engines:
-            with console.status(f"{engine}: {events:,} events"):
-                best.append(least([run(engine, plays, work, cores, env) for _ in range(repeats)]))
-    marginals = marginal(best)
-    show(console, best, marginals)
-    record(results, machine(java), best, marginals)
-    if not all(each.answer.right for each in best if each.engine != "native"):
+        with console.status(f"{engine}: {events:,} events"):
+            best = least([run(engine, plays, work, cores, env) for _ in range(repeats)])
+        section.keep([attrs.asdict(best)], about)
+    runs = [_stored(figure) for figure in section.figures]
+    show(console, runs, marginal(runs))
+    if section == SECTION:
+        section.show()
+    if not all(each.answer.right for each in runs if each.engine != "native"):
         raise click.ClickException("a runner's answer differs from the oracle's")
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
 
 import click
 import numpy as np
 import polars as pl
 
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section, resume
 from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import How, IntervalJoin
@@ -133,19 +138,43 @@ _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
 }
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page: milliseconds of CPU for a batch, a column for each number of live rows."""
+    sizes = sorted({each["live"] for each in figures})
+    known = {(each["job"], each["live"]): f"{1e3 * each['seconds']:,.0f}" for each in figures}
+    rows = ((title, *(known.get((job, live), "") for live in sizes)) for job, title in TITLES.items())
+    return readme.table(("", *(f"{live:,}" for live in sizes)), rows)
+
+
+TITLES: Final[dict[str, str]] = {
+    "interval": "interval join, pairs within an hour",
+    "outer": "the same, full",
+    "interval of changes": "interval join of changes",
+    "outer of changes": "the same, full",
+    "as-of": "as-of join, one version of each key",
+    "dedup": "dedup for an hour",
+    "distinct": "distinct",
+}
+SECTION = Section("joins", ("job", "live"), lines)
+
+
 @click.command()
 @click.option("--rows", default=100_000, show_default=True, help="Rows of a batch, both sides together.")
 @click.option("--batches", default=5, show_default=True)
 @click.option("--live", multiple=True, type=int, default=(100_000, 1_000_000, 10_000_000), show_default=True)
 @click.option("--jobs", multiple=True, type=click.Choice(list(_JOBS)), default=tuple(_JOBS))
-def main(rows: int, batches: int, live: tuple[int, ...], jobs: tuple[str, ...]) -> None:
+@resume
+def main(rows: int, batches: int, live: tuple[int, ...], jobs: tuple[str, ...], resume: bool) -> None:
     """Print a line for each job and number of live rows."""
-    for job in jobs:
-        for count in live:
-            seconds = measured(job, count, rows, batches)
-            click.echo(
-                f"{job:<20}{count:>11,} rows live {seconds * 1000:8.1f} ms a batch {rows / seconds:>11,.0f} rows/s"
-            )
+    about = machine(None)
+    wanted = [(job, count) for job in jobs for count in live]
+    for job, count in SECTION.left(wanted, about["commit"]) if resume else wanted:
+        seconds = measured(job, count, rows, batches)
+        click.echo(
+            f"{job:<20}{count:>11,} rows live {seconds * 1000:8.1f} ms a batch {rows / seconds:>11,.0f} rows/s"
+        )
+        SECTION.keep([{"job": job, "live": count, "seconds": seconds}], about)
+    SECTION.show()
 
 
 if __name__ == "__main__":

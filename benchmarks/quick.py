@@ -1,13 +1,12 @@
-"""Short benchmarks for comparing two commits: each job beside plain code that computes the same, as ratios.
+"""Short benchmarks for comparing commits: each job beside plain code that computes the same, as ratios.
 
-`python -m benchmarks.quick --json before.json` measures, `python -m benchmarks.quick --compare before.json after.json`
-compares. A ratio is the CPU time of a job divided by that of its baseline. Both run in turns in one process, so that
-the ratio depends little on the machine and on its load.
+`python -m benchmarks.quick` measures, compares the ratios with those of the last commits, adds them to `history.jsonl`
+and draws `history.svg`. A ratio is the CPU time of a job by that of its baseline. Both run in turns in one process, so
+that the ratio depends little on the machine and on what else runs there.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -29,13 +28,11 @@ from rich.table import Table
 
 import beamlike as bl
 from beamlike.spark.session.java import find_java
-from benchmarks.flagship import machine
+from benchmarks import history
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from examples import generate, oracle, silence
 from examples.session_lengths import pipeline as session_lengths
-
-NOISE = 1.1
-"""A ratio that changes by a smaller factor is not marked: runs of one commit differ by as much."""
 
 LEAST = 0.3
 """Seconds of CPU: a shorter measurement is mostly noise."""
@@ -308,24 +305,6 @@ class _in:
         os.chdir(self.before)
 
 
-def compared(before: Mapping[str, Figure], after: Mapping[str, Figure]) -> Table:
-    """Returns a row for each job that both have: the ratios, and the factor from the first to the second."""
-    shown = Table("job", *("before", "after", "after / before"), "")
-    for name in before:
-        if name in after:
-            factor = after[name].ratio / before[name].ratio
-            word = "slower" if factor > NOISE else "faster" if factor < 1 / NOISE else ""
-            shown.add_row(
-                name, f"{before[name].ratio:.2f}", f"{after[name].ratio:.2f}", f"{factor:.2f}", word
-            )
-    return shown
-
-
-def load(path: Path) -> dict[str, Figure]:
-    """Returns the figures of a file that `--json` has written, by name."""
-    return {one["name"]: Figure(**one) for one in json.loads(path.read_text())["figures"]}
-
-
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -334,14 +313,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--rounds", default=7, type=click.IntRange(1), help="Turns of each job and its baseline; 2 on Spark."
 )
-@click.option("--json", "path", type=_FILE, help="Where the figures go.")
-@click.option("--compare", nargs=2, type=_FILE, help="Two such files; nothing is measured.")
-def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] | None) -> None:
-    """Measure each job beside its baseline, and print the ratios of their CPU times."""
-    console = Console()
-    if compare is not None:
-        console.print(compared(*map(load, compare)))
-        return
+@click.option("--history", "path", default=history.HISTORY, type=_FILE, help="The ratios of each commit.")
+def main(only: str, rounds: int, path: Path) -> None:
+    """Measure each job beside its baseline, and compare the ratios of their CPU times with the last commits."""
+    console, about = Console(), machine(find_java())
     wanted = [name.strip() for name in only.split(",")]
     if unknown := [name for name in wanted if name not in (*JOBS, *ON_SPARK)]:
         raise click.BadParameter(f"{unknown[0]!r}, expected some of {', '.join([*JOBS, *ON_SPARK])}")
@@ -356,9 +331,23 @@ def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] |
         figures.append(figure)
         shown.add_row(name, f"{figure.seconds:.2f}", f"{figure.baseline:.2f}", f"{figure.ratio:.2f}")
     console.print(shown)
-    if path is not None:
-        told = {"machine": machine(find_java()), "figures": [attrs.asdict(one) for one in figures]}
-        path.write_text(json.dumps(told, indent=2) + "\n")
+    ratios = {figure.name: round(figure.ratio, 3) for figure in figures}
+    now = history.Entry(f"{about['commit']}", about["time"], ratios, about)
+    console.print(_compared(history.read(path), now), highlight=False)
+    if now.commit.endswith("+"):
+        console.print("Not stored: the code differs from its commit.")
+        return
+    history.draw(history.add(now, path), path.with_suffix(".svg"))
+
+
+def _compared(before: Sequence[history.Entry], now: history.Entry) -> str:
+    if not [each for each in before if each.commit != now.commit]:
+        return "There is no other commit to compare with."
+    changes = sorted(history.changes(before, now), key=lambda change: -change.factor)
+    return (
+        "\n".join(map(str, changes))
+        or "Nothing became slower or faster than the last commits by more than noise."
+    )
 
 
 if __name__ == "__main__":

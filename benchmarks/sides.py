@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 
 import click
 import numpy as np
 import polars as pl
 
 import beamlike as bl
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.operator import MAIN
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -74,6 +79,26 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
     return float(np.median(took[WARM_UP:])), came
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page."""
+    rows = (
+        (
+            f"{each['keys']:,}",
+            each["kind"],
+            f"{1e3 * each['seconds']:.1f}",
+            f"{each['rows'] / each['seconds']:,.0f}",
+            f"{1e3 * each['came']:,.0f}",
+        )
+        for each in figures
+    )
+    return readme.table(
+        ("rows of the side", "keys:", "CPU ms of a batch", "rows/s", "CPU ms of the side"), rows
+    )
+
+
+SECTION = Section("sides", ("keys", "kind"), lines)
+
+
 @click.command()
 @click.option("--rows", default=100_000, show_default=True, help="Rows of a batch.")
 @click.option("--batches", default=7, show_default=True)
@@ -85,10 +110,10 @@ def main(rows: int, batches: int, keys: tuple[int, ...]) -> None:
     for count in keys:
         for kind in ("numbers", "text"):
             seconds, came = lookup(count, rows, batches, text=kind == "text")
-            click.echo(
-                f"lookup  side of {count:>9,} rows, keys are {kind:7}  {seconds * 1000:6.1f} ms a batch  "
-                f"{rows / seconds:>10,.0f} rows/s  (the side itself: {came * 1000:,.0f} ms)"
-            )
+            figure = {"keys": count, "kind": kind, "rows": rows, "seconds": seconds, "came": came}
+            SECTION.keep([figure], machine(None))
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

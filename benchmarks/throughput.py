@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -20,15 +20,15 @@ from rich.table import Table
 from beamlike.spark.session.java import find_java
 from benchmarks import throughput_report as report
 from benchmarks.engines import ENGINES, Failed, command, install, variables, versions
-from benchmarks.flagship import check, machine
-from benchmarks.kept import Figures, keep
+from benchmarks.flagship import check
 from benchmarks.logs import reason
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.native import BATCHES
+from benchmarks.section import Section, resume
 from benchmarks.throughput_report import Run
 from examples import generate, oracle
 
-RESULTS = Path(__file__).with_name("throughput.json")
 _WIDTH = 140
 
 
@@ -101,10 +101,11 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--install", "install_only", is_flag=True, help="Only make the environments.")
 @click.option(
     "--results",
-    default=RESULTS,
+    default=report.SECTION.path,
     type=click.Path(dir_okay=False, path_type=Path),
     help="The figures, as JSON.",
 )
+@resume
 def main(
     engines: tuple[str, ...],
     events: int | None,
@@ -112,11 +113,9 @@ def main(
     environments: Path,
     install_only: bool,
     results: Path,
+    resume: bool,
 ) -> None:
-    """Run the flagship job in each framework.
-
-    A run of all engines replaces all results; a run of some leaves the others.
-    """
+    """Run the flagship job in each framework. Figures that are not measured anew stay."""
     console = Console()
     console.width = max(console.width, _WIDTH)
     java = find_java()
@@ -130,35 +129,29 @@ def main(
             install(ENGINES[name], environments)
     if install_only:
         return
-    # A run of all engines replaces all earlier figures at its end.
-    whole = engines == tuple(ENGINES) and events is None
-    path = work / "throughput.json" if whole else results
-    if whole:
-        path.unlink(missing_ok=True)
-    kept: list[Figures] = []
-    for name in engines:
-        for size in (events,) if events else ENGINES[name].sizes:
-            with console.status(f"{name}: {size:,} events"):
-                done = run(name, size, work, environments, env)
-            console.print(f"{name}, {size:,} events: {done.failed or done.answer}", highlight=False)
-            kept = keep(path, [attrs.asdict(done)], ("engine", "events"), machine(java))
-    if whole:
-        shutil.copy(path, results)
-    show(console, kept, results)
+    about, section = machine(java), attrs.evolve(report.SECTION, path=results)
+    wanted = [(name, size) for name in engines for size in ((events,) if events else ENGINES[name].sizes)]
+    for name, size in section.left(wanted, about["commit"]) if resume else wanted:
+        with console.status(f"{name}: {size:,} events"):
+            done = run(name, size, work, environments, env)
+        console.print(f"{name}, {size:,} events: {done.failed or done.answer}", highlight=False)
+        section.keep([attrs.asdict(done)], about)
+    show(console, section)
 
 
-def show(console: Console, kept: Sequence[Figures], results: Path) -> None:
-    """Shows all figures, plots them beside the results, and puts them into README files if the results are ours."""
-    runs = report.runs_of(kept)
+def show(console: Console, section: Section) -> None:
+    """Show all that is known, plot it beside the results, and put it into README files if the results are ours."""
+    runs = report.runs_of(section.figures)
     shown = Table(*(name.rstrip(":") for name in report.COLUMNS), box=SIMPLE)
     for row in report.rows(runs, versions()):
         shown.add_row(*row)
     console.print(shown)
     for line in report.ratios(runs):
         console.print(line, highlight=False)
-    report.plot(runs, results.with_suffix(".svg"))
-    if results == RESULTS:
-        report.publish(kept)
+    report.plot(runs, section.path.with_suffix(".svg"))
+    if section == report.SECTION:
+        section.show()
+        report.SECTION_OF_FRONT.show()
 
 
 if __name__ == "__main__":

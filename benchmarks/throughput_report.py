@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -11,9 +10,8 @@ import attrs
 from benchmarks import readme
 from benchmarks.engines import ENGINES, versions
 from benchmarks.kept import Figures
+from benchmarks.section import Section
 from examples.drawing import figures, save
-
-FRONT = Path(__file__).parents[1] / "README.md"
 
 
 @attrs.frozen
@@ -166,23 +164,24 @@ def plot(runs: Sequence[Run], path: Path) -> None:
     save(figure, path)
 
 
-def within(kept: Iterable[Figures]) -> str:
-    """Returns a sentence on when the figures were measured."""
-    times = [datetime.fromisoformat(figure["time"]) for figure in kept]
-    minutes = (max(times) - min(times)).total_seconds() / 60
-    return f"Measured within {minutes:.0f} minutes, until {max(times):%Y-%m-%d %H:%M} UTC."
-
-
 def runs_of(kept: Iterable[Figures]) -> list[Run]:
     """Returns the stored runs of engines that are still measured."""
     names = [field.name for field in attrs.fields(Run)]
     return [Run(**{name: figure[name] for name in names}) for figure in kept if figure["engine"] in ENGINES]
 
 
-def publish(kept: Sequence[Figures]) -> None:
-    """Puts the figures into the README of the benchmarks and, in short, into that of the project."""
-    runs = runs_of(kept)
-    about = f"{readme.on(figure['machine'] for figure in kept)} {within(kept)}"
-    table = readme.table(COLUMNS, rows(runs, versions()))
-    readme.put("throughput", [*table, "", *(f"- {line}" for line in ratios(runs)), "", about])
-    readme.put("how fast", [*readme.table(_FRONT_NAMES, front_rows(runs)), "", about], FRONT)
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, and the ratios."""
+    runs = runs_of(figures)
+    yield from readme.table(COLUMNS, rows(runs, versions()))
+    yield ""
+    yield from (f"- {line}" for line in ratios(runs))
+
+
+def front(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the first page, in short."""
+    return readme.table(_FRONT_NAMES, front_rows(runs_of(figures)))
+
+
+SECTION = Section("throughput", ("engine", "events"), lines)
+SECTION_OF_FRONT = Section("how fast", SECTION.key, front, SECTION.path, readme.FRONT)

@@ -119,7 +119,7 @@ class Checkpoint(NoCheckpoint):
         if (found := difference(self.pipeline, pipeline)) is not None:
             raise CheckpointError(
                 f"the checkpoint {self.folder.path} is of another pipeline: {found}; run the pipeline that wrote "
-                "it, or start anew with another checkpoint"
+                "it, or start again with another checkpoint"
             )
         if self.store.last is None:
             return

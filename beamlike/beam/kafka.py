@@ -56,7 +56,7 @@ class KafkaRecord(NamedTuple):
 
 @attrs.frozen
 class Position:
-    """What is left of the topics: everything from these offsets on, after `count` messages.
+    """A position in topics: the messages from these offsets on, after `count` earlier ones.
 
     `newest` has the newest time (us) of the messages of each partition.
     """

@@ -46,7 +46,7 @@ class BeamlikeOptions(PipelineOptions):
 
 
 class BeamlikeRunner(fn_runner.FnApiRunner):
-    """A runner that executes a Beam pipeline in process, on the stages of this engine. Experimental.
+    """A runner that executes a Beam pipeline on the stages of this engine, in process or on Spark. Experimental.
 
     Groupings, and the state and timers of DoFns, are stages of the engine. Other transforms run in Beam's own worker.
 
@@ -55,6 +55,8 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
             read. The pipeline option `--beamlike_records` has the same meaning. By default there are no records.
         checkpoint: A folder on this machine. A run whose process was killed continues from it, if the same pipeline
             runs again. The pipeline option `--beamlike_checkpoint` has the same meaning. By default there is none.
+        spark: A `bl.SparkRunner`, which runs the pipeline on Spark, as a plan. A `bl.LocalRunner` runs the same plan in
+            this process. Either has a checkpoint and records of its own.
 
     Raises:
         NotImplementedError: By `run`, before any element is processed, if the pipeline needs something that this runner

@@ -176,9 +176,9 @@ class LiveRun(Shown):
         """Waits until `due`, the time of the next check for input, or until the run must stop."""
         self._opened.run.records.tracker.end()
         if (left := due - time.monotonic()) > 0:
-            # A run that waits for input has stored everything that it has done.
-            self._opened.journal.settle()
-            self._control.stopping.wait(left)
+            # A run that waits for input stores everything that it has done, but does not keep input waiting for that.
+            self._opened.journal.settle(within=left)
+            self._control.stopping.wait(max(0.0, due - time.monotonic()))
 
     def _look(self) -> NextBatch:
         """Checks the sources for new input, and counts the time of this as part of the next batch."""

@@ -73,7 +73,7 @@ def _source(source: SourceFacts) -> Tree:
     if plan.timed:
         facts |= {"event time": source.event_time, "watermark": source.watermark}
     if plan.complete:
-        facts["over"] = "when all input is read that exists when a run begins"
+        facts["over"] = "when all its input is read"
     steps: Tree = {
         f"{when} event time": dict.fromkeys(map(_step, found))
         for when, found in (("before", plan.steps_before_time), ("after", plan.steps_after_time))

@@ -164,6 +164,20 @@ def _done(task: Task[T]) -> Future[T]:
     return future
 
 
+def start_daemon(task: Task[T]) -> Future[T]:
+    """Runs a task in a new thread, which does not keep the process from ending."""
+    future: Future[T] = Future()
+
+    def go() -> None:
+        try:
+            future.set_result(task())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=go, daemon=True).start()
+    return future
+
+
 @contextmanager
 def without_collecting() -> Iterator[None]:
     """Disables garbage collection inside the `with` block, because it doubles the time for ten thousand short-lived

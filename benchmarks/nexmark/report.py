@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 from pathlib import Path
 
 import attrs
 
+from benchmarks import readme
 from benchmarks.kept import Figures
 from examples.drawing import figures, save
 
@@ -29,12 +30,13 @@ class Run:
     memory: int = 0
     wrong: str = ""
     failed: str = ""
+    rounds: int = 1
 
 
 def runs_of(kept: Iterable[Figures]) -> list[Run]:
     """Returns the stored runs."""
     names = [field.name for field in attrs.fields(Run)]
-    return [Run(**{name: figure[name] for name in names}) for figure in kept]
+    return [Run(**{name: figure[name] for name in names if name in figure}) for figure in kept]
 
 
 def sizes(events: int) -> tuple[int, int]:
@@ -100,6 +102,38 @@ def table(runs: Sequence[Run], titles: Mapping[str, str], cannot: Mapping[str, M
         for run in failed
     ]
     return "\n".join(lines) + "\n"
+
+
+_SHORT = {"local": "in process", "spark": "on Spark", "flink": "Flink SQL 2.3", "native": "native Spark"}
+
+
+def in_short(runs: Sequence[Run]) -> Iterator[str]:
+    """CPU microseconds of one more event, and memory at the largest input; and the ratios to the runner on Spark."""
+    queries = sorted({run.query for run in runs})
+    costs = {(name, query): cpu_per_event(runs, name, query) for name in _SHORT for query in queries}
+    ratios = {
+        (name, query): theirs / ours
+        for (name, query), theirs in costs.items()
+        if (ours := costs[_OURS, query]) and theirs
+    }
+    rows = []
+    for query in queries:
+        cells = ["" if (cost := costs[name, query]) is None else f"{cost:.2f}" for name in _SHORT]
+        cells += [
+            f"{ratios[name, query]:.1f}" if (name, query) in ratios else "" for name in ("flink", "native")
+        ]
+        sizes = [largest(runs, name, query) for name in (_OURS, "flink")]
+        cells += ["" if run is None else f"{run.memory / 1e9:.1f}" for run in sizes]
+        rows.append((f"{query}", *cells))
+    beside = ("Flink SQL by Spark", "native by Spark", "GB on Spark", "GB in Flink")
+    yield from readme.table(("query", *_SHORT.values(), *beside), rows)
+    yield ""
+    for name in ("flink", "native"):
+        if found := {query: ratio for (engine, query), ratio in ratios.items() if engine == name}:
+            least = min(found, key=lambda query: found[query])
+            mean = f"{geometric_mean([*found.values()]):.1f} times the CPU of the runner on Spark"
+            extremes = f"least on query {least} ({found[least]:.1f})"
+            yield f"- {_SHORT[name]} takes {mean} over {len(found)} queries, as a geometric mean; {extremes}."
 
 
 def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:

@@ -87,6 +87,7 @@ class SeenIds(StateTable[TimeTable]):
             incoming=self.rows,
             spread=spread,
             waits_until=waits_until,
+            ends_silently=True,
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:

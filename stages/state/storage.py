@@ -32,7 +32,7 @@ A smaller bucket is read and written whole, which is faster.
 """
 
 MOST_ROWS: Final = 0.5
-"""If more than this share of a bucket's rows may be needed, all are read at once."""
+"""The share of a bucket's rows that may be needed above which all are read at once."""
 
 
 @attrs.frozen(eq=False)

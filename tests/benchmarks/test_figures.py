@@ -65,14 +65,6 @@ def test_a_table_takes_the_place_between_its_markers(tmp_path):
         readme.put("y", [], path)
 
 
-def test_every_table_has_its_place():
-    places = [(readme.README, name) for name in ("state", "throughput", "process")]
-    places.append((throughput_report.FRONT, "how fast"))
-    for path, name in places:
-        assert f"<!-- {name} -->\n" in path.read_text()
-        assert f"<!-- end of {name} -->\n" in path.read_text()
-
-
 def a_run(engine: str, events: int, wall: float, batch: float | None = None) -> Run:
     return Run(engine, events, wall, cpu=2 * wall, memory=1, answer="right", right=True, batch=batch)
 
@@ -136,10 +128,6 @@ def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
     done = CliRunner().invoke(throughput.main, [*arguments, *folders, "--results", str(results)])
     assert done.exit_code == 0, done.output
     return sorted({figure["engine"] for figure in load(results)})
-
-
-def test_a_run_of_all_engines_leaves_no_figure_of_an_earlier_one(monkeypatch, tmp_path):
-    assert a_throughput_run(monkeypatch, tmp_path) == sorted(engines.ENGINES)
 
 
 def test_a_run_of_some_engines_leaves_the_others(monkeypatch, tmp_path):

@@ -77,7 +77,7 @@ def test_native_spark_is_compared_on_the_same_input() -> None:
 
 
 def calls(rows: int, keys: int) -> int:
-    """The Python calls of a step in which these rows arrive."""
+    """Returns the Python calls of a step in which these rows arrive."""
     bench, counter = Bench("Process"), Counter()
     for number in range(2):  # imports and expressions are made in the first step
         if number:

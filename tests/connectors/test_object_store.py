@@ -136,18 +136,25 @@ def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
     assert found() == ([0, 1, 2] if kind == "files" else [0, 1, 1, 2])
 
 
-def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
-    went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
+@pytest.mark.parametrize(("state", "shards"), [("spark", 1), ("files", 1), ("files", 2)])
+def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any, shards: int) -> None:
+    def runner(**how: Any) -> bl.SparkRunner:
+        return bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=shards, state=state, **how)
+
+    went_on(bucket, runner)
 
 
-def test_on_spark_connect_with_the_checkpoint_there(bucket: str, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_on_spark_connect_with_the_checkpoint_there(
+    bucket: str, store: Store, tmp_path: Path, state: Any
+) -> None:
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
     there = ",".join(map(os.fspath, jars("spark-s3")))
     server = Server.start(tmp_path / "server", {"spark.jars": there, **store.of_hadoop})
     session = server.session()
 
     def runner(place: str = bucket.replace("s3://", "s3a://"), **options: Any) -> bl.SparkRunner:
-        return bl.SparkRunner(f"{place}/checkpoint", session=session, shards=1, **options)
+        return bl.SparkRunner(f"{place}/checkpoint", session=session, shards=1, state=state, **options)
 
     went_on(bucket, runner)
     with pytest.raises(CheckpointError, match=r"its Hadoop knows no s3://: Hadoop itself calls S3 s3a://"):

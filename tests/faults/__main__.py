@@ -37,8 +37,15 @@ _NAMES = {"later": "all"}
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="Where and when.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option(
+    "--state",
+    type=click.Choice(["spark", "files"]),
+    default="spark",
+    show_default=True,
+    help="On Spark: its store.",
+)
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
-def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once: bool) -> None:
+def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str, *, at_once: bool) -> None:
     """Prints the kills; exits with status 1, and the differences, if a row is lost, doubled or changed.
 
     In process, the whole job is killed each time.
@@ -49,21 +56,21 @@ def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once
         shutil.rmtree(folder)
         return
     if kills:
-        _survive(folder / "alone", lives(seed, kills, workers), seed=seed)
+        _survive(folder / "alone", lives(seed, kills, workers), seed=seed, state=state)
     if lost:
         planned = [executors(seed, lost)]
-        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER)
+        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER, state=state)
     if at_once:
-        _attempt(folder / "attempts")
+        _attempt(folder / "attempts", state)
     shutil.rmtree(folder)
 
 
-def _attempt(folder: Path) -> None:
+def _attempt(folder: Path, state: str) -> None:
     with ExitStack() as stack:
         url = None
         with suppress(pytest.skip.Exception):  # no server can be started here
             url = stack.enter_context(postgres())
-        found = attempts(folder, url)
+        found = attempts(folder, url, state)
     click.echo("\n".join(found))
     if any(AS_IT_SHOULD_BE not in line for line in found):
         click.echo(f"its checkpoint and sinks are left in {folder}")

@@ -1,4 +1,6 @@
-"""Attempts at one task, of which one counts: `python -m tests.faults.attempts FOLDER [URL]`, with a database's or not.
+"""Attempts at one task, of which one counts: `python -m tests.faults.attempts FOLDER STATE [URL]`.
+
+STATE is the store of the state, URL a database, if there is one.
 
 In its second batch, Spark runs one task more than once, and the attempts come to different rows:
 
@@ -152,7 +154,9 @@ def pipeline(out: Path, play: Play, memory: bl.Memory, url: str | None = None) -
     return p
 
 
-def differences(case: Case, folder: Path, session: SparkSession, url: str | None = None) -> list[str]:
+def differences(
+    case: Case, folder: Path, session: SparkSession, state: Any, url: str | None = None
+) -> list[str]:
     """Runs until all attempts have ended; returns the rows of sinks that are not of a valid attempt, as text."""
     play, memory = Play(str(folder / "told"), case), bl.Memory()
     Path(play.folder).mkdir(parents=True)
@@ -162,7 +166,8 @@ def differences(case: Case, folder: Path, session: SparkSession, url: str | None
             play.tell("over")
 
     plan = pipeline(folder / "out", play, memory, url)
-    runner = bl.SparkRunner(str(folder / "checkpoint"), session=session, shards=2, drain=True, on_batch=noted)
+    checkpoint = str(folder / "checkpoint")
+    runner = bl.SparkRunner(checkpoint, session=session, shards=2, drain=True, on_batch=noted, state=state)
     run = plan.run(runner)
     for number in (0, 1):
         play.wait(f"{number} runs" if case == "failing" else f"{number} wrote")
@@ -227,13 +232,13 @@ def _shown(frame: pl.DataFrame) -> list[tuple[str, ...]]:
     return sorted(frame.select(pl.col(name).cast(pl.String) for name in _NAMES).rows())
 
 
-def main(folder: Path, url: str | None = None) -> None:
+def main(folder: Path, state: str, url: str | None = None) -> None:
     """Runs all cases in sequence; prints a line for each."""
     with two_hosts(folder / "workers") as session:
         for case in CASES:
             if url:
                 execute(url, "DROP TABLE IF EXISTS counts, log, beamlike_ledger")
-            found = differences(case, folder / case, session, url)
+            found = differences(case, folder / case, session, state, url)
             print(f"{case}: {'; '.join(found) or AS_IT_SHOULD_BE}", flush=True)
 
 

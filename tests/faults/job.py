@@ -1,4 +1,4 @@
-"""The job: `python -m tests.faults.job FOLDER MASTER` runs the pipeline on FOLDER/data and drains it.
+"""The job: `python -m tests.faults.job FOLDER MASTER STATE` runs the pipeline on FOLDER/data and drains it.
 
 It ends with status 0 when all input is processed. Started again on the same folder, it resumes where it was killed;
 after a failed run it starts another one itself.
@@ -39,12 +39,12 @@ def plan_and_runner(folder: Path, **options: object) -> tuple[bl.Pipeline, bl.Sp
     return pipeline(folder / "data", folder / "out", wires), runner
 
 
-def main(folder: Path, master: str) -> None:
+def main(folder: Path, master: str, state: str) -> None:
     Wires(str(folder / "wires")).note_driver()
     config = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JAVA}
     while True:
         next_mood(folder)
-        plan, runner = plan_and_runner(folder, master=master, config=config)
+        plan, runner = plan_and_runner(folder, master=master, config=config, state=state)
         try:
             plan.run(runner)
             return
@@ -61,4 +61,4 @@ def main(folder: Path, master: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

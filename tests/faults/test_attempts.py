@@ -13,6 +13,7 @@ from tests.support.databases import postgres
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path, state: str) -> None:
     with postgres() as url:
-        assert attempts(tmp_path, url) == [f"{case}: {AS_IT_SHOULD_BE}" for case in CASES]
+        assert attempts(tmp_path, url, state) == [f"{case}: {AS_IT_SHOULD_BE}" for case in CASES]

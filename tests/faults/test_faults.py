@@ -34,9 +34,10 @@ from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, state: str) -> None:
     planned = lives(seed=1534, deaths=6, workers=8)
-    tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534) for wire in wires]
+    tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534, state=state) for wire in wires]
     victims = Counter(wire.victim for wire in tripped)
     assert victims["all"] + victims["later"] + victims["driver"] == len(planned)
     assert victims["worker"] + victims["exception"] >= 1  # chance how many are met in time
@@ -67,18 +68,19 @@ def test_processes_are_killed_at_every_place() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.parametrize("state", ["spark", "files"])
 def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_doubles_nothing(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, state: str
 ) -> None:
     trial = Trial.of(tmp_path / "job", files=3, seed=2)
     cuts: tuple[tuple[Place, int], ...] = (("part", 0), ("level 1", 1), ("transaction", 1), ("level 2", 2))
     for place, batch in cuts:
         trial.wires.lay([Wire(place, batch, "worker" if place in IN_WORKERS else "exception")])
-        plan, runner = plan_and_runner(trial.folder, session=spark)
+        plan, runner = plan_and_runner(trial.folder, session=spark, state=state)
         with pytest.raises((bl.RunError, StreamingQueryException)):
             plan.run(runner)
         assert trial.wires.left() == []
-    plan, runner = plan_and_runner(trial.folder, session=spark)
+    plan, runner = plan_and_runner(trial.folder, session=spark, state=state)
     plan.run(runner)
     assert trial.differences() == []
 

@@ -111,12 +111,13 @@ class Trial:
 
     folder: Path
     master: str
+    state: str = "spark"
 
     @classmethod
-    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE) -> Trial:
+    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE, state: str = "spark") -> Trial:
         """Writes `files` files of each source; a batch reads one of each."""
         plays.write(folder / "data", files=files, seed=seed)
-        return cls(folder, master)
+        return cls(folder, master, state)
 
     @property
     def wires(self) -> Wires:
@@ -129,7 +130,7 @@ class Trial:
         """
         self.wires.lay(life.wires)
         master = self.master.format(tries=life.tries)
-        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master, self.state]
         with (
             open(self.folder / "log", "ab") as log,
             subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as job,
@@ -164,12 +165,14 @@ class Trial:
         return [*found, *moods.differences(out, letters, records(checkpoint))]
 
 
-def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE) -> Iterator[list[Wire]]:
+def survive(
+    folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE, state: str = "spark"
+) -> Iterator[list[Wire]]:
     """Runs all lives, and at last one to its end; yields the wires that each has tripped.
 
     Raises `AssertionError` with the differences if a row is lost, doubled or changed.
     """
-    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master)
+    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master, state=state)
     for life in planned:
         yield trial.live(life)
     if any(life.ends_early for life in planned):
@@ -178,9 +181,9 @@ def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = A
     assert not found, "\n".join(found)
 
 
-def attempts(folder: Path, url: str | None) -> list[str]:
+def attempts(folder: Path, url: str | None, state: str = "spark") -> list[str]:
     """Runs all cases of `tests.faults.attempts`, perhaps with a database's URL; returns a line for each."""
-    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), *([url] if url else [])]
+    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), state, *([url] if url else [])]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     return run.stdout.splitlines()

@@ -36,7 +36,7 @@ MATTERING: Final = (
     "tests/beamlike/spark/test_versions.py",
 )
 KILLS: Final = (
-    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing",
+    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing[spark]",
 )
 _CONNECT: Final = "tests/beamlike/spark/connect/test_connect.py::"
 CONNECT: Final = (

@@ -42,7 +42,10 @@ def _reasons(transform: Any, pipeline: Any, *, clock_stops: bool) -> Iterator[st
     if payload.requests_finalization:
         yield "it finalizes bundles, which a batch commits only after they are finalized"
     if payload.restriction_coder_id and _is_endless(payload):
-        yield "it is a splittable DoFn that is unbounded per element, and would never end its batch"
+        yield (
+            "it is a splittable DoFn that is unbounded per element, and would never end its batch; beamlike.beam.Read "
+            "reads sources that grow"
+        )
     for name, spec in payload.timer_family_specs.items():
         if clock_stops and spec.time_domain == beam_protos.TimeDomain.PROCESSING_TIME:
             yield (

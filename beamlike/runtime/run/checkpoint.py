@@ -109,7 +109,8 @@ class CheckpointFolder:
         """
         saved = self.manifest() or self.new_manifest(fit.described)
         require_fitting(saved, fit, self.path, draining=draining)
-        manifest = {**saved, **fit.described, "whole": False}
+        version = max(saved["version"], fit.described["version"])
+        manifest = {**saved, **fit.described, "version": version, "whole": False}
         self.save(manifest)
         return manifest
 

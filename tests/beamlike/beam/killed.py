@@ -58,7 +58,7 @@ class ThreeAtATime(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore
 
 
 def build(p: Any, folder: Path) -> None:
-    """Groupings, state, timers, sides that end and that grow, and a splittable function; files in and out."""
+    """Declares groupings, state, timers, sides that end and that grow, and a splittable function; files in and out."""
     lines = p | beam.io.ReadFromText(str(folder / "input-*.txt"))
     rows = lines | "parse" >> beam.Map(lambda line: timed(int(line) % 20, f"key{int(line) % 3}", int(line)))
     sums = rows | "in tens" >> beam.WindowInto(TENS) | "sums" >> beam.CombinePerKey(sum)

@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -251,7 +251,10 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(spark: SparkSession, tm
     assert run.batches[0].sources["plays"].elements == 3
 
 
-def test_processing_time_passes_where_a_trigger_waits_for_it(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_processing_time_passes_where_a_trigger_waits_for_it(
+    spark: SparkSession, tmp_path: Path, state: Literal["spark", "files"]
+) -> None:
     def declare() -> tuple[bl.Pipeline, bl.Memory]:
         p, sink = bl.Pipeline("ticks"), bl.Memory()
         early = bl.AfterWatermark(early=AfterProcessingTime("0s"))
@@ -267,7 +270,9 @@ def test_processing_time_passes_where_a_trigger_waits_for_it(spark: SparkSession
             emitted.set()
 
     p, sink = declare()
-    runner = bl.SparkRunner(str(tmp_path), session=spark, shards=2, trigger="10 milliseconds", on_batch=watch)
+    runner = bl.SparkRunner(
+        str(tmp_path), session=spark, shards=2, trigger="10 milliseconds", on_batch=watch, state=state
+    )
     run = runner.start(p.plan())
     try:
         assert emitted.wait(timeout=300)

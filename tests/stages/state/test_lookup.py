@@ -10,15 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stages.aggregates.totals import Sum
+from stages.joins.asof import AsOfJoin
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import IntervalJoin
 from stages.operator import MAIN
+from stages.process.cumulative import OfAggregate
 from stages.process.dedup import Dedup
+from stages.process.running import Running
 from stages.stage import Stage
+from stages.state.chunks import is_chunk
 from stages.state.lookup import HashIndex, Requested, divided
 from stages.state.store import DictStore
 from windowing.clocks import Times
-from windowing.columns import EVENT_TIME
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.time import MAX_TIME
 from windowing.windowing import Windowing
 
 ROW = pl.Struct({"number": pl.Int64()})
@@ -73,7 +79,7 @@ def outer() -> Stage:
 
 
 def outputs(make: Callable[[], Stage], store: DictStore) -> list[list[object]]:
-    """The sorted panes of each batch of rows with random keys, some of which are null."""
+    """Returns the sorted panes of each batch of rows with random keys, some of which are null."""
     stage, random, panes = make(), np.random.default_rng(1), []
     for batch in range(20):
         keys = [f"key {key}" if key else None for key in random.integers(0, 40, 30)]
@@ -105,3 +111,47 @@ def test_a_scan_by_hashes_gives_what_a_scan_of_all_rows_gives(
     monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 1)
     assert outputs(make, DictStore()) == expected
     assert any(expected)
+
+
+class Noting(DictStore):
+    """Notes which values are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        self.read.append(key)
+        return super().get(stage, key)
+
+
+def running() -> Stage:
+    aggregates = {"sum": OfAggregate(Sum("number"), "")}
+    return Stage(
+        "stage", Running(("key",), ROWS, Windowing(), aggregates=aggregates, order="arrival", title="running")
+    )
+
+
+def as_of() -> Stage:
+    schema = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
+    return Stage("stage", AsOfJoin(("key",), schema, "left", None))
+
+
+@pytest.mark.parametrize("make", [dedup, distinct, interval, running, as_of])
+def test_state_that_ends_silently_is_removed_at_the_end_of_input_without_being_read(
+    make: Callable[[], Stage],
+) -> None:
+    store = Noting()
+    outputs(make, store)
+    stage = make()
+    nothing = {
+        MAIN: pl.DataFrame(schema=stage.operator.inputs[MAIN].schema).drop(WINDOW_COLUMNS, strict=False)
+    }
+    stage.step(store, nothing, Times.of(200))  # left rows that wait for versions are joined
+    assert any(is_chunk(key) for _, key in store.values)
+    store.read.clear()
+    last = stage.step(store, nothing, Times.of(MAX_TIME))
+    assert last.panes.is_empty()
+    assert not any(is_chunk(key) for key in store.read)
+    assert not any(is_chunk(key) for _, key in store.values)
+    assert last.live == 0

@@ -84,7 +84,7 @@ class Write(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
 
 
 def events() -> list[list[tuple[int, str, int]]]:
-    """The elements of each bundle: time, key and value."""
+    """Returns the elements of each bundle: time, key and value."""
     return [
         [(number * 10, key, number * 10 + place) for place, key in enumerate("ab")]
         for number in range(EVENTS)
@@ -92,7 +92,7 @@ def events() -> list[list[tuple[int, str, int]]]:
 
 
 def stream() -> Any:
-    """The events of a TestStream."""
+    """Returns the events of a TestStream."""
     found = pairs()
     for number, bundle in enumerate(events()):
         found = found.add_elements([timed(*each) for each in bundle]).advance_watermark_to(number * 10 - 5)
@@ -100,7 +100,7 @@ def stream() -> Any:
 
 
 def rows(folder: str) -> Any:
-    """A source of the engine with the same elements, a file for each bundle, which is a batch."""
+    """Returns a source of the engine with the same elements, a file for each bundle, which is a batch."""
     for number, bundle in enumerate(events()):
         lines = [json.dumps({"at": at, "room": room, "value": value}) for at, room, value in bundle]
         file = Path(folder, "in", f"{number:03}.jsonl")
@@ -142,7 +142,7 @@ def run(folder: Path, runner: Any, *, streamed: bool = False) -> list[str]:
 
 
 def expected() -> list[str]:
-    """What the pipeline writes."""
+    """Returns the expected output of the pipeline."""
     names, found = {"a": "kitchen", "b": "cellar"}, list[str]()
     for key in "ab":
         values = [value for bundle in events() for _, room, value in bundle if room == key]

@@ -20,10 +20,11 @@ import beamlike as bl  # noqa: E402
 from beamlike.beam import BeamlikeRunner, Read, plan  # noqa: E402
 from tests.beamlike.beam.planned import readings  # noqa: E402
 from tests.beamlike.beam.planned.readings import build, expected, run, stopping, trap  # noqa: E402
+from tests.beamlike.beam.test_runner import blocks  # noqa: E402
 
 
 def local(folder: Path, **named: Any) -> Any:
-    """A runner in process with a checkpoint in the folder."""
+    """Returns a runner in process with a checkpoint in the folder."""
     return bl.LocalRunner(checkpoint=str(folder / "checkpoint"), drain=True, quiet=True, **named)
 
 
@@ -118,6 +119,28 @@ def test_a_run_on_spark_fails_and_moves_into_a_process_and_back(spark: Any, tmp_
     bl.savepoint.restore(tmp_path / "2" / "savepoint", target, again, shards=2, session=spark)
     go_on(on_spark(tmp_path / "3"))
     assert readings.written(tmp_path) == expected()
+
+
+def test_the_program_of_the_docs_for_spark_runs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.joinpath("plays").mkdir()
+    moments = [("ann", 5, "00:00:01"), ("ann", 2, "00:00:59"), ("bob", 3, "00:01:00")]
+    lines = [f'{{"user": "{user}", "points": {n}, "at": "2026-01-31T{at}Z"}}' for user, n, at in moments]
+    tmp_path.joinpath("plays", "1.jsonl").write_text("\n".join(lines))
+    (program,) = blocks("python beam on Spark")
+    exec(program.replace("SparkRunner", "LocalRunner"), {"__name__": "__main__"})
+    assert sorted(capsys.readouterr().out.splitlines()) == ["('ann', 7)", "('bob', 3)"]
+
+
+def test_files_of_beam_are_read_and_written(tmp_path: Path) -> None:
+    tmp_path.joinpath("in.txt").write_text("red\nblue\nred\n")
+    with beam.Pipeline(runner=BeamlikeRunner(spark=bl.LocalRunner(quiet=True))) as pipeline:
+        lines = pipeline | beam.io.ReadFromText(str(tmp_path / "in.txt"))
+        counts = lines | beam.combiners.Count.PerElement() | beam.MapTuple(lambda word, n: f"{word} {n}")
+        counts | beam.io.WriteToText(str(tmp_path / "out"), num_shards=1)
+    assert sorted(tmp_path.joinpath("out-00000-of-00001").read_text().split("\n")) == ["", "blue 1", "red 2"]
 
 
 # What is refused.

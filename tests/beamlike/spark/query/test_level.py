@@ -28,6 +28,7 @@ from beamlike.runtime.batch.envelope import (
 )
 from beamlike.runtime.batch.messages import Kind, ReportMessage, SinkMessage
 from beamlike.runtime.batch.origins import shard_name
+from beamlike.spark.query import level
 from beamlike.spark.query.level import ShardInbox
 from stages.operator import Input
 from stages.progress.reports import Report
@@ -173,6 +174,27 @@ def test_a_message_that_no_stage_reads_is_refused(kind: str) -> None:
         bl.RunError, match=f"'mobile' sent 'averages' a message of kind '{kind}'.*same version"
     ):
         ShardInbox.read([stranger], {}, None)
+
+
+def test_a_message_of_many_shards_is_encoded_and_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shards, decoded = 100, list[Envelope]()
+    plan = flagship()[0].plan()
+    topology, stage = Topology.of(plan, tuple(range(shards))), plan.levels[0][0]
+    sent = [*topology.broadcast(stage, "x", ReportMessage(Report(5), now=7))]
+    assert len(sent) == shards
+    assert len({id(envelope.payload) for envelope in sent}) == 1
+
+    def counted(envelope: Envelope, decode: Callable[[Envelope], Any] = level._message_for_stage) -> Any:
+        decoded.append(envelope)
+        return decode(envelope)
+
+    monkeypatch.setattr(level, "_message_for_stage", counted)
+    origins = [shard_name("x", shard) for shard in range(shards)]
+    reports = [message_envelope(0, stage, origin, ReportMessage(Report(5), now=7)) for origin in origins]
+    reports.append(message_envelope(0, stage, "other", ReportMessage(Report(6), now=7)))
+    arrived = ShardInbox.read(reports, {}, None).arrived
+    assert arrived.reports == {**dict.fromkeys(origins, Report(5)), "other": Report(6)}
+    assert len(decoded) == 2
 
 
 def test_what_is_for_another_level_passes_unchanged() -> None:
