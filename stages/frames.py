@@ -102,9 +102,8 @@ def in_order(rows: pl.DataFrame, by: Sequence[pl.Expr], descending: Sequence[boo
     differing = [name for name in order.columns if not _is_constant(order[name])]
     if not differing:
         return rows
-    columns = order.select(differing)
-    last = any(column.null_count() for column in columns)
-    places = columns.select(
+    last = any(order[name].null_count() for name in differing)
+    places = order.select(
         pl.arg_sort_by(differing, descending=[flags[name] for name in differing], nulls_last=last)
     )
     # A gather from a frame of several chunks is many times as slow.

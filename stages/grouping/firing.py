@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 import polars as pl
 
 from stages import frames
 from stages.clock import StepClock
-from stages.frames import replaced
+from stages.frames import repeated, replaced
 from stages.grouping.layout import CLOSED, EMITTED, OUTSTANDING, REMAINING, SILENT, WindowLayout
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.clocks import WATERMARK
@@ -30,6 +31,10 @@ from windowing.panes import ALWAYS, NEXT_INDEX, ON_TIME, Accumulation, cause, de
 from windowing.time import MAX_TIME, MIN_TIME
 from windowing.triggers.base import ROOT, TriggerContext
 
+_LAST: Final = pl.Series(PANE_LAST, [True])
+_DESCRIBED: Final = describe(pl.col(PANE_LAST))
+"""Expressions for the pane columns of emitting windows, which have PANE_LAST and PANE_TIMING."""
+
 
 def ready(layout: WindowLayout, context: TriggerContext) -> pl.Expr:
     """Returns an expression that is true for windows that are not closed and whose trigger is ready."""
@@ -44,7 +49,8 @@ def fire(
     trigger = layout.windowing.trigger
     env = {name: pl.col(name) for name in trigger.cells()}
     after = trigger.on_fire(env, ROOT, pl.lit(True), context)
-    rows = rows.with_columns(**{name: after[name] for name in env})
+    if env:
+        rows = rows.with_columns(**{name: after[name] for name in env})
     last = trigger.finished(env, ROOT)
     return _emit(rows.with_columns(last.alias(PANE_LAST)), layout, clock, context)
 
@@ -55,7 +61,7 @@ def collect(
     """Returns the last panes of windows that are collected. Their pending elements are always emitted."""
     if rows.is_empty():
         return layout.no_panes
-    return _emit(rows.with_columns(pl.lit(True).alias(PANE_LAST)), layout, clock, context, closing=True)[1]
+    return _emit(rows.hstack([repeated(_LAST, len(rows))]), layout, clock, context, closing=True)[1]
 
 
 def _emit(
@@ -66,6 +72,7 @@ def _emit(
     *,
     closing: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the windows afterwards, unchanged if they are `closing` since then they are removed, and their panes."""
     # A pane is late only if the watermark before the step and the window's own hold have both passed its window. The
     # hold makes this independent of the watermark's holds by other keys, and so of the number of shards.
     promised = pl.min_horizontal(pl.lit(clock.input_before, pl.Int64), HOLD)
@@ -75,10 +82,13 @@ def _emit(
         rows = rows.with_columns(_silent(layout).alias(SILENT))
     asked = _Asked(layout.asked, clock, context.watermark, closing)
     if not layout.retracts:
-        return _after(rows, emits, layout), _panes(rows.filter(emits), layout, asked)
+        panes = _panes(rows.filter(emits), layout, asked)
+        return (rows if closing else _after(rows, emits, layout)), panes
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout, asked)
     retractions = _retractions_of(emitting, layout)
+    if closing:
+        return rows, pl.concat([retractions, panes])
     # Retractions are read from the outstanding panes before the new panes replace these.
     emitting = emitting.with_columns(**_as_outstanding(panes, layout))
     if layout.counts_times:
@@ -131,10 +141,10 @@ def _panes(rows: pl.DataFrame, layout: WindowLayout, asked: _Asked) -> pl.DataFr
     timestamp = pl.min_horizontal(layout.pane_time(), end).fill_null(end)
     return rows.select(
         *layout.keys,
-        **layout.extract(),
+        **layout.extract,
         **{EVENT_TIME: timestamp},
         **{column: pl.col(column) for column in WINDOW_COLUMNS},
-        **describe(pl.col(PANE_LAST)),
+        **_DESCRIBED,
         **asked.columns(rows),
         **{EMITTED: pl.col(PENDING)},
         **({SILENT: pl.col(SILENT)} if layout.retractions else {}),

@@ -315,8 +315,9 @@ class WindowLayout:
             return merged(pl.col(STANDING), added)
         return self.windowing.timestamp_combiner.fold(pl.col(STANDING))
 
+    @cached_property
     def extract(self) -> dict[str, pl.Expr]:
-        """Returns expressions for the results, by name, over accumulator columns."""
+        """Expressions for the results, by name, over accumulator columns."""
         return {
             name: aggregate.extract(self.accumulators(name), self.schema).cast(self.panes[name])
             for name, aggregate in self.aggregates.items()

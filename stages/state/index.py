@@ -173,12 +173,12 @@ class Index:
         }
         # In most steps no row is due, which the least deadline of each clock shows without a query.
         least = {column: cast(int | None, self.buckets[column].min()) for column in times}
-        reached = [
-            pl.col(column) <= times[column]
-            for column, time in least.items()
-            if time is not None and time <= times[column]
-        ]
-        return self.buckets.filter(pl.any_horizontal(reached))[BUCKET].to_list() if reached else []
+        due = set[int]()
+        for column, time in least.items():
+            if time is not None and time <= times[column]:
+                each = zip(self.buckets[BUCKET], self.buckets[column], strict=True)
+                due.update(bucket for bucket, at in each if at is not None and at <= times[column])
+        return sorted(due)
 
     def sizes(self) -> dict[int, Size]:
         """Returns the sizes of the existing buckets by number."""

@@ -145,6 +145,8 @@ def _panes(step: StageResult) -> dict[str, int]:
         return {"rows": len(step.panes)} if len(step.panes) else {}
     if step.panes.is_empty():
         return {}
+    if PANE_TIMING in step.panes.columns and not step.panes[PANE_RETRACTED].any():
+        return dict(sorted(step.panes[PANE_TIMING].value_counts().rows()))
     timing = pl.col(PANE_TIMING) if PANE_TIMING in step.panes.columns else pl.lit("rows")
     timings = step.panes.select(pl.when(PANE_RETRACTED).then(pl.lit("retracted")).otherwise(timing))
     return dict(sorted(timings.to_series().value_counts().rows()))

@@ -21,9 +21,10 @@ from stages.operator import MAIN
 from stages.stage import Stage
 from stages.state.chunks import Chunk, is_chunk, unpack
 from stages.state.store import DictStore
-from tests.support.runs import SCHEMA, arrivals
-from tests.support.strategies import Stream, sessions, streams, windowings
-from windowing import DefaultTrigger, FixedWindows, Windowing
+from tests.support.model import MAX_TIME, Model
+from tests.support.runs import SCHEMA, StageRun, arrivals, play
+from tests.support.strategies import Bundle, Stream, sessions, streams, us, windowings
+from windowing import DefaultTrigger, FixedWindows, Never, Sessions, Trigger, WindowFn, Windowing
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END
@@ -31,6 +32,16 @@ from windowing.triggers.base import TriggerContext
 
 PLAIN: Mapping[str, Aggregate] = {"n": Count(), "total": Sum("value")}
 NONE: Mapping[str, Aggregate] = {"length": WindowLength()}
+
+
+def late(watermark: int) -> Stream:
+    """A window gets an element when it is over, and another window gets its first one then."""
+    elements = (("a", 2, 5), ("b", 3, 1))
+    return Bundle((("a", 1, 0),), watermark), Bundle(elements, watermark), Bundle((), MAX_TIME)
+
+
+def sessions_of(trigger: Trigger) -> Windowing:
+    return Windowing(Sessions(us(10)), trigger, allowed_lateness=us(40), allow_data_loss=True)
 
 
 def played(
@@ -58,6 +69,8 @@ def with_queries(patch: pytest.MonkeyPatch) -> None:
     streams(),
     st.sampled_from([PLAIN, NONE]),
 )
+@example(sessions_of(DefaultTrigger()), late(12), NONE)
+@example(sessions_of(Never()), late(20), PLAIN)
 def test_a_step_without_queries_agrees_with_its_queries(
     windowing: Windowing, stream: Stream, aggregates: Mapping[str, Aggregate]
 ) -> None:
@@ -68,6 +81,16 @@ def test_a_step_without_queries_agrees_with_its_queries(
     for frames, others in zip(found, expected, strict=True):
         for one, other in zip(frames, others, strict=True):
             assert_frame_equal(one, other)
+
+
+@pytest.mark.parametrize("trigger", [DefaultTrigger(), Never()])
+@pytest.mark.parametrize("windows", [Sessions(us(10)), FixedWindows(us(10))])
+@pytest.mark.parametrize("watermark", [12, 20])
+def test_late_elements_of_windows_that_are_over_agree_with_the_model(
+    windows: WindowFn, trigger: Trigger, watermark: int
+) -> None:
+    windowing = Windowing(windows, trigger, allowed_lateness=us(40), allow_data_loss=True)
+    assert play(StageRun(windowing), late(watermark)) == play(Model(windowing), late(watermark))
 
 
 @given(st.lists(st.integers(-20, 40), min_size=1, max_size=6), st.integers(-20, 45), st.booleans())
