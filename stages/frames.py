@@ -72,6 +72,14 @@ def repeated(value: pl.Series, count: int) -> pl.Series:
     return value.new_from_index(0, count)
 
 
+def with_series(rows: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
+    """Replaces columns of a frame by these, which have the same names, without a query."""
+    changed = rows.clone()
+    for column in columns:
+        changed.replace_column(changed.get_column_index(column.name), column)
+    return changed
+
+
 def concat_nonempty(*parts: pl.DataFrame) -> pl.DataFrame:
     """Concatenates frames with the same columns, without copying if at most one has rows."""
     some = [part for part in parts if len(part)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
 
@@ -22,6 +23,9 @@ DELETED: Final = "__gone"
 _ROW: Final = "__row"
 
 _CHUNK: Final = "rows"
+
+_PLAIN: Final = frozenset({pl.Int64(), pl.Boolean(), pl.String()})
+"""The types of columns that may be stored as one value."""
 
 FEW: Final = 1_000
 """The number of rows below which the search for constant columns takes longer than writing them."""
@@ -103,7 +107,9 @@ def pack(patch: Patch, compress_from: int = 0) -> bytes:
     # Compression to about a quarter takes 3 ms per megabyte; passing a megabyte to Spark and back takes 20 ms or more.
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
-    columns = patch.rows.drop(list(constants)) if constants else patch.rows
+    columns = patch.rows
+    if constants:
+        columns = columns[:, [name for name in columns.columns if name not in constants]]
     version = ENCODING
     if patch.deleted is not None:
         facts["gone"] = len(patch.deleted)
@@ -132,12 +138,16 @@ def unpack(
         if missing:
             frame = frame.with_columns(missing)
         if constants:
-            one = (
-                pl.Series(name, [value], schema[name]) for name, value in constants.items() if name in schema
-            )
+            one = (_one(name, value, schema[name]) for name, value in constants.items() if name in schema)
             frame = frame.hstack([repeated(column, len(frame)) for column in one])
-        frames.append(frame if frame.columns == list(schema) else frame[list(schema)])
+        frames.append(frame if frame.columns == list(schema) else frame[:, list(schema)])
     return frames
+
+
+@lru_cache(maxsize=1_024)
+def _one(name: str, value: Any, dtype: pl.DataType) -> pl.Series:
+    """Returns a column with one value, which most chunks of a table have in common."""
+    return pl.Series(name, [value], dtype)
 
 
 def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> pl.DataFrame:
@@ -152,15 +162,16 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
     """
     if frame.is_empty():
         return {}
-    plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
-    return {column.name: column[0] for column in plain if _is_constant(column)}
-
-
-def _is_constant(column: pl.Series) -> bool:
-    """True if all values are equal, or all are null."""
+    plain = frame[:, [name for name, dtype in frame.schema.items() if dtype in _PLAIN]]
     # In most columns the first and the last value differ, and comparing all values takes a while.
-    if (first := column[0]) != column[-1]:
-        return False
+    ends = zip(plain.iter_columns(), plain.row(0), plain.row(-1), strict=True)
+    return {
+        column.name: first for column, first, last in ends if first == last and _is_constant(column, first)
+    }
+
+
+def _is_constant(column: pl.Series, first: object) -> bool:
+    """True if all values are equal to the first, or all are null."""
     if nulls := column.null_count():
         return nulls == len(column)
     return bool(column.min() == column.max()) if column.dtype == pl.Int64 else bool((column == first).all())

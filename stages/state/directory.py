@@ -35,7 +35,7 @@ NEVER: Final = 2**63 - 1
 """The least time of a chunk in which that time is null in all rows."""
 
 FAN: Final = 4
-"""So many patches of about the same number of rows are merged into one."""
+"""The number of patches of about the same number of rows that are merged into one."""
 
 _ENTRIES: Final = "entries"
 

@@ -34,7 +34,7 @@ A smaller bucket is read and written whole, which is faster.
 """
 
 MOST_ROWS: Final = 0.5
-"""If more than this share of a bucket's rows may be needed, all are read at once."""
+"""The share of a bucket's rows that may be needed above which all are read at once."""
 
 
 @attrs.frozen(slots=False)
@@ -191,7 +191,7 @@ class Storage:
         `rows` are keyed by bucket number, and have the column BUCKET. `due_soon` is the new content of the buffer.
         """
         columns = list(self.table.schema)
-        written = {bucket: part[columns] for bucket, part in rows.items()}
+        written = {bucket: part[:, columns] for bucket, part in rows.items()}
         if len(due_soon):
             written[BUFFER] = due_soon
         sizes = self._write(written, now)
@@ -199,7 +199,7 @@ class Storage:
             self._remove(bucket, sizes.get(bucket, Size()))
         described = [*rows.values()]
         if len(due_soon) or not described:
-            described.append(due_soon[columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
+            described.append(due_soon[:, columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
         touched = {*loaded, *sizes, BUFFER}
         after = concat_nonempty(*described)
         return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
@@ -212,8 +212,8 @@ class Storage:
         sizes = {}
         columns = list(self.table.incoming)
         for bucket, part in split_by_bucket(waiting).items():
-            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
-        as_rows = self.state_table.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
+            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[:, columns]), now)
+        as_rows = self.state_table.as_rows(waiting[:, columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
     def append_patch(

@@ -97,9 +97,9 @@ class WorkingSet:
             slices=slices,
             buffer=buffer,
             rows=concat_nonempty(
-                storage.rows(loaded), buffer.rows[list(table.schema)], *(part.rows for part in slices)
+                storage.rows(loaded), buffer.rows[:, list(table.schema)], *(part.rows for part in slices)
             ),
-            incoming=concat_nonempty(storage.waiting(loaded), here[list(table.incoming)]),
+            incoming=concat_nonempty(storage.waiting(loaded), here[:, list(table.incoming)]),
             waiting=waiting,
             overlapping=overlapping if len(overlapping) else None,
             requested=concat_nonempty(table.no_rows, *(part.requested for part in slices)),
@@ -138,7 +138,7 @@ class WorkingSet:
         loaded = self.loaded | rewritten.keys()
         if loaded or len(self.buffer.rows):
             written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
-            placed = concat_nonempty(others[[*storage.table.schema, BUCKET]], *written)
+            placed = concat_nonempty(others[:, [*storage.table.schema, BUCKET]], *written)
             index = self._replace(placed, loaded, now)
         patched = [update for update in updates if update.bucket not in rewritten]
         index = write_patches(storage, index, patched, now)
@@ -172,7 +172,7 @@ class WorkingSet:
             by_bucket |= {bucket: later} if split is buckets else split_by_bucket(split.place(later))
             buckets = split
         return self.storage.replace(
-            loaded, by_bucket, due_soon[[*self.storage.table.schema, MAYBE_OVERLAPS]], now
+            loaded, by_bucket, due_soon[:, [*self.storage.table.schema, MAYBE_OVERLAPS]], now
         )
 
     def _divided(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:

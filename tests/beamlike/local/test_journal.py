@@ -1,4 +1,4 @@
-"""The journal of a run: what a transaction leaves, and what is said of one that is not what was written."""
+"""The journal of a run: the content after a transaction, and errors for content that is not as it was written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.storage import full
 
 
 def begun(number: int) -> LoggedBatch:
-    """A batch that takes a number."""
+    """Returns a batch that reads one number."""
     taken = {"numbers": PlannedBatch([number, number + 1], {"next": number + 1, f"seen {number}": [True]})}
     return LoggedBatch(number, 1_000 * number, 7, taken, waiting=("other",))
 
@@ -145,7 +145,7 @@ def test_what_is_saved_begins_another_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The checkpoint of a run that has state."""
+    """The checkpoint of a run with state."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     lines = "".join(f'{{"user": "user {n}", "at": {n}}}\n' for n in range(5_000))
@@ -220,7 +220,7 @@ def test_a_value_that_is_not_what_was_written_is_told(run: Path) -> None:
 
 
 def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
-    """What is after the last commit in the write-ahead log is of a process that was killed."""
+    """The end of the write-ahead log, after the last commit, may be the unfinished write of a killed process."""
     more()
     with closing(sqlite3.connect(run / "journal.sqlite", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")

@@ -79,7 +79,7 @@ def outer() -> Stage:
 
 
 def outputs(make: Callable[[], Stage], store: DictStore) -> list[list[object]]:
-    """The sorted panes of each batch of rows with random keys, some of which are null."""
+    """Returns the sorted panes of each batch of rows with random keys, some of which are null."""
     stage, random, panes = make(), np.random.default_rng(1), []
     for batch in range(20):
         keys = [f"key {key}" if key else None for key in random.integers(0, 40, 30)]

@@ -1,4 +1,4 @@
-"""Rows that are only added and found by key: in sorted runs, of which small ones become larger ones."""
+"""Append-only state that is looked up by key: sorted runs, of which small ones are merged into larger ones."""
 
 from __future__ import annotations
 
