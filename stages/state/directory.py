@@ -124,6 +124,13 @@ class Directory:
         numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])
 
+    def due_chunks(self, times: Mapping[str, int]) -> list[int]:
+        """Returns the numbers of the chunks of which a least time, by index column, is at most the one in `times`."""
+        due = np.zeros(len(self.lengths), np.bool_)
+        for name, time in times.items():
+            due |= self.least[name] <= time
+        return [int(chunk) for chunk in np.flatnonzero(due)]
+
     def mergeable(self, rows: int) -> int:
         """Returns the number of patches, counted from the last, to merge with the next one, which has so many rows.
 

@@ -31,11 +31,12 @@ import polars as pl
 from stages.frames import concat_nonempty, rows_at
 from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
+from stages.state.content import BucketContent
 from stages.state.directory import NEVER, Directory
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
 from stages.state.lookup import Requested
 from stages.state.row_numbers import FrameMask, Positions, RowNumbers
-from stages.state.storage import BucketContent, Storage, holds_of
+from stages.state.storage import Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.clocks import Times
 
@@ -193,13 +194,7 @@ class _Slicer:
 
     def slice(self) -> BucketSlice:
         """Reads the slice, and further chunks of the bucket until the minima of the remaining rows are known."""
-        storage, bucket, wanted = self.storage, self.bucket, self.wanted
-        everything = wanted.due is not None or bool(self.now.percentiles)
-        content = (
-            storage.content(bucket)
-            if everything
-            else storage.content_with(bucket, Requested.of(wanted.all_keys))
-        )
+        bucket, wanted, content = self.bucket, self.wanted, self._content()
         positions, requested = self._positions(content)
         counts, remaining = RowCounts.of(content), content.live_positions()
         if content.whole and counts.after(written=0, deleted=len(positions)).worth_rewriting:
@@ -222,6 +217,18 @@ class _Slicer:
             ),
             directory=content.directory,
         )
+
+    def _content(self) -> BucketContent:
+        """Reads the rows of the bucket that are needed, and perhaps others."""
+        storage, bucket, wanted = self.storage, self.bucket, self.wanted
+        known = None if self.now.percentiles else storage.directory(bucket)
+        if known is None:
+            return storage.content(bucket)
+        if wanted.due is None:
+            return storage.content_with(bucket, Requested.of(wanted.all_keys), known)
+        due = storage.due_keys(bucket, known, wanted.due, self.now)
+        keys = concat_nonempty(wanted.all_keys, due.keys)
+        return storage.content_with(bucket, Requested.of(keys), known, due.chunks)
 
     def _positions(self, content: BucketContent) -> tuple[Positions, Positions]:
         """Returns the positions of (live rows whose key has an arrival or a due row, other live rows of requested

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -14,11 +15,12 @@ from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
+from stages.state.content import BucketContent, DueKeys, Earliest
 from stages.state.directory import Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
 from stages.state.lookup import Requested, divided, rows_among
-from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
+from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
 from stages.state_tables import BucketTable, StateTable
@@ -33,67 +35,6 @@ A smaller bucket is read and written whole, which is faster.
 
 MOST_ROWS: Final = 0.5
 """The share of a bucket's rows that may be needed above which all are read at once."""
-
-
-@attrs.frozen(eq=False)
-class BucketContent:
-    """Some or all rows of a bucket.
-
-    Attributes:
-        rows: The rows that were read, which may include deleted ones.
-        numbers: The row number of each of them.
-        live: A flag for each row of the whole bucket, false for deleted rows.
-        base_rows: The number of base rows. Rows with this number or a greater one are from patches.
-        directory: The directory of the bucket, if not all rows were read.
-        chunks: The chunks that were read then, by number.
-    """
-
-    rows: pl.DataFrame
-    numbers: RowNumbers
-    live: BucketMask
-    base_rows: int
-    directory: Directory | None = None
-    chunks: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        # Several contents may share the flags of one directory.
-        self.live.setflags(write=False)
-
-    @property
-    def whole(self) -> bool:
-        """True if all rows of the bucket were read."""
-        return len(self.numbers) == len(self.live)
-
-    @property
-    def live_rows(self) -> pl.DataFrame:
-        """The rows that were read, without deleted ones."""
-        return self.rows.filter(self.live[self.numbers])
-
-    def live_positions(self) -> FrameMask:
-        """Returns a mask of `rows`, true for live rows. It is a copy, which the caller may change."""
-        return FrameMask(self.live[self.numbers])
-
-    def without(self, deleted: RowNumbers) -> pl.DataFrame:
-        """Returns the live rows of the bucket without the rows `deleted`. All rows must have been read."""
-        assert self.whole  # so row numbers are positions
-        live = self.live.copy()
-        live[deleted] = False
-        return self.rows.filter(live)
-
-
-@attrs.frozen(eq=False)
-class Earliest:
-    """The rows of the chunks of a bucket that have the least times.
-
-    Attributes:
-        rows: The rows, deleted ones included.
-        numbers: The row number of each of them.
-        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
-    """
-
-    rows: pl.DataFrame
-    numbers: RowNumbers
-    others: Mapping[str, int]
 
 
 @attrs.frozen(slots=False)
@@ -148,19 +89,41 @@ class Storage:
         base_rows = sum(chunk.rows for chunk in found[: size.base])
         return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
-    def content_with(self, bucket: int, requested: Requested) -> BucketContent:
+    def directory(self, bucket: int) -> Directory | None:
+        """Reads the directory of a bucket; None if it has none that describes its chunks."""
+        return Directory.read(self.store, self.stage, bucket, self.size(bucket))
+
+    def due_keys(self, bucket: int, known: Directory, due: pl.Expr, now: Times) -> DueKeys:
+        """Finds the keys with a row for which `due` is true, in the chunks that have a deadline until `now`."""
+        keys = list(self.table.keys)
+        numbers = known.due_chunks({DEADLINE + clock: now.time(clock) for clock in self.state_table.clocks})
+        found = dict(zip(numbers, self._read_again(bucket, numbers), strict=True))
+        names = [name for name in self.table.schema if name in {*keys, *due.meta.root_names()}]
+        columns = pl.Schema({name: self.table.schema[name] for name in names})
+        parts = chunks.unpack((chunk.only(names) for chunk in found.values()), columns, self.table.missing)
+        rows = pl.concat([self.table.no_rows[names], *parts])
+        live = pl.lit(pl.Series(known.live[known.numbers_in(numbers)]))
+        return DueKeys(rows.filter(due.fill_null(False), live)[keys], found)
+
+    def content_with(
+        self,
+        bucket: int,
+        requested: Requested,
+        known: Directory | None,
+        held: Mapping[int, chunks.Chunk] = MappingProxyType({}),
+    ) -> BucketContent:
         """Reads the live rows of a bucket that have one of the requested keys, and perhaps others.
 
-        Without a directory, or if most rows are needed, all rows are read.
+        Without a directory, or if most rows are needed, all rows are read. `held` has chunks that have been read.
         """
-        known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
         if known is None:
             return self.content(bucket)
         numbers = known.numbers_with(requested.between(*self.buckets.hashes(bucket)))
         if len(numbers) > MOST_ROWS * len(known.live):
             return self.content(bucket)
         parts = dict(divided(numbers, known.lengths))
-        found = dict(zip(parts, self._read_again(bucket, parts), strict=True))
+        missing = [chunk for chunk in parts if chunk not in held]
+        found = {**held, **dict(zip(missing, self._read_again(bucket, missing), strict=True))}
         rows = self._rows_of(found[chunk].at(positions) for chunk, positions in parts.items())
         return BucketContent(rows, numbers, known.live, known.base_rows, known, found)
 
@@ -182,7 +145,7 @@ class Storage:
         """Reads the rows and waiting arrivals of a bucket that may have one of the requested keys."""
         table, size, own = self.table, self.size(bucket), requested.columns == list(self.table.keys)
         if table.patched:
-            return (self.content_with(bucket, requested) if own else self.content(bucket)).live_rows
+            return self.content_with(bucket, requested, self.directory(bucket) if own else None).live_rows
         hashes = requested.between(*self.buckets.hashes(bucket)) if own else requested.all
         parts, found = [table.no_rows], self._read_again(bucket, range(size.chunks))
         for first, last in _groups(size):

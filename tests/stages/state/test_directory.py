@@ -55,6 +55,16 @@ def test_what_was_replaced_is_not_read_again() -> None:
     assert set(take(stage, store, ["key 1"], 2)) == {patch, "rows/128/0"}
 
 
+def test_of_a_bucket_with_due_rows_only_their_chunks_are_read() -> None:
+    stage, store = filled(as_of)
+    rows: list[Row] = [("key 5", 9), ("key 5", 9)]  # the newer version replaces the older one at 9
+    stage.step(store, {MAIN: arrivals(stage, rows, 3 * MANY)}, Times.of(8, 0))
+    assert len(of_rows(store)) >= 4
+    before, read = store.values.copy(), take(stage, store, [], 2)
+    assert store.values != before
+    assert 0 < len(set(read)) < len(of_rows(store)) / 2 + 1
+
+
 @pytest.mark.parametrize("lost", ["all", "the first", "the last"])
 def test_a_bucket_of_which_keys_are_not_noted_is_read_whole(lost: str) -> None:
     stage, store = filled(as_of)

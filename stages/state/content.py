@@ -1,0 +1,81 @@
+"""The rows of a bucket that a step has read, and what it needs to find others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import polars as pl
+
+from stages.state import chunks
+from stages.state.directory import Directory
+from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
+
+
+@attrs.frozen(eq=False)
+class BucketContent:
+    """Some or all rows of a bucket.
+
+    Attributes:
+        rows: The rows that were read, which may include deleted ones.
+        numbers: The row number of each of them.
+        live: A flag for each row of the whole bucket, false for deleted rows.
+        base_rows: The number of base rows. Rows with this number or a greater one are from patches.
+        directory: The directory of the bucket, if not all rows were read.
+        chunks: The chunks that were read then, by number.
+    """
+
+    rows: pl.DataFrame
+    numbers: RowNumbers
+    live: BucketMask
+    base_rows: int
+    directory: Directory | None = None
+    chunks: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        # Several contents may share the flags of one directory.
+        self.live.setflags(write=False)
+
+    @property
+    def whole(self) -> bool:
+        """True if all rows of the bucket were read."""
+        return len(self.numbers) == len(self.live)
+
+    @property
+    def live_rows(self) -> pl.DataFrame:
+        """The rows that were read, without deleted ones."""
+        return self.rows.filter(self.live[self.numbers])
+
+    def live_positions(self) -> FrameMask:
+        """Returns a mask of `rows`, true for live rows. It is a copy, which the caller may change."""
+        return FrameMask(self.live[self.numbers])
+
+    def without(self, deleted: RowNumbers) -> pl.DataFrame:
+        """Returns the live rows of the bucket without the rows `deleted`. All rows must have been read."""
+        assert self.whole  # so row numbers are positions
+        live = self.live.copy()
+        live[deleted] = False
+        return self.rows.filter(live)
+
+
+@attrs.frozen(eq=False)
+class Earliest:
+    """The rows of the chunks of a bucket that have the least times.
+
+    Attributes:
+        rows: The rows, deleted ones included.
+        numbers: The row number of each of them.
+        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
+    """
+
+    rows: pl.DataFrame
+    numbers: RowNumbers
+    others: Mapping[str, int]
+
+
+@attrs.frozen(eq=False)
+class DueKeys:
+    """The keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
+
+    keys: pl.DataFrame
+    chunks: Mapping[int, chunks.Chunk]
