@@ -108,7 +108,7 @@ class ShardState:
         return size
 
     def _read(self, place: Place) -> bytes:
-        value = self.files.read(place.file, self.index.sizes[place.file], place.offset, place.length)
+        value = self.files.read(place.file, place.offset, place.length)
         if zlib.crc32(value) != place.total:
             raise NotAsWritten(place.file)
         return value
