@@ -63,7 +63,7 @@ _SHAPE: Final[Mapping[str, type]] = {
     **dict.fromkeys((TICKS, *_STATES, "rows"), bool),
 }
 _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
-_PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
+_PUT_BACK: Final = "put it back from a copy, or start again with another checkpoint"
 
 _USUAL: Final = {**choices_of(Windowing()), "windows": None}
 """Settings at their default. They are left out of a manifest, as are settings that are false, zero or empty."""

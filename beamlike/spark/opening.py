@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final, Protocol
@@ -27,6 +27,7 @@ from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_streams
+from beamlike.runtime.run.ends import is_over
 from beamlike.runtime.run.open_run import OpenRun
 from beamlike.runtime.run.options import RunOptions, seconds
 from beamlike.runtime.run.progress import Progress
@@ -39,6 +40,7 @@ from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.connect.relay import Batch, Relay
+from beamlike.spark.polling import FilePoller
 from beamlike.spark.query.build import envelopes, reads_rows
 from beamlike.spark.query.file_operators import StateFolder
 from beamlike.spark.query.input_size import is_small
@@ -153,6 +155,27 @@ class OpenSparkRun:
         """
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
+
+    def poller(self, query: RunningQuery, batches: Sequence[BatchRecord]) -> FilePoller | None:
+        """Returns the poller of a run with an interval; None for any other. `batches` are those of this run so far."""
+        if self.options.trigger == "available_now" or self.plays:
+            return None
+
+        def finish() -> None:
+            self.run.progress.over()
+            query.finish()
+
+        def ended() -> bool:
+            return is_over(self.plan, batches[-1]) if batches else self._was_over
+
+        return FilePoller(self.listings, self.options.trigger, query.is_active, query.halt, ended, finish)
+
+    @property
+    def _was_over(self) -> bool:
+        """True if no input can follow that of the earlier runs, as all sources are complete and over."""
+        whole = (name for name, source in self.plan.sources.items() if source.whole)
+        # A stage that is new is yet to receive the end of its sources, in the first batch.
+        return not self.over and {*self.plan.sources} <= {*self.listings.over, *whole}
 
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
         """Returns the function that the query calls for each batch. `on_batch` receives the record of the batch."""

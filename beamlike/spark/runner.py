@@ -225,9 +225,8 @@ class SparkRun(Shown):
 
                 gate = opened.gate(record)
                 query = opened.start(gate)
-                poller = None
-                if runner.trigger != "available_now" and not opened.plays:
-                    poller = FilePoller(opened.listings, runner.trigger, query.is_active, query.halt)
+                poller = opened.poller(query, batches)
+                if poller is not None:
                     poller.start()
             run = cls(
                 plan=opened.plan,
@@ -259,6 +258,10 @@ class SparkRun(Shown):
         """Waits until the available input is processed, and drains the run if the runner does so. Raises the error of a
         failed query.
         """
+        with self._opened.run.progress:
+            self._wait()
+
+    def _wait(self) -> None:
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -293,7 +296,6 @@ class SparkRun(Shown):
             raise
         finally:
             self._opened.run.records.close("failed")
-            self._opened.run.progress.close()
             self._release()
 
     def _take_all(self) -> None:

@@ -26,7 +26,7 @@ FORMATS = {"parquet": bl.Parquet, "csv": bl.CSV, "jsonl": bl.JSONLines}
 
 @pytest.fixture
 def bucket(store: Store) -> Iterator[str]:
-    """A new one, as the beginning of paths."""
+    """A new bucket, as the beginning of paths."""
     with store.in_environment():
         yield f"s3://{store.bucket()}"
 
@@ -46,7 +46,7 @@ def ordered() -> bl.MonotonousTimestamps:
 
 
 def counts(bucket: str) -> bl.Pipeline:
-    """Plays per minute of each format, in files of that format."""
+    """Declares plays per minute of each format, in files of that format."""
     p = bl.Pipeline("counts")
     for kind, files in FORMATS.items():
         source = files(f"{bucket}/in/{kind}/*.{kind}", {"user": str, "at": int})
@@ -57,7 +57,7 @@ def counts(bucket: str) -> bl.Pipeline:
 
 
 def written(bucket: str) -> dict[str, list[int]]:
-    """The counts in the files of each format."""
+    """Returns the counts in the files of each format."""
     schema = {"user": str, "n": int}
     files = {kind: FORMATS[kind](f"{bucket}/out/{kind}", schema) for kind in FORMATS}
     return {
@@ -67,7 +67,7 @@ def written(bucket: str) -> dict[str, list[int]]:
 
 
 def went_on(bucket: str, runner: Any) -> None:
-    """A run with a checkpoint takes what is there, and the next one what is new."""
+    """Checks that a run with a checkpoint reads the existing input, and the next one the new input."""
     put("first", range(90), bucket)
     counts(bucket).run(runner())
     assert written(bucket) == {kind: [20] * 3 for kind in FORMATS}

@@ -1,4 +1,4 @@
-"""The long trials: a job is killed again and again, on Spark also executors of a cluster, and tasks have copies."""
+"""The long trials: a job is killed repeatedly, on Spark also executors of a cluster, and tasks are repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.local_trials import deaths, survive_in_process
 from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
 from tests.support.databases import postgres
 
-_NAMES = {"later": "all", "nobody": "exception"}
+_NAMES = {"later": "all"}
 
 
 @click.command()
@@ -46,9 +46,9 @@ _NAMES = {"later": "all", "nobody": "exception"}
 )
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
 def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str, *, at_once: bool) -> None:
-    """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another.
+    """Prints the kills; exits with status 1, and the differences, if a row is lost, doubled or changed.
 
-    In process there are only kills, of the whole job.
+    In process, the whole job is killed each time.
     """
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     if runner == "local":

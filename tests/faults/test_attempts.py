@@ -1,4 +1,4 @@
-"""Of several attempts at a task, one after the other or at the same time, sinks have the rows of one."""
+"""Several attempts at a task, in sequence or at the same time: sinks have the rows of one."""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.complete import without_end
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import VERSION, Store, needs_processing_time
@@ -328,7 +329,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
-    # Control begins anew.
+    # Control commands start again.
     files.write_for_spark(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
     return put_back
 
@@ -341,7 +342,7 @@ def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str
             f"source {name!r}: {kind} does not say where Spark reads on from where it was in process: it has no "
             "offsets_of_spark(position)"
         )
-    return source.source.offsets_of_spark(saved.positions[name])
+    return source.source.offsets_of_spark(without_end(saved.positions[name]))
 
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:

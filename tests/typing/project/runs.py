@@ -15,7 +15,7 @@ from tests.typing.project.sources import scores
 
 
 class Printed:
-    """A sink of the project's own."""
+    """A user-defined sink."""
 
     def write(self, frame: pl.DataFrame, part: object) -> None:
         print(frame)
