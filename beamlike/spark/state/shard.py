@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -15,6 +15,7 @@ import attrs
 from beamlike.spark.state.index import Head, Place, StateIndex
 from beamlike.spark.state.storage import StateFiles, state_files
 from beamlike.system.seals import NotAsWritten
+from stages.state.memory import D
 
 _FILE_BYTES: Final = 64_000_000
 """The approximate greatest size of a state file, and of what one batch merges."""
@@ -55,6 +56,11 @@ class ShardState:
             return self._pending[name]
         place = self.index.places.get(name)
         return None if place is None else self._read(place)
+
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        # The next batch of this shard may be processed by another worker, so nothing is remembered.
+        value = self.get(stage, key)
+        return None if value is None else decode(value)
 
     def put(self, stage: str, key: str, value: bytes) -> None:
         self._put(f"{stage}/{key}", value)
