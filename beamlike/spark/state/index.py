@@ -98,7 +98,7 @@ class StateIndex:
         return found
 
     @classmethod
-    def load(cls, head: Head, read: Callable[[str, int, int, int], bytes]) -> StateIndex:
+    def load(cls, head: Head, read: Callable[[str, int, int], bytes]) -> StateIndex:
         """Reads the index of a head. `read` returns a range of a file. Raises `NotAsWritten` for a damaged file."""
         last = _Stored.read(head, read)
         sizes = {**last.sizes, head.name: head.size}
@@ -121,7 +121,7 @@ class _Stored:
     sizes: Mapping[str, int]
 
     @classmethod
-    def read(cls, head: Head, read: Callable[[str, int, int, int], bytes]) -> _Stored:
+    def read(cls, head: Head, read: Callable[[str, int, int], bytes]) -> _Stored:
         facts = json.loads(_index_of(head, read))
         files = [head.name, *facts["files"]]
         places = {key: Place(files[place[0]], *place[1:]) for key, place in facts["values"].items()}
@@ -132,16 +132,16 @@ _TAIL: Final = 64_000
 """The bytes at the end of a file that are read at once. Most indices are smaller."""
 
 
-def _index_of(head: Head, read: Callable[[str, int, int, int], bytes]) -> bytes:
+def _index_of(head: Head, read: Callable[[str, int, int], bytes]) -> bytes:
     length = min(head.size, _TAIL)
-    tail = read(head.name, head.size, head.size - length, length)
+    tail = read(head.name, head.size - length, length)
     if len(tail) < length or length < TRAILER_BYTES:
         raise NotAsWritten(head.name, "its end is missing")
     size, total, mark = _TRAILER.unpack(tail[-TRAILER_BYTES:])
     if mark != _MARK or size + TRAILER_BYTES > head.size:
         raise NotAsWritten(head.name, "it has no index")
     missing = size + TRAILER_BYTES - length
-    before = read(head.name, head.size, head.size - length - missing, missing) if missing > 0 else b""
+    before = read(head.name, head.size - length - missing, missing) if missing > 0 else b""
     found = (before + tail)[-size - TRAILER_BYTES : -TRAILER_BYTES]
     if zlib.crc32(found) != total:
         raise NotAsWritten(head.name)

@@ -57,6 +57,11 @@ class ShardState:
         place = self.index.places.get(name)
         return None if place is None else self._read(place)
 
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        # The next batch of this shard may be processed by another worker, so nothing is remembered.
+        value = self.get(stage, key)
+        return None if value is None else decode(value)
+
     def put(self, stage: str, key: str, value: bytes) -> None:
         self._put(f"{stage}/{key}", value)
 
@@ -114,7 +119,7 @@ class ShardState:
         return size
 
     def _read(self, place: Place) -> bytes:
-        value = self.files.read(place.file, self.index.sizes[place.file], place.offset, place.length)
+        value = self.files.read(place.file, place.offset, place.length)
         if zlib.crc32(value) != place.total:
             raise NotAsWritten(place.file)
         return value

@@ -25,8 +25,8 @@ _CACHED: Final = 64_000_000  # bytes in each process
 class StateFiles(Protocol):
     """The state files in a folder. Raises `CheckpointError` if the storage fails, or a file is not there."""
 
-    def read(self, name: str, size: int, offset: int, length: int) -> bytes:
-        """Returns a range of the file, which has `size` bytes."""
+    def read(self, name: str, offset: int, length: int) -> bytes:
+        """Returns a range of the file."""
 
     def write(self, name: str, parts: Sequence[bytes]) -> None:
         """Writes a new file."""
@@ -49,7 +49,7 @@ def _gone(name: str) -> CheckpointError:
 class _LocalFiles:
     folder: str
 
-    def read(self, name: str, size: int, offset: int, length: int) -> bytes:
+    def read(self, name: str, offset: int, length: int) -> bytes:
         path = os.path.join(self.folder, name)
         try:
             with stored("read", path), open(path, "rb", buffering=0) as file:
@@ -90,15 +90,12 @@ class _RemoteFiles:
         object.__setattr__(self, "_system", system)
         object.__setattr__(self, "_path", path.rstrip("/"))
 
-    def read(self, name: str, size: int, offset: int, length: int) -> bytes:
+    def read(self, name: str, offset: int, length: int) -> bytes:
         if (known := self._cache.get((name, offset, length))) is not None:
             return known
-        from pyarrow import fs
-
-        # With its size, no request for that is made.
-        info = fs.FileInfo(f"{self._path}/{name}", fs.FileType.File, size=size)
+        path = f"{self._path}/{name}"
         try:
-            with stored("read", f"{self.folder}/{name}"), self._system.open_input_file(info) as file:
+            with stored("read", f"{self.folder}/{name}"), self._system.open_input_file(path) as file:
                 content: bytes = file.read_at(length, offset)
         except CheckpointError as error:
             if isinstance(error.__cause__, FileNotFoundError):
