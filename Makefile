@@ -60,7 +60,7 @@ test-install: setup ## build the package and check it in empty environments, on 
 test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="4.0 4.1", ARGS=--quick
 	$(BIN)/python -m tests.versions $(VERSIONS) $(ARGS)
 
-test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them
+test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them, ARGS=--spark those of Spark
 	$(BIN)/python -m tests.beam $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process
@@ -84,18 +84,10 @@ lint: setup ## check style, types, imports between rooms, and subjects of commit
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m tests.docs.subjects
 
-bench: setup ## measure the example beside other frameworks, what state, timers, triggers and a CombineFn cost, and the latency from Kafka; about an hour and a half
-	$(BIN)/python -m benchmarks.flagship $(ARGS)
-	$(BIN)/python -m benchmarks.firing
-	$(BIN)/python -m benchmarks.combine
-	$(BIN)/python -m benchmarks.process
-	$(BIN)/python -m benchmarks.throughput
-	$(BIN)/python -m benchmarks.state
-	$(BIN)/python -m benchmarks.latency
-	$(BIN)/python -m benchmarks.checkpoint
-	$(BIN)/python -m benchmarks.cores
+bench: setup ## measure all figures of benchmarks/README.md that are not of this commit, and write the page; some hours, a stopped run continues; ARGS="--only latency,cores"
+	$(BIN)/python -m benchmarks.bench $(ARGS)
 
-bench-quick: setup ## ratios to plain polars and PySpark in some minutes; ARGS="--json before.json", then ARGS="--compare before.json after.json"
+bench-quick: setup ## ratios to plain polars and PySpark in ten minutes, compared with those of the last commits
 	$(BIN)/python -m benchmarks.quick $(ARGS)
 
 $(STAMP): pyproject.toml

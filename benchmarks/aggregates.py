@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import click
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 import beamlike as bl
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.aggregates.base import Aggregate
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
@@ -29,7 +32,7 @@ SCHEMA: Final = pl.Schema(
     }
 )
 END: Final = 60_000_000
-"""Of the windows: a minute, in microseconds."""
+"""The end of the windows: a minute, in microseconds."""
 
 AGGREGATES: Final[dict[str, Aggregate]] = {
     "sum": bl.sum("price"),
@@ -50,12 +53,12 @@ AGGREGATES: Final[dict[str, Aggregate]] = {
 
 
 def milliseconds(aggregate: Aggregate, rows: int, keys: int, repeats: int) -> float:
-    """The least CPU time of so many runs."""
+    """Returns the least CPU time of `repeats` runs."""
     return 1e3 * min(_run(aggregate, rows, keys) for _ in range(repeats))
 
 
 def _run(aggregate: Aggregate, rows: int, keys: int) -> float:
-    """CPU seconds of the rows in two steps, and of a third in which all windows emit."""
+    """Returns CPU seconds of the rows in two steps, and of a third in which all windows emit."""
     grouping = Grouping(("key",), Windowing(bl.FixedWindows("1m")), {"value": aggregate}, SCHEMA)
     stage, store, arrivals = Stage("stage", grouping), DictStore(), _arrivals(rows, keys)
     begin = time.process_time()
@@ -81,17 +84,34 @@ def _arrivals(rows: int, keys: int) -> pl.DataFrame:
     )
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, in milliseconds of CPU."""
+    every = sorted({each["keys"] for each in figures})
+    known = {(each["aggregate"], each["keys"]): each["milliseconds"] for each in figures}
+    rows = (
+        (name, *(f"{known[name, keys]:,.0f}" for keys in every))
+        for name in dict.fromkeys(name for name, _ in known)
+    )
+    return readme.table(("aggregate", *(f"{keys:,} keys" for keys in every)), rows)
+
+
+SECTION = Section("aggregates", ("aggregate", "keys"), lines)
+
+
 @click.command(context_settings={"show_default": True})
 @click.option("--rows", default=100_000, type=click.IntRange(2), help="Rows in all.")
 @click.option("--repeats", default=3, type=click.IntRange(1), help="Runs, of which the fastest counts.")
 def main(rows: int, repeats: int) -> None:
     """Show the CPU time of a stage with each aggregate."""
     every = (1, 1_000, rows // 2)
-    table = Table("aggregate", *(f"{keys:,} keys, ms" for keys in every))
-    for name, aggregate in AGGREGATES.items():
-        costs = [milliseconds(aggregate, rows, keys, repeats) for keys in every]
-        table.add_row(name, *(f"{cost:,.0f}" for cost in costs))
-    Console().print(table)
+    measured = [
+        {"aggregate": name, "keys": keys, "milliseconds": milliseconds(aggregate, rows, keys, repeats)}
+        for name, aggregate in AGGREGATES.items()
+        for keys in every
+    ]
+    SECTION.keep(measured, machine(None), whole=True)
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,17 @@
 """Operators over changes on a stage alone: rows per CPU second, beside the same operator over rows.
 
-    python -m benchmarks.changes [--operator max ...]
+    POLARS_MAX_THREADS=1 python -m benchmarks.changes [--operator max ...]
 
 Batches have 100 thousand rows of 10 thousand keys. From the second batch on, one row in a hundred of the batch before
 is retracted; with allowed lateness it is replaced by another value, so results that were emitted are corrected. State
-is a dict in this process, and polars has one thread.
+is a dict in this process.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
-
-os.environ["POLARS_MAX_THREADS"] = "1"
 
 import attrs
 import click
@@ -23,6 +20,10 @@ import polars as pl
 
 import beamlike as bl
 from beamlike.plan.compiler import compile_plan
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.joins.base import LEFT, RIGHT
 from stages.operator import MAIN
 from stages.stage import Stage
@@ -51,7 +52,7 @@ class Count(bl.Process):
 
 
 def early(rows: bl.Collection) -> bl.Collection:
-    """Windows of ten minutes with a pane for each batch that corrects the last one."""
+    """Returns windows of ten minutes with a pane for each batch, which corrects the one before."""
     trigger = bl.AfterWatermark(early=bl.AfterCount(1), late=bl.AfterCount(1))
     return rows.window_into(bl.FixedWindows("10m"), trigger=trigger, accumulation=bl.RETRACTING)
 
@@ -140,6 +141,16 @@ def rate(job: Job, batches: int) -> float:
     return ROWS * batches / used
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, in rows per CPU second."""
+    rows = ((each["operator"], *(f"{each[kind]:,.0f}" for kind in KINDS)) for each in figures)
+    return readme.table(("operator", "rows", "changes", f"changes, {LATENESS} of lateness"), rows)
+
+
+KINDS: Final = ("rows", "changes", "late changes")
+SECTION = Section("changes", ("operator",), lines)
+
+
 @click.command()
 @click.option(
     "--operator", "chosen", multiple=True, type=click.Choice([*OPERATORS]), help="Only this; default: all."
@@ -147,10 +158,12 @@ def rate(job: Job, batches: int) -> float:
 @click.option("--batches", default=8, show_default=True, type=click.IntRange(1), help="Batches that count.")
 def main(chosen: tuple[str, ...], batches: int) -> None:
     """Prints a table of rows per CPU second."""
-    click.echo(f"| operator | rows | changes | changes, {LATENESS} |\n|---|---|---|---|")
     for name in chosen or OPERATORS:
         jobs = (Job(name, changes=False), Job(name, changes=True), Job(name, changes=True, lateness=LATENESS))
-        click.echo(f"| {name} | " + " | ".join(f"{rate(job, batches):,.0f}" for job in jobs) + " |")
+        rates = {kind: rate(job, batches) for kind, job in zip(KINDS, jobs, strict=True)}
+        SECTION.keep([{"operator": name, **rates}], machine(None))
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -10,18 +10,20 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import attrs
 import click
 import numpy as np
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 
 BATCH = 1_000
 _SKIPPED = 3  # batches after the filling, which are not counted
@@ -52,7 +54,7 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
         _write(data, windows, batches)
         options = {"checkpoint": f"{folder}/checkpoint"} if checkpoint else {}
         _pipeline(data).run(bl.LocalRunner(on_batch=tick, **options))
-    # Those with plays: a run without a checkpoint has one more, which closes all windows.
+    # Only batches with plays: a run without a checkpoint has one more, which closes all windows.
     last = batches + _SKIPPED + 1
     times = np.diff(ticks[:last])[_SKIPPED:]
     sizes = np.diff(written[:last])[_SKIPPED:]
@@ -61,13 +63,13 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
 
 
 def _written() -> int:
-    """The bytes that this process has written, also to pipes and terminals."""
+    """Returns the bytes that this process has written, also to pipes and terminals."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar:")).split()[1])
 
 
 def _write(data: Path, windows: int, batches: int) -> None:
-    """A file that opens a window for each user, then one of random users for each batch."""
+    """Writes a file that opens a window for each user, then one of random users for each batch."""
     data.mkdir()
     rng = np.random.default_rng(1)
     for number in range(batches + _SKIPPED + 1):
@@ -88,6 +90,19 @@ def _pipeline(data: Path) -> bl.Pipeline:
     return p
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page."""
+    names = ("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
+    rows = (
+        (f"{each['open']:,}", f"{each['without']:.1f}", f"{each['with']:.1f}", f"{each['kilobytes']:.0f}")
+        for each in figures
+    )
+    return readme.table(names, rows)
+
+
+SECTION = Section("checkpoint", ("open",), lines)
+
+
 @click.command()
 @click.option("--windows", multiple=True, type=click.IntRange(1), default=[1_000, 100_000, 1_000_000])
 @click.option("--batches", default=100, show_default=True, type=click.IntRange(1))
@@ -96,7 +111,7 @@ def _pipeline(data: Path) -> bl.Pipeline:
 )
 def main(windows: Sequence[int], batches: int, rounds: int) -> None:
     """Prints a table."""
-    table = Table("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
+    measured = list[Figures]()
     for count in windows:
         runs = [
             measure(count, batches, checkpoint=checkpoint)
@@ -107,13 +122,11 @@ def main(windows: Sequence[int], batches: int, rounds: int) -> None:
             min((run for run in runs if run.checkpoint is checkpoint), key=lambda run: run.milliseconds)
             for checkpoint in (False, True)
         )
-        table.add_row(
-            f"{count:,}",
-            f"{without.milliseconds:.1f}",
-            f"{kept.milliseconds:.1f}",
-            f"{kept.kilobytes:.0f}",
-        )
-    Console().print(table)
+        times = {"without": without.milliseconds, "with": kept.milliseconds}
+        measured.append({"open": count, **times, "kilobytes": kept.kilobytes})
+    SECTION.keep(measured, machine(None), whole=True)
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -1,19 +1,20 @@
-"""The cost of a user's own aggregate in Python: rows of many and of few keys in one stage, in one process."""
+"""The cost of a user-defined aggregate in Python: rows of many and of few keys in one stage, in one process."""
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import attrs
 import click
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
 import beamlike as bl
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.aggregates.base import Aggregate
 from stages.aggregates.combine_fn import Combine
 from stages.aggregates.totals import Mean
@@ -26,14 +27,13 @@ from windowing.columns import EVENT_TIME
 from windowing.windowing import Windowing
 from windowing.windows import WindowFn
 
-RESULTS = Path(__file__).with_name("combine.json")
 SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})
 END = 60_000_000  # of the windows: a minute, in microseconds
 WINDOWS: dict[str, WindowFn] = {"fixed": bl.FixedWindows("1m"), "sessions": bl.Sessions("1m")}
 
 
 class Average(bl.CombineFn):
-    """The mean, as Beam's documentation has it."""
+    """The mean, as in Beam's documentation."""
 
     def create_accumulator(self) -> tuple[int, int]:
         return 0, 0
@@ -53,7 +53,7 @@ class Average(bl.CombineFn):
 
 @attrs.frozen
 class Cost:
-    """CPU seconds of a stage that gets the rows in two steps and emits in a third."""
+    """CPU seconds of a stage that receives rows in two steps and emits in a third."""
 
     aggregate: str
     windows: str
@@ -68,7 +68,7 @@ class Cost:
 
 
 def measure(aggregate: Aggregate, windows: str, rows: int, keys: int, repeats: int) -> Cost:
-    """The median of so many runs."""
+    """Measures the median of `repeats` runs."""
     seconds = statistics.median(_run(aggregate, WINDOWS[windows], rows, keys) for _ in range(repeats))
     return Cost(type(aggregate).__name__, windows, rows, keys, seconds)
 
@@ -89,15 +89,25 @@ def _run(aggregate: Aggregate, windows: WindowFn, rows: int, keys: int) -> float
     return seconds
 
 
-def table(costs: list[Cost]) -> Table:
-    """A row per aggregate, kind of windows and number of keys."""
-    shown = Table("aggregate", "windows")
-    for name in ("rows", "keys", "CPU ms", "rows per CPU second"):
-        shown.add_column(name, justify="right")
-    for cost in costs:
-        figures = (cost.rows, cost.keys, round(cost.seconds * 1e3), round(cost.rate))
-        shown.add_row(cost.aggregate, cost.windows, *(f"{figure:,}" for figure in figures))
-    return shown
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page: a row per aggregate, kind of windows and number of keys."""
+    names = [field.name for field in attrs.fields(Cost)]
+    costs = [Cost(*(figure[name] for name in names)) for figure in figures]
+    rows = (
+        (
+            cost.aggregate,
+            cost.windows,
+            f"{cost.rows:,}",
+            f"{cost.keys:,}",
+            f"{cost.seconds * 1e3:,.0f}",
+            f"{cost.rate:,.0f}",
+        )
+        for cost in costs
+    )
+    return readme.table(("aggregate", "windows:", "rows", "keys", "CPU ms", "rows per CPU second"), rows)
+
+
+SECTION = Section("combine", ("aggregate", "windows", "rows", "keys"), lines)
 
 
 @click.command(context_settings={"show_default": True})
@@ -112,8 +122,9 @@ def main(rows: int, repeats: int) -> None:
         for windows in WINDOWS
         for keys in (rows // 2, 100)
     ]
-    Console().print(table(costs))
-    RESULTS.write_text(json.dumps([attrs.asdict(cost) for cost in costs], indent=2) + "\n")
+    SECTION.keep([attrs.asdict(cost) for cost in costs], machine(None), whole=True)
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -11,17 +11,19 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
 import click
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table
 
 import beamlike as bl
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from examples import generate
 from examples.session_lengths import SCHEMA, pipeline, session_lengths
 
@@ -37,12 +39,12 @@ class Run:
 
 
 def flagship(data: Path, out: Path) -> bl.Pipeline:
-    """Two sources, a stage for each, and one that reads both."""
+    """Declares two sources, a stage for each, and a stage that reads both."""
     return pipeline(data, out, bl.END_OF_WINDOW)
 
 
 def stages(data: Path, out: Path) -> bl.Pipeline:
-    """A pipeline of one source and four stages side by side."""
+    """Declares a pipeline of one source and four stages side by side."""
     p = bl.Pipeline("stages")
     plays = p.read(
         "plays",
@@ -81,8 +83,28 @@ def measure(job: str, data: Path, out: Path, cores: frozenset[int]) -> Run:
 
 
 def rows(out: Path) -> list[pa.Table]:
-    """All rows, file by file."""
+    """Returns all rows, file by file."""
     return [pq.read_table(file) for file in sorted(out.rglob("*.parquet"))]
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, in seconds."""
+    names = ("", "one core", "all cores", "times as fast", "CPU on one", "CPU on all")
+    rows = (
+        (
+            f"{each['job']}, {each['events'] / 1e6:g} million plays",
+            f"{each['one']:.2f}",
+            f"{each['all']:.2f}",
+            f"{each['one'] / each['all']:.2f}",
+            f"{each['cpu_one']:.2f}",
+            f"{each['cpu_all']:.2f}",
+        )
+        for each in sorted(figures, key=lambda each: each["events"])
+    )
+    return readme.table(names, rows)
+
+
+SECTION = Section("cores", ("job", "events"), lines)
 
 
 def _run(job: str, data: Path, out: Path) -> None:
@@ -106,9 +128,6 @@ def main(events: int, rounds: int, work: Path, one: tuple[str, str, str] | None)
         return
     data, every = work / f"plays-{events}", frozenset(os.sched_getaffinity(0))
     generate.write(data, generate.Plays(events, _BATCHES, ties=True))
-    table = Table(
-        "pipeline", "one core, s", f"{len(every)} cores, s", "times as fast", "CPU s", f"on {len(every)}"
-    )
     for job in JOBS:
         single, several = work / "one-core", work / "cores"
         turns = [
@@ -118,9 +137,10 @@ def main(events: int, rounds: int, work: Path, one: tuple[str, str, str] | None)
         if not all(one.equals(other) for one, other in zip(rows(single), rows(several), strict=True)):
             raise click.ClickException(f"{job}: the rows on one core and on several differ")
         one_core, cores = (min(runs, key=lambda run: run.wall) for runs in zip(*turns, strict=True))
-        figures = (one_core.wall, cores.wall, one_core.wall / cores.wall, one_core.cpu, cores.cpu)
-        table.add_row(job, *(f"{figure:.2f}" for figure in figures))
-    Console().print(table)
+        times = {"one": one_core.wall, "all": cores.wall, "cpu_one": one_core.cpu, "cpu_all": cores.cpu}
+        SECTION.keep([{"job": job, "events": events, **times}], machine(None))
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import attrs
 import click
@@ -16,6 +14,10 @@ from rich.table import Table
 
 import beamlike as bl
 from beamlike.expressions.describe import describe
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.aggregates.builtin import Count
 from stages.aggregates.totals import Sum
 from stages.grouping.grouping import Grouping
@@ -27,7 +29,6 @@ from windowing.columns import EVENT_TIME
 from windowing.triggers.base import Trigger
 from windowing.windowing import Windowing
 
-RESULTS = Path(__file__).with_name("firing.json")
 SCHEMA = pl.Schema({"user": pl.Int64(), "score": pl.Int64()})
 END = 60_000_000  # of the windows: a minute, in microseconds
 
@@ -43,7 +44,7 @@ TRIGGERS: dict[str, Trigger] = {
 
 @attrs.frozen
 class Firing:
-    """CPU seconds of the three steps in which all windows of a trigger get elements, are over, get a late element."""
+    """CPU seconds of three steps, in which all windows of a trigger receive elements, end, and get a late element."""
 
     trigger: str
     windows: int
@@ -58,7 +59,7 @@ class Firing:
 
 
 def fire(name: str, windows: int, repeats: int) -> Firing:
-    """The median of so many runs, each over a new state of so many windows, one per user."""
+    """Measures the median of `repeats` runs, each over a new state of `windows` windows, one per user."""
     runs = [_steps(TRIGGERS[name], windows) for _ in range(repeats)]
     return Firing(name, windows, *(statistics.median(times) for times in zip(*runs, strict=True)))
 
@@ -79,14 +80,30 @@ def _steps(trigger: Trigger, windows: int) -> list[float]:
     return times
 
 
-def table(firings: Sequence[Firing]) -> Table:
+_NAMES = ("trigger", "10 early each, ms", "over, ms", "1 late each, ms", "µs/window", "ratio")
+
+
+def _rows(firings: Sequence[Firing]) -> Iterator[tuple[str, ...]]:
     """A row per trigger, with its cost by that of the first."""
-    shown = Table("trigger")
-    for name in ("10 early each, ms", "over, ms", "1 late each, ms", "µs/window", "ratio"):
-        shown.add_column(name, justify="right")
     for firing in firings:
         steps = (f"{step * 1e3:,.0f}" for step in (firing.elements, firing.over, firing.late))
-        shown.add_row(firing.trigger, *steps, f"{firing.each:.2f}", f"{firing.each / firings[0].each:.2f}")
+        yield firing.trigger, *steps, f"{firing.each:.2f}", f"{firing.each / firings[0].each:.2f}"
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page."""
+    names = [field.name for field in attrs.fields(Firing)]
+    return readme.table(_NAMES, _rows([Firing(*(figure[name] for name in names)) for figure in figures]))
+
+
+SECTION = Section("firing", ("trigger",), lines)
+
+
+def table(firings: Sequence[Firing]) -> Table:
+    """The same rows, for a terminal."""
+    shown = Table(*_NAMES)
+    for row in _rows(firings):
+        shown.add_row(*row)
     return shown
 
 
@@ -102,7 +119,8 @@ def main(windows: int, repeats: int) -> None:
     console.print(table(firings))
     for name, trigger in TRIGGERS.items():
         console.print(f"{name}: {describe(trigger)}", highlight=False)
-    RESULTS.write_text(json.dumps([attrs.asdict(firing) for firing in firings], indent=2) + "\n")
+    SECTION.keep([attrs.asdict(firing) for firing in firings], machine(None), whole=True)
+    SECTION.show()
 
 
 if __name__ == "__main__":

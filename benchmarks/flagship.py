@@ -1,16 +1,11 @@
-"""Runs the flagship job on each engine and size, checks every answer, and shows what an event costs."""
+"""Runs the flagship job on each engine and size, checks every answer, and shows the cost of an event."""
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,12 +14,15 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from beamlike.spark.session.java import Java, find_java
+from beamlike.spark.session.java import find_java
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
 from benchmarks.measure import Usage, measure
+from benchmarks.section import Section, resume
 from examples import generate, oracle
 
 ENGINES = ("local", "spark", "native")
-RESULTS = Path(__file__).with_name("results.json")
 _LOG_LINES = 30  # of a run that failed, to show
 
 
@@ -44,7 +42,7 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Every window is there and as the oracle has it."""
+        """True if every window exists and equals the oracle's."""
         return self.missing == self.wrong == 0
 
     def __str__(self) -> str:
@@ -91,7 +89,7 @@ class Marginal:
 
 
 def marginal(runs: Sequence[Run]) -> list[Marginal]:
-    """A result for each engine that ran on at least two sizes: from its smallest to its greatest."""
+    """Returns a result for each engine that ran on at least two sizes: from its smallest to its greatest."""
     found = []
     for engine in dict.fromkeys(run.engine for run in runs):
         mine = sorted((run for run in runs if run.engine == engine), key=lambda run: run.events)
@@ -104,7 +102,7 @@ def marginal(runs: Sequence[Run]) -> list[Marginal]:
 
 
 def ratio(marginals: Iterable[Marginal]) -> float | None:
-    """Marginal CPU of an event on our Spark runner by that in native Spark; None where one is not known."""
+    """Returns the marginal CPU of an event on our Spark runner relative to native Spark; None if one is unknown."""
     costs = {each.engine: each.cost for each in marginals}
     if "spark" not in costs or costs.get("native", 0.0) <= 0:
         return None
@@ -112,7 +110,7 @@ def ratio(marginals: Iterable[Marginal]) -> float | None:
 
 
 def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
-    """Compare an engine's windows with the oracle's."""
+    """Compares an engine's windows with the oracle's."""
     present = pl.col("window_start").is_in(result["window_start"].implode())
     missing, emitted = expected.filter(~present), expected.filter(present)
     return Answer(
@@ -125,7 +123,7 @@ def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
 
 
 def run(engine: str, plays: generate.Plays, work: Path, cores: int, env: dict[str, str]) -> Run:
-    """Run one engine on these plays in a process of its own and check what it wrote.
+    """Runs one engine on these plays in a process of its own and checks its output.
 
     Raises `click.ClickException` with the end of its log if it fails.
     """
@@ -145,7 +143,7 @@ def run(engine: str, plays: generate.Plays, work: Path, cores: int, env: dict[st
 
 
 def least(runs: Sequence[Run]) -> Run:
-    """The repetition that was disturbed least: that with the least CPU time."""
+    """Returns the repetition with the least CPU time: the least disturbed one."""
     return min(runs, key=lambda run: run.usage.cpu)
 
 
@@ -174,7 +172,7 @@ def marginal_table(marginals: Iterable[Marginal]) -> Table:
 
 
 def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -> None:
-    """Print what was measured and how the answers compare with the oracle's."""
+    """Prints the measurements and the comparison of the answers with the oracle's."""
     console.print("Whole runs, start-up included:")
     console.print(runs_table(runs))
     for run in runs:
@@ -186,40 +184,37 @@ def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -
         console.print(f"Marginal CPU of the Spark runner by that of native Spark: {share:.2f}")
 
 
-def _processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next(
-        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+def _stored(figure: Figures) -> Run:
+    usage, answer = Usage(**figure["usage"]), Answer(**figure["answer"])
+    return Run(figure["engine"], figure["events"], usage, answer)
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page: whole runs, and the cost of more events."""
+    runs = [_stored(figure) for figure in figures]
+    more = {each.engine: each for each in marginal(runs)}
+    names = (
+        "engine",
+        "events",
+        "wall s",
+        "CPU s",
+        "CPU µs/event",
+        "more: CPU µs/event",
+        "peak MB",
+        "answer:",
     )
+    rows = []
+    for run in runs:
+        use, largest = run.usage, run.events == max(each.events for each in runs if each.engine == run.engine)
+        share = f"{more[run.engine].cost:.2f}" if largest and run.engine in more else ""
+        seconds = f"{use.wall:.1f}", f"{use.cpu:.1f}", f"{run.cost:.2f}", share
+        rows.append((run.engine, f"{run.events:,}", *seconds, f"{use.memory / 1e6:,.0f}", str(run.answer)))
+    yield from readme.table(names, rows)
+    if (share := ratio([*more.values()])) is not None:
+        yield f"\nMore CPU of the Spark runner by that of native Spark: {share:.2f}"
 
 
-def machine(java: Java | None) -> dict[str, str | int | None]:
-    """The machine on which the figures were measured."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-    return {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip() or None,
-        "processors": os.cpu_count(),
-        "processor": _processor(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "java": None if java is None else java.version,
-        "polars": version("polars"),
-        "pyspark": version("pyspark"),
-    }
-
-
-def record(
-    path: Path, about: dict[str, str | int | None], runs: Sequence[Run], marginals: Sequence[Marginal]
-) -> None:
-    """Write what was measured as JSON."""
-    report = {
-        "machine": about,
-        "runs": [attrs.asdict(each) for each in runs],
-        "marginal": [attrs.asdict(each) for each in marginals],
-        "spark_by_native": ratio(marginals),
-    }
-    path.write_text(json.dumps(report, indent=2) + "\n")
+SECTION = Section("flagship", ("engine", "events"), lines)
 
 
 def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
@@ -252,7 +247,8 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--repeats", default=1, type=_POSITIVE, help="Runs of each, of which that with least CPU counts."
 )
 @click.option("--work", default=Path("build/bench"), type=_FOLDER, help="For the input, results and logs.")
-@click.option("--results", default=RESULTS, type=_FILE, help="Where the figures go, as JSON.")
+@resume
+@click.option("--results", default=SECTION.path, type=_FILE, help="Where the figures go, as JSON.")
 def main(
     sizes: tuple[int, ...],
     engines: tuple[str, ...],
@@ -260,6 +256,7 @@ def main(
     cores: int,
     repeats: int,
     work: Path,
+    resume: bool,
     results: Path,
 ) -> None:
     """Run the flagship job on every engine, side by side, check each answer, and show the figures."""
@@ -267,17 +264,19 @@ def main(
     java = find_java() if set(engines) - {"local"} else None
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)
-    best = []
-    for events in sizes:
+    about, section = machine(java), attrs.evolve(SECTION, path=results)
+    wanted = [(engine, events) for events in sizes for engine in engines]
+    for engine, events in section.left(wanted, about["commit"]) if resume else wanted:
         plays = generate.Plays(events, files, ties=True)
         generate.write(work / f"plays-{events}", plays)
-        for engine in engines:
-            with console.status(f"{engine}: {events:,} events"):
-                best.append(least([run(engine, plays, work, cores, env) for _ in range(repeats)]))
-    marginals = marginal(best)
-    show(console, best, marginals)
-    record(results, machine(java), best, marginals)
-    if not all(each.answer.right for each in best if each.engine != "native"):
+        with console.status(f"{engine}: {events:,} events"):
+            best = least([run(engine, plays, work, cores, env) for _ in range(repeats)])
+        section.keep([attrs.asdict(best)], about)
+    runs = [_stored(figure) for figure in section.figures]
+    show(console, runs, marginal(runs))
+    if section == SECTION:
+        section.show()
+    if not all(each.answer.right for each in runs if each.engine != "native"):
         raise click.ClickException("a runner's answer differs from the oracle's")
 
 

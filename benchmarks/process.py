@@ -21,17 +21,17 @@ from rich.table import Table
 from beamlike.spark.session.java import find_java
 from benchmarks import readme
 from benchmarks.engines import ENGINES, Engine, Failed, command, install, variables
-from benchmarks.flagship import machine
-from benchmarks.kept import Figures, keep, load
+from benchmarks.kept import Figures
 from benchmarks.logs import reason
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.native import BATCHES
 from benchmarks.process_stage import Figure
+from benchmarks.section import Section, resume
 from benchmarks.throughput_report import Run, marginal
 from examples.drawing import figures, save
 from examples.silence import SILENCE, START, Sensors, readings
 
-RESULTS = Path(__file__).with_name("process.json")
 FILES = 20  # each a micro-batch
 HOURS = 2
 
@@ -53,7 +53,7 @@ JOBS: Mapping[str, Engine] = {
 
 
 def inputs(sensors: int, work: Path) -> Path:
-    """The readings of so many sensors in files, and in one with times as milliseconds; made once."""
+    """Writes the readings of `sensors` sensors to files, and to one with times as milliseconds, unless they exist."""
     data = work / f"readings-{sensors}"
     if (data / "done").exists():
         return data
@@ -71,14 +71,14 @@ def inputs(sensors: int, work: Path) -> Path:
 
 
 def expected(data: Path) -> pl.DataFrame:
-    """Each silence by polars alone: sensor and since. At the end of input all sensors are silent."""
+    """Returns each silence, computed by polars: sensor and since. At the end of input all sensors are silent."""
     gap = pl.col("at").shift(-1).over("sensor") - pl.col("at")
     heard = pl.read_parquet(data / "readings" / "*.parquet").sort("sensor", "at")
     return heard.filter((gap >= SILENCE).fill_null(True)).select("sensor", since="at")
 
 
 def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
-    """The comparison of an engine's output in words, and True if it is right."""
+    """Compares an engine's output with the expected one; returns a text, and True if it is right."""
     since = pl.col("since").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
     frames = [pl.read_parquet(path).select("sensor", since) for path in sorted(out.rglob("*.parquet"))]
     found = pl.concat([right.clear(), *frames])
@@ -90,7 +90,7 @@ def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
 
 
 def run(name: str, sensors: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run an engine on the readings of so many sensors and check its answer."""
+    """Runs an engine on the readings of `sensors` sensors and checks its answer."""
     engine, data, out = JOBS[name], inputs(sensors, work), work / f"silence-{name}-{sensors}"
     right = expected(data)
     events = pl.scan_parquet(data / "readings.parquet").select(pl.len()).collect().item()
@@ -112,7 +112,7 @@ def run(name: str, sensors: int, work: Path, environments: Path, env: Mapping[st
 
 
 def on_a_stage(small: bool) -> list[Figure]:
-    """The figures of `process_stage.py`, whose polars has one thread, as in Spark's workers."""
+    """Returns the figures of `process_stage.py`, with polars on one thread, as in Spark's workers."""
     env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
         module = [sys.executable, "-m", "benchmarks.process_stage", out.name]
@@ -127,13 +127,13 @@ JOB = ("engine", "readings", "wall s", "CPU s", "more: readings/s", "batch ms", 
 
 
 def stage_rows(measured: Sequence[Figure]) -> Iterator[tuple[str, ...]]:
-    """A row for each figure."""
+    """Yields a row for each figure."""
     for each in measured:
         yield each.name, f"{each.rows:,}", f"{each.seconds:.2f}", f"{each.rate:,.0f}" if each.rows else ""
 
 
 def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
-    """A row for each engine and size."""
+    """Yields a row for each engine and size."""
     for each in runs:
         title = JOBS[each.engine].title
         if each.failed:
@@ -148,7 +148,7 @@ def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
 
 
 def ratios(runs: Sequence[Run]) -> Iterator[str]:
-    """Native Spark by our runner on the same input; and what more readings take elsewhere."""
+    """Yields the ratios of native Spark to our runner on the same input, and the costs of more readings elsewhere."""
     known = {(each.engine, each.events): each for each in runs if not each.failed}
     for (name, events), each in known.items():
         other = known.get(("spark", events))
@@ -189,8 +189,22 @@ def _figures(kept: Sequence[Figures]) -> list[Figure]:
     return [Figure(figure["name"], figure["events"], figure["seconds"]) for figure in found]
 
 
-def show(console: Console, kept: Sequence[Figures], results: Path) -> None:
+def lines(kept: Sequence[Figures]) -> Iterator[str]:
+    """The two tables of the page, and ratios."""
+    runs = _runs(kept)
+    yield from readme.table(STAGE, stage_rows(_figures(kept)))
+    yield ""
+    yield from readme.table(JOB, job_rows(runs))
+    yield ""
+    yield from (f"- {line}" for line in ratios(runs))
+
+
+SECTION = Section("process", ("engine", "events", "name"), lines)
+
+
+def show(console: Console, section: Section) -> None:
     """Print and plot all that is known, and put it into the README if the results are ours."""
+    kept = section.figures
     runs, measured = _runs(kept), _figures(kept)
     for names, rows in ((STAGE, [*stage_rows(measured)]), (JOB, [*job_rows(runs)])):
         shown = Table(*(name.rstrip(":") for name in names))
@@ -199,11 +213,9 @@ def show(console: Console, kept: Sequence[Figures], results: Path) -> None:
         console.print(shown)
     for line in ratios(runs):
         console.print(line, highlight=False)
-    plot(runs, results.with_suffix(".svg"))
-    if results == RESULTS:
-        lines = [*readme.table(STAGE, stage_rows(measured)), "", *readme.table(JOB, job_rows(runs)), ""]
-        about = readme.on(figure["machine"] for figure in kept)
-        readme.put("process", [*lines, *(f"- {line}" for line in ratios(runs)), "", about])
+    plot(runs, section.path.with_suffix(".svg"))
+    if section == SECTION:
+        section.show()
 
 
 def _some(context: click.Context, option: click.Parameter, value: str) -> tuple[str, ...]:
@@ -223,9 +235,16 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--small", is_flag=True, help="The stage with a hundredth of everything.")
 @click.option("--work", default=Path("build/bench"), type=_FOLDER, help="For the input, results and logs.")
 @click.option("--environments", default=Path("build/bench-envs"), type=_FOLDER, help="For other frameworks.")
-@click.option("--results", default=RESULTS, type=_FILE, help="The figures, as JSON.")
+@click.option("--results", default=SECTION.path, type=_FILE, help="The figures, as JSON.")
+@resume
 def main(
-    wanted: tuple[str, ...], sensors: int | None, small: bool, work: Path, environments: Path, results: Path
+    wanted: tuple[str, ...],
+    sensors: int | None,
+    small: bool,
+    work: Path,
+    environments: Path,
+    results: Path,
+    resume: bool,
 ) -> None:
     """Measure keyed state and timers; other figures stay in the results."""
     console = Console()
@@ -233,22 +252,27 @@ def main(
     java = find_java()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)
-    kept, about = load(results), machine(java)
-    if "stage" in wanted:
+    about, section = machine(java), attrs.evolve(SECTION, path=results)
+    known = section.measured_of(about["commit"]) if resume else []
+    if "stage" in wanted and not _figures(known):
         with console.status("on a stage alone"):
             measured = [attrs.asdict(each) for each in on_a_stage(small)]
         rows = [{"engine": "stage", "events": each.pop("rows"), **each} for each in measured]
-        kept = keep(results, [{"name": "", **row} for row in rows], _NAMED, about)
-    for name in [name for name in JOBS if name in wanted]:
-        for size in (sensors,) if sensors else JOBS[name].sizes:
-            with console.status(f"{name}: {size:,} sensors"):
-                done = run(name, size, work, environments, env)
-            console.print(f"{name}, {size:,} sensors: {done.failed or done.answer}", highlight=False)
-            kept = keep(results, [{"name": "", **attrs.asdict(done)}], _NAMED, about)
-    show(console, kept, results)
-
-
-_NAMED = ("engine", "events", "name")
+        section.keep([{"name": "", **row} for row in rows], about)
+    jobs = [
+        (name, size)
+        for name in JOBS
+        if name in wanted
+        for size in ((sensors,) if sensors else JOBS[name].sizes)
+    ]
+    for name, size in jobs:
+        if (name, size) in {(each["engine"], each.get("sensors")) for each in known if not each["failed"]}:
+            continue
+        with console.status(f"{name}: {size:,} sensors"):
+            done = run(name, size, work, environments, env)
+        console.print(f"{name}, {size:,} sensors: {done.failed or done.answer}", highlight=False)
+        section.keep([{"name": "", "sensors": size, **attrs.asdict(done)}], about)
+    show(console, section)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Silent sensors, as in `examples/silence.py`, on our runners and by hand in native Spark: a process of its own.
 
-What is written: sensor and since, a row for each silence; at the end of input every sensor is silent.
+The output has sensor and since, a row for each silence; at the end of input every sensor is silent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MILLIS = 600_000
 
 
 class Silence(bl.Process):
-    """Says that a sensor has been silent for ten minutes."""
+    """Reports that a sensor has been silent for ten minutes."""
 
     since = bl.Value(datetime)
     quiet = bl.EventTimer()
@@ -72,7 +72,7 @@ Tier = Callable[[bl.Collection], bl.Collection]
 
 
 def pipeline(data: Path, out: Path, tier: Tier = with_process) -> bl.Pipeline:
-    """A file of readings in a batch."""
+    """Declares the job, with a file of readings in a batch."""
     p = bl.Pipeline("silence")
     source = bl.Parquet(data / "readings", SCHEMA, max_files_per_trigger=1)
     heard = p.read("readings", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("30s"))
@@ -91,7 +91,7 @@ def run_batches(data: Path, out: Path, cores: int) -> None:
 
 
 def run_spark(data: Path, out: Path, cores: int) -> None:
-    """On the Spark runner."""
+    """Runs the job on the Spark runner."""
     with tempfile.TemporaryDirectory() as checkpoint:
         spark = bl.SparkRunner(checkpoint=checkpoint, drain=True, master=f"local[{cores}]", shards=cores)
         run = spark.start(pipeline(data, out).plan())
@@ -158,7 +158,7 @@ def run_native(data: Path, out: Path, cores: int) -> None:
 
 
 def _keep(query: Any, came: set[int], out: Path) -> None:
-    """Writes the seconds of the micro-batches in which rows came."""
+    """Writes the seconds of the micro-batches with input rows."""
     progress = [json.loads(each.json) for each in query.recentProgress]
     seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress if each["batchId"] in came]
     (out / BATCHES).write_text(json.dumps(seconds))

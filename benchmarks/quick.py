@@ -1,13 +1,12 @@
-"""Short benchmarks for comparing two commits: each job beside plain code that computes the same, as ratios.
+"""Short benchmarks for comparing commits: each job beside plain code that computes the same, as ratios.
 
-`python -m benchmarks.quick --json before.json` measures, `python -m benchmarks.quick --compare before.json after.json`
-compares. A ratio is the CPU time of a job by that of its baseline. Both run in turns in one process, so that the ratio
-depends little on the machine and on what else runs there.
+`python -m benchmarks.quick` measures, compares the ratios with those of the last commits, adds them to `history.jsonl`
+and draws `history.svg`. A ratio is the CPU time of a job by that of its baseline. Both run in turns in one process, so
+that the ratio depends little on the machine and on what else runs there.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -29,13 +28,11 @@ from rich.table import Table
 
 import beamlike as bl
 from beamlike.spark.session.java import find_java
-from benchmarks.flagship import machine
+from benchmarks import history
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from examples import generate, oracle, silence
 from examples.session_lengths import pipeline as session_lengths
-
-NOISE = 1.1
-"""A ratio that changes by a smaller factor is not marked: runs of one commit differ by as much."""
 
 LEAST = 0.3
 """Seconds of CPU: a shorter measurement is mostly noise."""
@@ -45,7 +42,7 @@ Job = Callable[[], Any]
 
 @attrs.frozen
 class Pair:
-    """A job and its baseline, both on input that is made once. `check` compares what the two return."""
+    """A job and its baseline, both on input that is made once. `check` compares their results."""
 
     job: Job
     baseline: Job
@@ -63,7 +60,7 @@ class Figure:
 
 
 def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Path], Pair]:
-    """Plays of random users in days: a count for each user, who all have a window in state."""
+    """Returns a job that counts the plays of each user in days; all users have a window in state."""
 
     def make(folder: Path) -> Pair:
         data, rng = folder / "plays", np.random.default_rng(1)
@@ -89,7 +86,7 @@ def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Pat
 
 
 def checkpoint(users: int, rows: int, batches: int) -> Callable[[Path], Pair]:
-    """The same counts with a checkpoint; the baseline is the run without one."""
+    """Returns the job of `counts` with a checkpoint; the baseline is the run without one."""
 
     def make(folder: Path) -> Pair:
         pair = counts(users, rows, batches)(folder)
@@ -120,7 +117,7 @@ def _by_user(frame: pl.DataFrame) -> dict[int, int]:
 
 
 def flagship(events: int, batches: int = 5) -> Callable[[Path], Pair]:
-    """The lengths of sessions of two sources, and their means by two minutes."""
+    """Returns a job that computes the lengths of sessions of two sources, and their means by two minutes."""
 
     def make(folder: Path) -> Pair:
         data, out = folder / "plays", folder / "out"
@@ -141,7 +138,7 @@ def _alike(ours: pl.DataFrame, plain: pl.DataFrame) -> bool:
 
 
 def timers(sensors: int) -> Callable[[Path], Pair]:
-    """A timer of each sensor, which is set again with each reading: a row-wise `Process` beside polars."""
+    """Returns a job with a timer of each sensor, set again with each reading: a row-wise `Process` beside polars."""
 
     def make(folder: Path) -> Pair:
         heard = silence.readings(silence.Sensors(sensors, hours=1))
@@ -155,7 +152,7 @@ def timers(sensors: int) -> Callable[[Path], Pair]:
 
 
 def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
-    """Clicks within ten seconds of an impression of the same user."""
+    """Returns a job that joins clicks to impressions of the same user within ten seconds."""
 
     def make(folder: Path) -> Pair:
         rng, frames = np.random.default_rng(2), {}
@@ -198,7 +195,7 @@ def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
 
 
 def imported(folder: Path) -> Pair:
-    """A process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
+    """Returns a process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONPATH": str(Path(__file__).parents[1])}
 
@@ -227,7 +224,7 @@ JOBS: Mapping[str, Callable[[Path], Pair]] = {
 
 @attrs.frozen
 class OnSpark:
-    """The flagship on Spark, in a process of its own: how many plays there are, in how many batches, on what shards."""
+    """The flagship on Spark, in a process of its own, with numbers of plays, batches and shards."""
 
     events: int
     batches: int
@@ -239,7 +236,7 @@ ON_SPARK: Mapping[str, OnSpark] = {
     "start on Spark": OnSpark(2_000, 2, 1),
     "small batches on Spark": OnSpark(30_000, 30, 1),
 }
-"""What a job costs on the whole, what it costs before it has rows, and what a small batch costs."""
+"""The cost of a whole job, of a start without rows, and of small batches."""
 
 
 def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
@@ -275,7 +272,7 @@ def take_on_spark(name: str, job: OnSpark, rounds: int) -> Figure:
 
 
 def _seconds(job: Job) -> float:
-    """CPU seconds of one call, the mean of as many as take `LEAST` seconds."""
+    """Returns the CPU seconds of one call: the mean of as many calls as take `LEAST` seconds."""
     begin, calls = _cpu(), 0
     while not calls or _cpu() - begin < LEAST:
         job()
@@ -284,7 +281,7 @@ def _seconds(job: Job) -> float:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
+    """Returns the CPU seconds of this process, and of its children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
@@ -295,7 +292,7 @@ def _figure(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
 
 
 class _in:
-    """The current folder, for what jobs write beside their output."""
+    """Changes the current folder, for files that jobs write beside their output."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -308,24 +305,6 @@ class _in:
         os.chdir(self.before)
 
 
-def compared(before: Mapping[str, Figure], after: Mapping[str, Figure]) -> Table:
-    """A row for each job that both have: the ratios, and by what factor the second is greater."""
-    shown = Table("job", *("before", "after", "after / before"), "")
-    for name in before:
-        if name in after:
-            factor = after[name].ratio / before[name].ratio
-            word = "slower" if factor > NOISE else "faster" if factor < 1 / NOISE else ""
-            shown.add_row(
-                name, f"{before[name].ratio:.2f}", f"{after[name].ratio:.2f}", f"{factor:.2f}", word
-            )
-    return shown
-
-
-def load(path: Path) -> dict[str, Figure]:
-    """The figures of a file that `--json` has written, by name."""
-    return {one["name"]: Figure(**one) for one in json.loads(path.read_text())["figures"]}
-
-
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -334,14 +313,10 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--rounds", default=7, type=click.IntRange(1), help="Turns of each job and its baseline; 2 on Spark."
 )
-@click.option("--json", "path", type=_FILE, help="Where the figures go.")
-@click.option("--compare", nargs=2, type=_FILE, help="Two such files; nothing is measured.")
-def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] | None) -> None:
-    """Measure each job beside its baseline, and print the ratios of their CPU times."""
-    console = Console()
-    if compare is not None:
-        console.print(compared(*map(load, compare)))
-        return
+@click.option("--history", "path", default=history.HISTORY, type=_FILE, help="The ratios of each commit.")
+def main(only: str, rounds: int, path: Path) -> None:
+    """Measure each job beside its baseline, and compare the ratios of their CPU times with the last commits."""
+    console, about = Console(), machine(find_java())
     wanted = [name.strip() for name in only.split(",")]
     if unknown := [name for name in wanted if name not in (*JOBS, *ON_SPARK)]:
         raise click.BadParameter(f"{unknown[0]!r}, expected some of {', '.join([*JOBS, *ON_SPARK])}")
@@ -356,9 +331,23 @@ def main(only: str, rounds: int, path: Path | None, compare: tuple[Path, Path] |
         figures.append(figure)
         shown.add_row(name, f"{figure.seconds:.2f}", f"{figure.baseline:.2f}", f"{figure.ratio:.2f}")
     console.print(shown)
-    if path is not None:
-        told = {"machine": machine(find_java()), "figures": [attrs.asdict(one) for one in figures]}
-        path.write_text(json.dumps(told, indent=2) + "\n")
+    ratios = {figure.name: round(figure.ratio, 3) for figure in figures}
+    now = history.Entry(f"{about['commit']}", about["time"], ratios, about)
+    console.print(_compared(history.read(path), now), highlight=False)
+    if now.commit.endswith("+"):
+        console.print("Not stored: the code differs from its commit.")
+        return
+    history.draw(history.add(now, path), path.with_suffix(".svg"))
+
+
+def _compared(before: Sequence[history.Entry], now: history.Entry) -> str:
+    if not [each for each in before if each.commit != now.commit]:
+        return "There is no other commit to compare with."
+    changes = sorted(history.changes(before, now), key=lambda change: -change.factor)
+    return (
+        "\n".join(map(str, changes))
+        or "Nothing became slower or faster than the last commits by more than noise."
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,14 @@
-"""Puts figures into README.md, between the markers of their table."""
+"""Puts figures into pages, between the markers of their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 README = Path(__file__).with_name("README.md")
+FRONT = Path(__file__).parents[1] / "README.md"
+NEXMARK = FRONT.parent / "docs" / "nexmark.md"
 
 
 def put(name: str, lines: Iterable[str], path: Path = README) -> None:
@@ -19,7 +22,7 @@ def put(name: str, lines: Iterable[str], path: Path = README) -> None:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a Markdown table; all columns but the first are numbers unless their name ends with a colon."""
+    """Returns the lines of a Markdown table; columns are numbers, except the first and those that end with a colon."""
     yield "| " + " | ".join(name.rstrip(":") for name in names) + " |"
     yield (
         "|"
@@ -30,11 +33,19 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
         yield "| " + " | ".join(row) + " |"
 
 
-def on(machines: Iterable[dict[str, object]]) -> str:
-    """A sentence on the machine and versions of the figures; the last ones if there are several."""
-    about = list(machines)[-1]
-    shown = {name: about[name] for name in ("processor", "system", "python", "java", "polars", "pyspark")}
-    facts = ", ".join(f"{name} {value}" for name, value in shown.items() if value and name != "processor")
-    return (
-        f"On {about['processors']} cores of {about['processor']}; {facts}; commit {str(about['commit'])[:7]}."
-    )
+def about(figures: Sequence[Mapping[str, Any]]) -> str:
+    """A sentence on the machine and the versions of the last figure, and on the commits and dates of all."""
+    last = max(figures, key=lambda figure: str(figure["time"]))["machine"]
+    names = ("system", "python", "java", "polars", "pyspark")
+    facts = ", ".join(f"{name} {last[name]}" for name in names if last.get(name))
+    where = f"{last['processors']} cores of {last['processor']}"
+    return f"On {'; '.join(filter(None, [where, facts, ', '.join(commits(figures))]))}."
+
+
+def commits(figures: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Returns each commit of the figures, with the last day on which it was measured, in order of days."""
+    days = dict[str, str]()
+    for figure in figures:
+        commit, day = str(figure["machine"]["commit"])[:7], str(figure["time"])[:10]
+        days[commit] = max(day, days.get(commit, ""))
+    return [f"commit {commit} on {day}" for commit, day in sorted(days.items(), key=lambda each: each[1])]

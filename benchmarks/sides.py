@@ -1,14 +1,19 @@
-"""Lookups in a side on a stage alone: rows per second, by how large the side is."""
+"""Lookups in a side on a stage alone: rows per second, by the size of the side."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 
 import click
 import numpy as np
 import polars as pl
 
 import beamlike as bl
+from benchmarks import readme
+from benchmarks.kept import Figures
+from benchmarks.machine import machine
+from benchmarks.section import Section
 from stages.operator import MAIN
 from stages.stage import Stage
 from stages.state.store import DictStore
@@ -22,7 +27,7 @@ WARM_UP = 3
 
 
 def prices(rows: int, *, text: bool) -> pl.DataFrame:
-    """A side: a key, and two columns."""
+    """Returns a side: a key, and two columns."""
     random = np.random.default_rng(1)
     columns = {
         "key": random.permutation(rows) * 7919,
@@ -33,7 +38,7 @@ def prices(rows: int, *, text: bool) -> pl.DataFrame:
 
 
 def lookup_stage(side: pl.DataFrame) -> Stage:
-    """Two columns that are looked up."""
+    """Returns a stage that looks up two columns."""
     p = bl.Pipeline("bench")
     schema = {"key": side.schema["key"], "value": pl.Float64(), "at": pl.Int64()}
     rows = p.read(
@@ -52,7 +57,7 @@ def lookup_stage(side: pl.DataFrame) -> Stage:
 
 
 def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, float]:
-    """CPU seconds per batch, and for the step in which the side comes."""
+    """Returns CPU seconds per batch, and of the step in which the side arrives."""
     side = prices(keys, text=text)
     stage, store, random = lookup_stage(side), DictStore(), np.random.default_rng(7)
     inputs = stage.operator.inputs
@@ -74,6 +79,26 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
     return float(np.median(took[WARM_UP:])), came
 
 
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page."""
+    rows = (
+        (
+            f"{each['keys']:,}",
+            each["kind"],
+            f"{1e3 * each['seconds']:.1f}",
+            f"{each['rows'] / each['seconds']:,.0f}",
+            f"{1e3 * each['came']:,.0f}",
+        )
+        for each in figures
+    )
+    return readme.table(
+        ("rows of the side", "keys:", "CPU ms of a batch", "rows/s", "CPU ms of the side"), rows
+    )
+
+
+SECTION = Section("sides", ("keys", "kind"), lines)
+
+
 @click.command()
 @click.option("--rows", default=100_000, show_default=True, help="Rows of a batch.")
 @click.option("--batches", default=7, show_default=True)
@@ -81,14 +106,14 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
     "--keys", multiple=True, default=(10_000, 1_000_000), show_default=True, help="Rows of the side."
 )
 def main(rows: int, batches: int, keys: tuple[int, ...]) -> None:
-    """Print a line for each size of the side, for keys that are numbers and such that are text."""
+    """Print a line for each size of the side, for keys that are numbers and keys that are text."""
     for count in keys:
         for kind in ("numbers", "text"):
             seconds, came = lookup(count, rows, batches, text=kind == "text")
-            click.echo(
-                f"lookup  side of {count:>9,} rows, keys are {kind:7}  {seconds * 1000:6.1f} ms a batch  "
-                f"{rows / seconds:>10,.0f} rows/s  (the side itself: {came * 1000:,.0f} ms)"
-            )
+            figure = {"keys": count, "kind": kind, "rows": rows, "seconds": seconds, "came": came}
+            SECTION.keep([figure], machine(None))
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The flagship job in other frameworks beside ours: each in an environment of its own, the same input and answer."""
+"""The flagship job in other frameworks and in ours: each in an environment of its own, the same input and answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
@@ -20,22 +20,22 @@ from rich.table import Table
 from beamlike.spark.session.java import find_java
 from benchmarks import throughput_report as report
 from benchmarks.engines import ENGINES, Failed, command, install, variables, versions
-from benchmarks.flagship import check, machine
-from benchmarks.kept import Figures, keep
+from benchmarks.flagship import check
 from benchmarks.logs import reason
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.native import BATCHES
+from benchmarks.section import Section, resume
 from benchmarks.throughput_report import Run
 from examples import generate, oracle
 
-RESULTS = Path(__file__).with_name("throughput.json")
 _WIDTH = 140
 
 
 def inputs(events: int, files: int, merged: bool, work: Path) -> Path:
-    """The plays of both sources, in files; times are whole milliseconds, as Flink's windows know no finer ones.
+    """Writes the plays of both sources to files; times are whole milliseconds, the resolution of Flink's windows.
 
-    `merged`: also as a file for each source with its times as numbers of milliseconds.
+    `merged` also writes a file for each source with its times as numbers of milliseconds.
     """
     data = work / f"plays-{events}-{files}"
     done = data / "milliseconds"
@@ -57,7 +57,7 @@ def inputs(events: int, files: int, merged: bool, work: Path) -> Path:
 
 
 def run(name: str, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run an engine on so many events and check its answer."""
+    """Runs an engine on `events` events and checks its answer."""
     engine = ENGINES[name]
     try:
         python = install(engine, environments)
@@ -101,10 +101,11 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--install", "install_only", is_flag=True, help="Only make the environments.")
 @click.option(
     "--results",
-    default=RESULTS,
+    default=report.SECTION.path,
     type=click.Path(dir_okay=False, path_type=Path),
     help="The figures, as JSON.",
 )
+@resume
 def main(
     engines: tuple[str, ...],
     events: int | None,
@@ -112,11 +113,9 @@ def main(
     environments: Path,
     install_only: bool,
     results: Path,
+    resume: bool,
 ) -> None:
-    """Run the flagship job in each framework.
-
-    A run of all engines replaces all results; a run of some leaves the others.
-    """
+    """Run the flagship job in each framework. Figures that are not measured anew stay."""
     console = Console()
     console.width = max(console.width, _WIDTH)
     java = find_java()
@@ -130,35 +129,29 @@ def main(
             install(ENGINES[name], environments)
     if install_only:
         return
-    # A run of everything starts anew, and takes the place of what was known when it is at its end.
-    whole = engines == tuple(ENGINES) and events is None
-    path = work / "throughput.json" if whole else results
-    if whole:
-        path.unlink(missing_ok=True)
-    kept: list[Figures] = []
-    for name in engines:
-        for size in (events,) if events else ENGINES[name].sizes:
-            with console.status(f"{name}: {size:,} events"):
-                done = run(name, size, work, environments, env)
-            console.print(f"{name}, {size:,} events: {done.failed or done.answer}", highlight=False)
-            kept = keep(path, [attrs.asdict(done)], ("engine", "events"), machine(java))
-    if whole:
-        shutil.copy(path, results)
-    show(console, kept, results)
+    about, section = machine(java), attrs.evolve(report.SECTION, path=results)
+    wanted = [(name, size) for name in engines for size in ((events,) if events else ENGINES[name].sizes)]
+    for name, size in section.left(wanted, about["commit"]) if resume else wanted:
+        with console.status(f"{name}: {size:,} events"):
+            done = run(name, size, work, environments, env)
+        console.print(f"{name}, {size:,} events: {done.failed or done.answer}", highlight=False)
+        section.keep([attrs.asdict(done)], about)
+    show(console, section)
 
 
-def show(console: Console, kept: Sequence[Figures], results: Path) -> None:
+def show(console: Console, section: Section) -> None:
     """Show all that is known, plot it beside the results, and put it into README files if the results are ours."""
-    runs = report.runs_of(kept)
+    runs = report.runs_of(section.figures)
     shown = Table(*(name.rstrip(":") for name in report.COLUMNS), box=SIMPLE)
     for row in report.rows(runs, versions()):
         shown.add_row(*row)
     console.print(shown)
     for line in report.ratios(runs):
         console.print(line, highlight=False)
-    report.plot(runs, results.with_suffix(".svg"))
-    if results == RESULTS:
-        report.publish(kept)
+    report.plot(runs, section.path.with_suffix(".svg"))
+    if section == report.SECTION:
+        section.show()
+        report.SECTION_OF_FRONT.show()
 
 
 if __name__ == "__main__":

@@ -91,11 +91,11 @@ class Rows:
     def all_rows(self) -> pl.DataFrame:
         return self.frame
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+    def chunks(self, rows: int) -> Iterator[pl.DataFrame]:
         """Yields pieces of `rows_per_batch` rows, or else of `rows` rows."""
         for piece in self.frame.iter_slices(self.rows_per_batch or rows):
             if piece.height:
-                yield piece.lazy()
+                yield piece
 
     def resume(self, position: Position, rows: int) -> RowsReader:
         return RowsReader(self, position.get(_ROW, 0), rows)
@@ -116,9 +116,9 @@ class RowsReader:
         end = min(self.row + (self.source.rows_per_batch or self.rows), total)
         return PlannedBatch([self.row, end], {_ROW: end}, end < total)
 
-    def read(self, batch: PlannedBatch) -> pl.LazyFrame:
+    def read(self, batch: PlannedBatch) -> pl.DataFrame:
         first, self.row = batch.input
-        return self.source.frame[first : self.row].lazy()
+        return self.source.frame[first : self.row]
 
     def close(self) -> None:
         """Does nothing, as nothing is open."""

@@ -39,6 +39,7 @@ from beamlike.runtime.batch.storage import not_stored
 from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
+from stages.state.memory import D, Memory
 from stages.state.store import DictStore
 
 KEPT_BATCHES: Final = 100
@@ -79,13 +80,17 @@ class Journal:
     damaged: Callable[[str], CheckpointError]
     _connection: sqlite3.Connection
     _turn: Any = attrs.field(factory=Lock, init=False)
+    _queue: Any = attrs.field(factory=Lock, init=False)
     _behind: Behind = attrs.field(factory=Behind, init=False)
+    _waiting: list[Callable[[], object]] | None = attrs.field(default=None, init=False)
+    """Changes at the end of the second thread's queue; None if it ends with something else."""
     _ahead: int = attrs.field(default=0, init=False)
     """The number of batches that have begun since everything was on disk for certain."""
     _last: tuple[LoggedBatch, bool] | None = attrs.field(default=None, init=False)
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     """Changes of committed batches that are perhaps not written to the database yet."""
+    _memory: Memory = attrs.field(factory=Memory, init=False)
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -192,52 +197,68 @@ class Journal:
             self.settle()
         self._ahead += 1
         self._last = batch, False
-        self.later(partial(self._begin, batch))
+        self._change(partial(self._begin, batch))
 
     def _begin(self, batch: LoggedBatch) -> None:
-        with self._translating(), self._changing():
-            self._note(batch, done=False)
+        self._note(batch, done=False)
 
     def forget(self, batch: LoggedBatch) -> None:
         """Removes a batch that has begun but has written no output."""
         self._changed = {}
-        self.later(partial(self._forget, batch))
+        self._change(partial(self._forget, batch))
         self.settle()
         self._last = self._found_last()
 
     def _forget(self, batch: LoggedBatch) -> None:
-        with self._translating(), self._changing():
-            self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
-            last = last_row(self._connection)
-            self._totals["batches"] = 0 if last is None else digest(*last)
+        self._connection.execute("DELETE FROM batches WHERE number = ? AND done = 0", (batch.number,))
+        last = last_row(self._connection)
+        self._totals["batches"] = 0 if last is None else digest(*last)
 
     def commit(self, batch: LoggedBatch) -> None:
         """Marks the batch as done, and stores its state and positions, in one transaction."""
         self._last, changed = (batch, True), self._changed
         # Until the second thread has written the changes, `get` finds them here.
         self._unsettled, self._changed = {**self._unsettled, **changed}, {}
-        self.later(partial(self._commit, batch, changed))
+        self._change(partial(self._commit, batch, changed))
 
     def _commit(self, batch: LoggedBatch, changed: Mapping[tuple[str, str], bytes | None]) -> None:
         there = [name for name in changed if name in self._sums]
         new = [name for name in changed if name not in self._sums]
-        with self._translating(), self._changing():
-            undo.keep_before(self._connection, batch.number, there, new, undo.MOST_BYTES)
-            self._put(changed)
-            for source, taken in batch.taken.items():
-                self._move(source, taken.position)
-            self._note(batch, done=True)
-            self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
-            undo.remove_up_to(self._connection, batch.number - KEPT_BATCHES)
+        undo.keep_before(self._connection, batch.number, there, new, undo.MOST_BYTES)
+        self._put(changed)
+        for source, taken in batch.taken.items():
+            self._move(source, taken.position)
+        self._note(batch, done=True)
+        self._connection.execute("DELETE FROM batches WHERE number <= ?", (batch.number - KEPT_BATCHES,))
+        undo.remove_up_to(self._connection, batch.number - KEPT_BATCHES)
 
     def later(self, task: Callable[[], object]) -> None:
         """Runs a task in the second thread, in the order of the calls of `begin`, `commit` and `later`."""
-        self._behind.do(task)
+        with self._queue:
+            self._waiting = None
+            self._behind.do(task)
 
-    def settle(self) -> None:
-        """Waits until everything that was begun, committed or passed to `later` is on disk."""
-        self._behind.wait()
-        self._unsettled, self._ahead = {}, 0
+    def _change(self, change: Callable[[], object]) -> None:
+        """Changes the database in the second thread. Changes that wait side by side share a transaction and a sync."""
+        with self._queue:
+            if self._waiting is not None:
+                self._waiting.append(change)
+                return
+            self._waiting = [change]
+            self._behind.do(partial(self._write, self._waiting))
+
+    def _write(self, changes: list[Callable[[], object]]) -> None:
+        with self._queue:
+            if self._waiting is changes:
+                self._waiting = None
+        with self._translating(), self._changing():
+            for change in changes:
+                change()
+
+    def settle(self, within: float | None = None) -> None:
+        """Waits until everything that was begun, committed or passed to `later` is on disk, at most `within` s."""
+        if self._behind.wait(within):
+            self._unsettled, self._ahead = {}, 0
 
     def fill(
         self, batch: LoggedBatch, state: DictStore, positions: Mapping[str, Position], counted: Counted
@@ -320,6 +341,18 @@ class Journal:
             ) from None
         return {name: value for name, value in now.items() if value is not None and name[0] != _RUN}
 
+    def keys(self, stage: str) -> list[str]:
+        """Returns the keys of a stage that have a value in the current batch."""
+        known = dict.fromkeys(self._sums, True)
+        for values in (self._unsettled, self._changed):
+            known |= {name: value is not None for name, value in values.items()}
+        return [key for (owner, key), there in known.items() if there and owner == stage]
+
+    @property
+    def changed(self) -> bool:
+        """True if a value has changed in the current batch."""
+        return bool(self._changed)
+
     # The methods of a `StateStore`.
 
     @property
@@ -333,12 +366,22 @@ class Journal:
                 return known[stage, key]
         return self._read(stage, key) if (stage, key) in self._sums else None
 
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        """Returns the decoded value of a key. While the value does not change, it is decoded once."""
+        name = stage, key
+        token = self._changed.get(name, self._unsettled.get(name, self._sums.get(name)))
+        if token is None:
+            return None
+        return self._memory.get(name, token, lambda: decode(self.get(stage, key) or b""))
+
     def put(self, stage: str, key: str, value: bytes) -> None:
         """Sets the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
         """Deletes the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = None
 
     def _read(self, stage: str, key: str) -> bytes:

@@ -18,7 +18,7 @@ from beamlike.local.feed import NextBatch
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.opening import OpenLocalRun, check_plan
 from beamlike.local.options import LocalOptions
-from beamlike.local.prefetch import FEW
+from beamlike.local.prefetch import is_small
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
@@ -176,9 +176,9 @@ class LiveRun(Shown):
         """Waits until `due`, the time of the next check for input, or until the run must stop."""
         self._opened.run.records.tracker.end()
         if (left := due - time.monotonic()) > 0:
-            # A run that waits for input has stored everything that it has done.
-            self._opened.journal.settle()
-            self._control.stopping.wait(left)
+            # A run that waits for input stores everything that it has done, but does not keep input waiting for that.
+            self._opened.journal.settle(within=left)
+            self._control.stopping.wait(max(0.0, due - time.monotonic()))
 
     def _look(self) -> NextBatch:
         """Checks the sources for new input, and counts the time of this as part of the next batch."""
@@ -203,7 +203,8 @@ class LiveRun(Shown):
         self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
-        self.batches.append(in_one_thread(take) if self._few else take())
+        few = bool(self.batches) and is_small(self.batches[-1])
+        self.batches.append(in_one_thread(take) if few else take())
         self._opened.finish(batch, self.batches[-1])
         self._opened.run.records.tracker.end()
 
@@ -242,11 +243,6 @@ class LiveRun(Shown):
                 opened.run.note("draining", holds=False)
             raise
         opened.journal.settle()
-
-    @property
-    def _few(self) -> bool:
-        """True if the last batch had so few rows that several threads of polars would mostly wait."""
-        return bool(self.batches) and sum(one.read or 0 for one in self.batches[-1].sources.values()) < FEW
 
     @property
     def _goes_on(self) -> bool:

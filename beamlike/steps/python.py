@@ -228,7 +228,7 @@ class MapBatches(PythonStep):
         if result.height != height:
             raise StepError(
                 self.name,
-                f"map_batches gave {result.height} rows for {height}, so it cannot be said which "
+                f"map_batches gave {result.height} rows for {height}, so it is not known which "
                 "event time they have; give one row for each, or use flat_map, or filter before",
             )
         return result

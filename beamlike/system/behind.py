@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 import attrs
 
@@ -28,10 +29,17 @@ class Behind:
         while self._given and self._given[0].done():
             self._given.popleft().result()
 
-    def wait(self) -> None:
-        """Waits for all tasks. Raises the error of a task that failed."""
+    def wait(self, within: float | None = None) -> bool:
+        """Waits for all tasks, or at most `within` seconds. Returns True if all are done. Raises the error of a task
+        that failed.
+        """
+        due = None if within is None else time.monotonic() + within
         while self._given:
+            wait([self._given[0]], timeout=None if due is None else max(0.0, due - time.monotonic()))
+            if not self._given[0].done():
+                return False
             self._given.popleft().result()
+        return True
 
     def close(self) -> None:
         """Waits for all tasks, without raising their errors. Later calls have no effect."""

@@ -43,7 +43,7 @@ def in_one_thread(task: Task[T]) -> T:
             _HERE.alone = False
         return frame
 
-    _NOTHING.map_batches(call).collect(engine="streaming")
+    _NOTHING.map_batches(call).collect(engine="streaming", optimizations=pl.QueryOptFlags.none())
     for error in raised:
         raise error
     return given[0]
@@ -51,7 +51,7 @@ def in_one_thread(task: Task[T]) -> T:
 
 _NOTHING: Final = pl.LazyFrame()
 _HERE: Final = threading.local()
-"""Its attribute `alone` is True while this thread runs such a task."""
+"""The state of this thread; its attribute `alone` is True while it runs such a task."""
 
 
 @attrs.frozen(eq=False)
@@ -161,6 +161,20 @@ def _done(task: Task[T]) -> Future[T]:
         future.set_result(in_one_thread(task))
     except Exception as error:
         future.set_exception(error)
+    return future
+
+
+def start_daemon(task: Task[T]) -> Future[T]:
+    """Runs a task in a new thread, which does not keep the process from ending."""
+    future: Future[T] = Future()
+
+    def go() -> None:
+        try:
+            future.set_result(task())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=go, daemon=True).start()
     return future
 
 

@@ -24,51 +24,26 @@ from confluent_kafka import Consumer
 from rich.console import Console
 
 from beamlike.spark.session.java import find_java
-from benchmarks import readme
 from benchmarks.engines import PEERS, Failed, install, variables
-from benchmarks.flagship import machine
-from benchmarks.kept import keep
 from benchmarks.latency import report
-from benchmarks.latency.report import Figure
+from benchmarks.latency.report import ENGINES_OF, SECTION, Figure
 from benchmarks.logs import reason
+from benchmarks.machine import machine
+from benchmarks.section import resume
 from tests.connectors.kafka import Cluster, broker
 
-RESULTS: Final = Path(__file__).parent.with_name("latency.json")
-_PEERS: Final = Path(__file__).parents[1] / "peers"
 _WARM: Final = 15  # seconds after the first pane
-_START: Final = 100  # seconds, within which the first pane comes
-
-
-@attrs.frozen
-class Engine:
-    """An engine's command, to which the broker, the topics and a folder are appended."""
-
-    title: str
-    command: Sequence[str]
-    peer: str | None = None
-
-
-def _module(name: str, *arguments: str) -> list[str]:
-    return ["-m", f"benchmarks.latency.{name}", *arguments]
-
-
-ENGINES_OF: Final[Mapping[str, Engine]] = {
-    "local": Engine("beamlike, in process", _module("job", "local")),
-    "spark": Engine("beamlike, on Spark", _module("job", "spark")),
-    "native": Engine("PySpark streaming", _module("native")),
-    "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
-    "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax"),
-}
+_START: Final = 100  # seconds, within which the first pane must arrive
 
 
 def _end(value: bytes) -> int:
-    """The end of a pane's window in milliseconds."""
+    """Returns the end of a pane's window in milliseconds."""
     found = json.loads(value)["window_end"]
     return found if isinstance(found, int) else int(datetime.fromisoformat(found).timestamp() * 1000)
 
 
 def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]:
-    """The end of the window of each pane, and its time of arrival, both in milliseconds."""
+    """Returns the end of the window of each pane, and its time of arrival, both in milliseconds."""
     panes: list[tuple[int, int]] = []
     while not until(len(panes)):
         polled, now = _polled(consumer), time.time_ns() // 1_000_000
@@ -77,7 +52,7 @@ def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]
 
 
 def _polled(consumer: Any) -> list[Any]:
-    """The messages that are available. A request for many at once would wait until there are as many."""
+    """Returns the messages that are available. A request for many at once would wait until there are as many."""
     first = consumer.poll(0.05)
     return [] if first is None else [first, *consumer.consume(1_000, timeout=0)]
 
@@ -102,7 +77,7 @@ def _stop(process: subprocess.Popen[Any]) -> None:
 
 
 def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -> Figure:
-    """The latencies of an engine at a rate. Raises `Failed` with what its log says."""
+    """Measures the latencies of an engine at a rate. Raises `Failed` with the reason in its log."""
     engine = ENGINES_OF[name]
     python, env = Path(sys.executable), dict(os.environ)
     if engine.peer is not None:
@@ -166,31 +141,33 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
 @click.option("--seconds", default=25, help="How long it is measured, once it is warm.")
 @click.option("--only", default=",".join(ENGINES_OF), help="Some of the engines.")
 @click.option(
-    "--work", default="build/engines", type=click.Path(path_type=Path), help="For what is installed."
+    "--work", default="build/bench-envs", type=click.Path(path_type=Path), help="For what is installed."
 )
-def main(rates: str, seconds: int, only: str, work: Path) -> None:
+@resume
+def main(rates: str, seconds: int, only: str, work: Path, resume: bool) -> None:
     """Measures, keeps and shows the figures."""
-    # What was started is to end with this process, however that ends.
+    # Started processes must end with this process, however that ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    console = Console()
-    with broker() as cluster:
-        for rate in map(int, rates.split(",")):
-            for name in only.split(","):
-                load = os.getloadavg()[0]
-                try:
-                    figure = measured(cluster, name, rate, seconds, work)
-                except Failed as error:
-                    figure = Figure(name, rate, failed=f"{error}")
-                figure = attrs.evolve(figure, load=load)
-                console.print(f"{figure}")
-                kept = keep(RESULTS, [attrs.asdict(figure)], ("engine", "rate"), machine(find_java()))
-    titles = {name: engine.title for name, engine in ENGINES_OF.items()}
-    figures = [Figure.kept(one) for one in kept]
-    report.draw(figures, titles, RESULTS.with_suffix(".svg"))
-    table = report.table(figures, titles)
-    about = f"{readme.on(one['machine'] for one in kept)} {report.beside(figures)}"
-    readme.put("latency", [*table.splitlines(), "", about])
-    print(f"{table}\n\n{about}")
+    console, about = Console(), machine(find_java())
+    wanted = [(name, int(rate)) for rate in rates.split(",") for name in only.split(",")]
+    left = SECTION.left(wanted, about["commit"]) if resume else wanted
+    with ExitStack() as held:
+        cluster = held.enter_context(broker()) if left else None
+        for name, rate in left:
+            load = os.getloadavg()[0]
+            try:
+                assert cluster is not None
+                figure = measured(cluster, name, rate, seconds, work)
+            except Failed as error:
+                figure = Figure(name, rate, failed=f"{error}")
+            figure = attrs.evolve(figure, load=load)
+            console.print(f"{figure}")
+            SECTION.keep([attrs.asdict(figure)], about)
+    report.draw(
+        [Figure.kept(one) for one in SECTION.figures], report.TITLES, SECTION.path.with_suffix(".svg")
+    )
+    SECTION.show()
+    print("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import attrs
 import numpy as np
 
+from benchmarks.kept import Figures
+from benchmarks.section import Section
 from examples.drawing import figures as drawn
 from examples.drawing import save
+
+_PEERS: Final = Path(__file__).parents[1] / "peers"
+
+
+@attrs.frozen
+class Engine:
+    """An engine's command, to which the broker, the topics and a folder are appended."""
+
+    title: str
+    command: Sequence[str]
+    peer: str | None = None
+
+
+def _module(name: str, *arguments: str) -> list[str]:
+    return ["-m", f"benchmarks.latency.{name}", *arguments]
+
+
+ENGINES_OF: Final[Mapping[str, Engine]] = {
+    "local": Engine("beamlike, in process", _module("job", "local")),
+    "spark": Engine("beamlike, on Spark", _module("job", "spark")),
+    "native": Engine("PySpark streaming", _module("native")),
+    "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
+    "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax"),
+}
+TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 
 @attrs.frozen
@@ -31,7 +58,7 @@ class Figure:
 
     @classmethod
     def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
-        """The figure for these latencies of panes; there may be none, if an engine does not keep up."""
+        """Returns the figure for these latencies of panes; there may be none, if an engine does not keep up."""
         if not latencies:
             return cls(engine, rate, failed="no pane came in time: it does not keep up")
         p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
@@ -39,7 +66,7 @@ class Figure:
 
     @classmethod
     def kept(cls, facts: Mapping[str, Any]) -> Self:
-        """The stored figure."""
+        """Returns the stored figure."""
         return cls(**{field.name: facts[field.name] for field in attrs.fields(cls)})
 
     @property
@@ -49,7 +76,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
-    """A Markdown table: p50 / p99 in milliseconds, an engine a row."""
+    """Returns a Markdown table: p50 / p99 in milliseconds, an engine a row."""
     rates = sorted({figure.rate for figure in figures})
     cells = {(figure.engine, figure.rate): figure.text for figure in figures}
     head = f"| p50 / p99, ms | {' | '.join(f'{rate:,} a second' for rate in rates)} |"
@@ -62,9 +89,20 @@ def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
 
 
 def beside(figures: Sequence[Figure]) -> str:
-    """A sentence on the load of the machine. An engine that was measured before another is a part of its load."""
+    """Returns a sentence on the load of the machine. An engine measured before another is a part of its load."""
     loads = sorted(figure.load for figure in figures if figure.load) or [0.0]
     return f"Load average in the minute before each turn: {loads[0]:.1f} to {loads[-1]:.1f}."
+
+
+def lines(kept: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page, and the load of the machine."""
+    figures = [Figure.kept(one) for one in kept]
+    yield table(figures, TITLES)
+    yield ""
+    yield beside(figures)
+
+
+SECTION: Final = Section("latency", ("engine", "rate"), lines)
 
 
 def draw(figures: Sequence[Figure], titles: Mapping[str, str], path: Path) -> None:

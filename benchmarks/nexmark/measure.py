@@ -2,7 +2,8 @@
 
     python -m benchmarks.nexmark.measure --events 10_000_000
 
-measures the missing figures of these sizes, so a stopped measurement continues; `--again` begins anew.
+measures figures of these sizes. With `--resume` a stopped measurement continues: what is measured of this commit, in
+as many rounds, is left out.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,10 +21,11 @@ import polars as pl
 from rich.console import Console
 
 from beamlike.spark.session.java import find_java
+from benchmarks import readme
 from benchmarks.engines import ENGINES, Failed, install, variables
-from benchmarks.flagship import machine
-from benchmarks.kept import keep, load
+from benchmarks.kept import Figures
 from benchmarks.logs import reason
+from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.nexmark import report
 from benchmarks.nexmark.answers import answer
@@ -34,8 +36,8 @@ from benchmarks.nexmark.native import CANNOT, NATIVE
 from benchmarks.nexmark.pipeline import TO_FILES
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.report import Run, sizes
+from benchmarks.section import HERE, Section, resume
 
-RESULTS: Final = Path(__file__).parent.with_name("nexmark.json")
 CORES: Final = 2
 _BATCH: Final = 2_500_000
 _FOUR: Final = (1, 2, 5, 11)
@@ -80,7 +82,7 @@ def _native(query: int, data: Path, out: Path) -> Sequence[str]:
 
 
 def _peer(script: str, folder: str = ".") -> Callable[[int, Path, Path], Sequence[str]]:
-    """A script for the Python of a framework's environment."""
+    """Returns the command of a script for the Python of a framework's environment."""
     path = Path(__file__).parents[1] / "peers" / script
     return lambda query, data, out: [
         f"{path}",
@@ -108,8 +110,26 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
 }
 
 
+TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
+
+
+def lines(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of all engines."""
+    cannot = {name: engine.cannot for name, engine in ENGINES_OF.items()}
+    yield from report.table(report.runs_of(figures), TITLES, cannot).splitlines()
+
+
+def in_short(figures: Sequence[Figures]) -> Iterator[str]:
+    """The table of the page on Nexmark, and how many times the CPU of the runner on Spark others take."""
+    return report.in_short(report.runs_of(figures))
+
+
+SECTION: Final = Section("nexmark", ("engine", "query", "events"), lines, page=HERE / "nexmark.md")
+IN_SHORT: Final = Section("nexmark in short", SECTION.key, in_short, SECTION.path, readme.NEXMARK)
+
+
 def inputs(events: int, work: Path) -> Path:
-    """The events in files of two and a half million; and in one file of each kind, with times as numbers, for Flink."""
+    """Writes the events to files of two and a half million, and for Flink to one per kind, with times as numbers."""
     data = work / f"events-{events}"
     write(data, Arrivals(events=events, files=max(1, events // _BATCH)))
     merged = data / "merged"
@@ -124,7 +144,7 @@ def inputs(events: int, work: Path) -> Path:
 
 
 def run(name: str, query: int, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run a query on so many events and check its answer."""
+    """Runs a query on `events` events and checks its answer."""
     engine, data = ENGINES_OF[name], inputs(events, work)
     out, log = work / f"{name}-{query}", work / f"{name}-{query}-{events}.log"
     shutil.rmtree(out, ignore_errors=True)
@@ -148,7 +168,7 @@ def run(name: str, query: int, events: int, work: Path, environments: Path, env:
 
 
 def less(one: Run | None, other: Run) -> Run:
-    """The run that took less CPU time; one that went wrong has none to compare."""
+    """Returns the run that took less CPU time; a failed run does not count."""
     if one is None or one.failed or one.wrong:
         return other
     return one if other.failed or other.wrong or one.cpu <= other.cpu else other
@@ -179,12 +199,12 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     type=click.IntRange(1),
     help="Rounds, in turns; for each query, the run with the least CPU time counts.",
 )
-@click.option("--again", is_flag=True, help="Measure what is known, too.")
+@resume
 @click.option("--work", default=Path("build/nexmark"), type=_FOLDER, help="For events, answers and logs.")
 @click.option("--environments", default=Path("build/bench-envs"), type=_FOLDER, help="For other frameworks.")
 @click.option(
     "--results",
-    default=RESULTS,
+    default=HERE / "nexmark.json",
     type=click.Path(dir_okay=False, path_type=Path),
     help="File of the figures, in JSON.",
 )
@@ -193,39 +213,42 @@ def main(
     engines: tuple[str, ...],
     queries: tuple[str, ...],
     rounds: int,
-    again: bool,
+    resume: bool,
     work: Path,
     environments: Path,
     results: Path,
 ) -> None:
-    """Run each query on each engine on so many events, and on a tenth of them, which tells what their start costs."""
+    """Run each query on each engine on all events, and on a tenth of them, to know the cost of the start."""
     console, java = Console(), find_java()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)
     about = machine(java)
-    known = {(each["engine"], each["query"], each["events"]) for each in load(results) if not each["failed"]}
+    section = attrs.evolve(SECTION, path=results)
+    known = report.runs_of(section.measured_of(about["commit"])) if resume else []
     for query in map(int, queries):
-        best = dict[tuple[str, int], Run]()
+        best = {(one.engine, one.events): one for one in known if one.query == query and not one.failed}
         wanted = [
             (name, size)
             for name in engines
             for size in sizes(events // ENGINES_OF[name].share)
-            if query in ENGINES_OF[name].queries and (again or (name, query, size) not in known)
+            if query in ENGINES_OF[name].queries
         ]
-        for name, size in wanted * rounds:
-            with console.status(f"query {query}, {name}: {size:,} events"):
-                done = run(name, query, size, work.absolute(), environments.absolute(), env)
-            told = done.failed or done.wrong or f"{done.cpu:.1f} s of CPU, {done.wall:.1f} s"
-            console.print(f"query {query}, {name}, {size:,} events: {told}", highlight=False)
-            best[name, size] = less(best.get((name, size)), done)
-            keep(results, [attrs.asdict(best[name, size])], ("engine", "query", "events"), about)
-    runs = report.runs_of(load(results))
-    titles = {name: engine.title for name, engine in ENGINES_OF.items()}
-    cannot = {name: engine.cannot for name, engine in ENGINES_OF.items()}
-    text = report.table(runs, titles, cannot)
-    console.print(text, highlight=False)
-    report.plot(runs, titles, results.with_suffix(".svg"))
-    results.with_suffix(".md").write_text(text)
+        for number in range(rounds):
+            for name, size in wanted:
+                before = best.get((name, size))
+                if before is not None and before.rounds > number:
+                    continue
+                with console.status(f"query {query}, {name}: {size:,} events"):
+                    done = run(name, query, size, work.absolute(), environments.absolute(), env)
+                told = done.failed or done.wrong or f"{done.cpu:.1f} s of CPU, {done.wall:.1f} s"
+                console.print(f"query {query}, {name}, {size:,} events: {told}", highlight=False)
+                best[name, size] = attrs.evolve(less(before, done), rounds=number + 1)
+                section.keep([attrs.asdict(best[name, size])], about)
+    report.plot(report.runs_of(section.figures), TITLES, results.with_suffix(".svg"))
+    console.print("\n".join(section.text()), highlight=False)
+    if section == SECTION:
+        SECTION.show()
+        IN_SHORT.show()
 
 
 if __name__ == "__main__":

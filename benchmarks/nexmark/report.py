@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import exp, log
 from pathlib import Path
 
 import attrs
 
+from benchmarks import readme
 from benchmarks.kept import Figures
 from examples.drawing import figures, save
 
@@ -29,27 +30,28 @@ class Run:
     memory: int = 0
     wrong: str = ""
     failed: str = ""
+    rounds: int = 1
 
 
 def runs_of(kept: Iterable[Figures]) -> list[Run]:
-    """The runs that were kept."""
+    """Returns the stored runs."""
     names = [field.name for field in attrs.fields(Run)]
-    return [Run(**{name: figure[name] for name in names}) for figure in kept]
+    return [Run(**{name: figure[name] for name in names if name in figure}) for figure in kept]
 
 
 def sizes(events: int) -> tuple[int, int]:
-    """The numbers of events that are measured: the difference is what events cost without a start."""
+    """Returns the two measured numbers of events: their difference excludes the cost of the start."""
     return max(1, events // 10), events
 
 
 def largest(runs: Sequence[Run], engine: str, query: int) -> Run | None:
-    """The run on the most events that has not failed."""
+    """Returns the run on the most events that has not failed."""
     mine = [run for run in runs if (run.engine, run.query) == (engine, query) and not run.failed]
     return max(mine, key=lambda run: run.events, default=None)
 
 
 def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
-    """Microseconds of CPU that an event more takes, once the engine runs; None where that is not known."""
+    """Returns microseconds of CPU per additional event, once the engine runs; None if unknown."""
     most = largest(runs, engine, query)
     if most is None:
         return None
@@ -63,12 +65,12 @@ def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of ratios."""
+    """Returns the geometric mean of ratios."""
     return exp(sum(map(log, values)) / len(values))
 
 
 def table(runs: Sequence[Run], titles: Mapping[str, str], cannot: Mapping[str, Mapping[int, str]]) -> str:
-    """Thousand events per second and core of each query, CPU per event, memory; ratios, and what could not be done."""
+    """Returns a table of thousand events per second and core, CPU per event and memory; ratios, and failures."""
     engines = [name for name in titles if any(run.engine == name for run in runs)]
     others = [name for name in engines if name not in ("local", _OURS)]
     head = ["query"]
@@ -102,6 +104,38 @@ def table(runs: Sequence[Run], titles: Mapping[str, str], cannot: Mapping[str, M
     return "\n".join(lines) + "\n"
 
 
+_SHORT = {"local": "in process", "spark": "on Spark", "flink": "Flink SQL 2.3", "native": "native Spark"}
+
+
+def in_short(runs: Sequence[Run]) -> Iterator[str]:
+    """CPU microseconds of one more event, and memory at the largest input; and the ratios to the runner on Spark."""
+    queries = sorted({run.query for run in runs})
+    costs = {(name, query): cpu_per_event(runs, name, query) for name in _SHORT for query in queries}
+    ratios = {
+        (name, query): theirs / ours
+        for (name, query), theirs in costs.items()
+        if (ours := costs[_OURS, query]) and theirs
+    }
+    rows = []
+    for query in queries:
+        cells = ["" if (cost := costs[name, query]) is None else f"{cost:.2f}" for name in _SHORT]
+        cells += [
+            f"{ratios[name, query]:.1f}" if (name, query) in ratios else "" for name in ("flink", "native")
+        ]
+        sizes = [largest(runs, name, query) for name in (_OURS, "flink")]
+        cells += ["" if run is None else f"{run.memory / 1e9:.1f}" for run in sizes]
+        rows.append((f"{query}", *cells))
+    beside = ("Flink SQL by Spark", "native by Spark", "GB on Spark", "GB in Flink")
+    yield from readme.table(("query", *_SHORT.values(), *beside), rows)
+    yield ""
+    for name in ("flink", "native"):
+        if found := {query: ratio for (engine, query), ratio in ratios.items() if engine == name}:
+            least = min(found, key=lambda query: found[query])
+            mean = f"{geometric_mean([*found.values()]):.1f} times the CPU of the runner on Spark"
+            extremes = f"least on query {least} ({found[least]:.1f})"
+            yield f"- {_SHORT[name]} takes {mean} over {len(found)} queries, as a geometric mean; {extremes}."
+
+
 def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:
     memory = "" if run is None else f"{run.memory / 1e6:,.0f}"
     if per_event is None:
@@ -110,7 +144,7 @@ def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:
 
 
 def plot(runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
-    """Events per second and core of each query, a mark for each engine."""
+    """Plots events per second and core of each query, a mark for each engine."""
     queries = sorted({run.query for run in runs})
     figure, axes = figures(1, 1, (9, 4.5))
     axes = axes[0, 0]

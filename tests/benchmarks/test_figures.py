@@ -1,4 +1,4 @@
-"""The benchmarks of state and throughput: their input is what they say, and figures of other runs are kept."""
+"""The benchmarks of state and throughput: their input is as described, and figures of other runs are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_state_of_a_workload_is_as_large_as_asked(workload):
     asked = Load(rows=20_000, arrivals=500)
     batches = run(workload, asked, batches=6)
     lives = [batch.live for batch in batches]
-    # What has come of a window lately may lie beside its row.
+    # Recent arrivals of a window may be stored beside its row.
     beside = 9 * asked.arrivals * workload.overlap
     assert max(lives) < 1.05 * asked.rows + beside
     assert min(lives) > 0.95 * asked.rows
@@ -63,14 +63,6 @@ def test_a_table_takes_the_place_between_its_markers(tmp_path):
     assert path.read_text() == f"before\n<!-- x -->\n\n{table}\n<!-- end of x -->\nafter\n"
     with pytest.raises(ValueError, match="no place for 'y'"):
         readme.put("y", [], path)
-
-
-def test_every_table_has_its_place():
-    places = [(readme.README, name) for name in ("state", "throughput", "process")]
-    places.append((throughput_report.FRONT, "how fast"))
-    for path, name in places:
-        assert f"<!-- {name} -->\n" in path.read_text()
-        assert f"<!-- end of {name} -->\n" in path.read_text()
 
 
 def a_run(engine: str, events: int, wall: float, batch: float | None = None) -> Run:
@@ -123,7 +115,7 @@ def test_an_engine_that_does_not_install_is_in_the_table_with_the_reason():
 
 
 def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
-    """The engines that are in the results after the command, when an engine takes no time, and one was known."""
+    """Returns the engines in the results after the command, with an earlier result and a stubbed engine."""
 
     def run(name, events, *_):
         return a_run(name, events, 1.0)
@@ -136,10 +128,6 @@ def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
     done = CliRunner().invoke(throughput.main, [*arguments, *folders, "--results", str(results)])
     assert done.exit_code == 0, done.output
     return sorted({figure["engine"] for figure in load(results)})
-
-
-def test_a_run_of_all_engines_leaves_no_figure_of_an_earlier_one(monkeypatch, tmp_path):
-    assert a_throughput_run(monkeypatch, tmp_path) == sorted(engines.ENGINES)
 
 
 def test_a_run_of_some_engines_leaves_the_others(monkeypatch, tmp_path):

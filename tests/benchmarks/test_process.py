@@ -1,4 +1,4 @@
-"""The benchmark of keyed state and timers: its jobs do the same, and its figures are of what they say."""
+"""The benchmark of keyed state and timers: its jobs have the same results, and its figures are as described."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_process_and_the_function_of_frames_find_the_same_silences() -> None:
 
 
 def quarter(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of few users in a quarter of an hour, in order of time."""
+    """Returns some rows of few users in a quarter of an hour, in order of time."""
     rows = pl.DataFrame({"user": [(7 * i + number) % 5 for i in range(8)]})
     times = pl.Series([number * 900 * SECOND + i * 100 * SECOND for i in range(8)])
     return rows["user"].to_numpy(), times.to_numpy()
@@ -77,7 +77,7 @@ def test_native_spark_is_compared_on_the_same_input() -> None:
 
 
 def calls(rows: int, keys: int) -> int:
-    """The Python calls of a step in which these rows arrive."""
+    """Returns the Python calls of a step in which these rows arrive."""
     bench, counter = Bench("Process"), Counter()
     for number in range(2):  # imports and expressions are made in the first step
         if number:

@@ -1,4 +1,4 @@
-"""The short benchmarks: each job computes what its baseline does, and the ratios of two commits are compared."""
+"""The short benchmarks: each job has the same results as its baseline, and ratios of two commits are compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import quick
+from benchmarks import history, quick
+from benchmarks.history import Entry, add, changes
 
 SMALL: dict[str, Callable[[Path], quick.Pair]] = {
     "import": quick.imported,
@@ -34,22 +35,46 @@ def test_a_job_computes_what_its_baseline_does(
         assert pair.check(pair.job(), pair.baseline())
 
 
-def test_the_ratios_of_two_commits_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_measured_compared_and_added_to_the_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(quick, "JOBS", SMALL)
     monkeypatch.setattr(quick, "LEAST", 0.0)
-    path = str(tmp_path / "one.json")
-    measured = CliRunner().invoke(quick.main, ["--only", "many keys,join", "--rounds", "1", "--json", path])
-    assert measured.exit_code == 0, measured.output
-    shown = CliRunner().invoke(quick.main, ["--compare", path, path]).output
-    assert shown.count("1.00") == 2
+    path = tmp_path / "history.jsonl"
+    for commit in ("one", "other", "other+"):
+        monkeypatch.setattr(quick, "machine", lambda _, commit=commit: {"commit": commit, "time": "now"})
+        arguments = ["--only", "many keys,join", "--rounds", "1", "--history", str(path)]
+        measured = CliRunner().invoke(quick.main, arguments)
+        assert measured.exit_code == 0, measured.output
+    assert "Not stored" in measured.output
+    assert [(entry.commit, [*entry.ratios]) for entry in history.read(path)] == [
+        ("one", ["many keys", "join"]),
+        ("other", ["many keys", "join"]),
+    ]
+    assert "many keys" in path.with_suffix(".svg").read_text()
     assert CliRunner().invoke(quick.main, ["--only", "nothing"]).exit_code == 2
 
 
-def test_a_ratio_that_grew_by_more_than_noise_is_marked() -> None:
-    before = {name: quick.Figure(name, 1.0, 1.0, 1.0) for name in ("same", "slow", "fast", "gone")}
-    ratios = {"same": 1.05, "slow": 1.2, "fast": 0.8}
-    table = quick.compared(before, {name: quick.Figure(name, 1.0, 1.0, one) for name, one in ratios.items()})
-    assert [[*column.cells] for column in table.columns][::4] == [
-        ["same", "slow", "fast"],
-        ["", "slower", "faster"],
+def of(commit: str, **ratios: float) -> Entry:
+    return Entry(commit, "now", ratios, {})
+
+
+def test_a_ratio_beyond_those_of_the_last_commits_and_noise_is_a_change() -> None:
+    before = [of("a", same=9.0, wide=1.0, slow=1.0, fast=1.0)]
+    before += [of(str(n), same=1.0, wide=1.0 + n / 10, slow=1.0 + n / 100, fast=1.0) for n in range(5)]
+    now = of("now", same=1.05, wide=1.35, slow=1.2, fast=0.8, new=7.0)
+    found = {change.job: str(change) for change in changes([*before, of("now", slow=9.0)], now)}
+    assert found == {
+        "slow": "slow: slower, 1.20 after 1.02, the median of the last 5 commits (1.18 times)",
+        "fast": "fast: faster, 0.80 after 1.00, the median of the last 5 commits (0.80 times)",
+    }
+
+
+def test_a_commit_that_is_measured_again_keeps_jobs_that_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "history.jsonl"
+    for entry in (of("a", one=1.0, two=2.0), of("b", one=1.0), of("a", one=3.0)):
+        add(entry, path)
+    assert [(entry.commit, entry.ratios) for entry in history.read(path)] == [
+        ("b", {"one": 1.0}),
+        ("a", {"one": 3.0, "two": 2.0}),
     ]

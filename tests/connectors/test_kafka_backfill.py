@@ -1,4 +1,4 @@
-"""Files of the past and a topic are one pipeline, which moves between the runners."""
+"""Files of the past and a topic in one pipeline, which moves between the runners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = {"user": str, "at": int}
 
 
 def pipeline(kafka: Cluster, topic: str, out: bl.Memory) -> bl.Pipeline:
-    """The plays of ten seconds each, of files and a topic together."""
+    """Declares counts of plays in ten seconds, of files and a topic together."""
     p = bl.Pipeline("plays")
     how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
     past = p.read("past", bl.Parquet(Path("past").absolute(), SCHEMA, complete=True), **how)
@@ -29,7 +29,7 @@ def pipeline(kafka: Cluster, topic: str, out: bl.Memory) -> bl.Pipeline:
 
 
 def run(kafka: Cluster, topic: str, runner: Any) -> list[tuple[int, int]]:
-    """Runs the pipeline over what there is. Returns the ends of windows (s) and their counts."""
+    """Runs the pipeline on the existing input. Returns the ends of windows (s) and their counts."""
     out = bl.Memory()
     done = pipeline(kafka, topic, out).run(runner)
     assert done.batches[-1].sources["past"].over

@@ -1,4 +1,4 @@
-"""A source that is complete is over when its input is read, and other sources go on without it."""
+"""A complete source ends when its input is read, and other sources go on without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @attrs.frozen
 class Numbers:
-    """A source of a user's own, which reads the numbers in a file from a position on, and may be complete."""
+    """A user-defined source, which reads the numbers in a file from a position on, and may be complete."""
 
     path: str
     complete: bool = False
@@ -71,14 +71,14 @@ WITHOUT_NEW_ROWS = ("a table",)
 
 
 def put_live(*times: int) -> None:
-    """Appends a file to the source that goes on."""
+    """Appends a file to the live source."""
     Path("live").mkdir(exist_ok=True)
     name = f"live/{len(os.listdir('live')):03}.jsonl"
     Path(name).write_text("".join(f'{{"user": "ada", "at": {at}}}\n' for at in times))
 
 
 def pipeline(past: Any, got: list[Any], *, more: bool = False) -> bl.Pipeline:
-    """Plays of ten seconds each, from the past and live; with `more`, also those of the past alone."""
+    """Declares plays in ten seconds, from the past and live; with `more`, also those of the past alone."""
     p = bl.Pipeline("plays")
     how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
     old = p.read("past", past, **how)
@@ -128,7 +128,7 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     assert first.batches[-1].sources["past"].over
     assert not first.batches[-1].sources["live"].over
     got.clear()
-    # A restart keeps it over, and its later input is told.
+    # It is still over after a restart, and its later input is reported.
     put([26])
     put_live(28, 40)
     with caplog.at_level(logging.WARNING, "beamlike"):
@@ -137,8 +137,8 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     record = second.batches[-1].sources["past"]
     assert (record.over, record.watermark, record.elements) == (True, MAX_TIME, 0)
     told = why(History.open("checkpoint"))
-    assert any("no longer waits for `past`, whose input is over" in str(one) for one in told)
-    late = [one for one in map(str, told) if "source `past` is over, and does not read" in one]
+    assert any("no longer waits for `past`, whose input has ended" in str(one) for one in told)
+    late = [one for one in map(str, told) if "source `past` has ended, and does not read" in one]
     assert len(late) == len(record.changed) == int(kind not in WITHOUT_NEW_ROWS)
     if kind not in WITHOUT_NEW_ROWS:
         assert "(complete=True" in caplog.text
@@ -183,7 +183,7 @@ def test_rows_in_memory_may_be_complete() -> None:
 
 
 def batches_of(run: Any) -> list[tuple[int, int]]:
-    """The watermarks of both sources after each batch but the end of a run without a checkpoint."""
+    """Returns the watermarks of both sources after each of the first three batches."""
     return [(one.sources["past"].watermark, one.sources["live"].watermark) for one in run.batches][:3]
 
 
@@ -350,7 +350,7 @@ def only_past(past: Any, got: list[Any], *, timers: bool = False) -> bl.Pipeline
 
 
 def ends_by_itself(runner: Runner, caplog: pytest.LogCaptureFixture, *, timers: bool = False) -> None:
-    """A run with an interval ends when all its sources are over, and so does one that continues after that."""
+    """Checks that a run with an interval ends when all its sources have ended, and a resumed run, too."""
     SOURCES["parquet"][1]([1, 5, 12])
     got: list[Any] = []
     for expected in ([1, 2], []):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import Future
+from functools import partial
 from math import inf
 from typing import Final, Protocol, Self
 
@@ -13,6 +15,7 @@ from beamlike.io.base import Pieces
 from beamlike.io.kafka.log import Log
 from beamlike.io.kafka.offsets import Offsets, in_turn
 from beamlike.io.sources import PlannedBatch
+from beamlike.system.threads import start_daemon
 
 ASK_EVERY: Final = 1.0
 """Seconds between requests for the partitions and their ends. They are needed if the client itself receives nothing."""
@@ -35,6 +38,14 @@ class LogSource(Protocol):
     def decode(self, frame: pl.DataFrame) -> Pieces: ...
 
 
+@attrs.frozen
+class _Answer:
+    """The end of a log, and the new offsets of partitions whose messages are lost."""
+
+    end: Offsets
+    lost: Offsets
+
+
 @attrs.define(kw_only=True)
 class LogReader:
     """A reader of a log from given offsets on, in batches of `rows` messages, up to `end`.
@@ -55,6 +66,7 @@ class LogReader:
     final: bool = False
     _next: PlannedBatch | None = attrs.field(default=None, init=False)
     _asked: float = attrs.field(default=-inf, init=False)
+    _answer: Future[_Answer] | None = attrs.field(default=None, init=False)
 
     @classmethod
     def of(cls, source: LogSource, position: Offsets, rows: int, *, ends: bool, goes_on: bool = True) -> Self:
@@ -102,13 +114,29 @@ class LogReader:
     def _found(self) -> Offsets:
         """Returns the current end: what the client has received and, every `ASK_EVERY` seconds, what the
         broker reports.
+
+        Only the first call waits for the broker, so that a run that ends with its input knows its end. Later calls
+        take the answer when it is there: received messages do not wait for it.
         """
-        if time.monotonic() >= self._asked + ASK_EVERY:
+        is_first = self._asked == -inf
+        if self._answer is None and time.monotonic() >= self._asked + ASK_EVERY:
             self._asked = time.monotonic()
-            end = self.source.last(self.log)
-            self.at = _reached(self.log, self.at, end)
-            return end
+            self._answer = start_daemon(partial(self._ask, dict(self.at)))
+        if self._answer is not None and (is_first or self._answer.done()):
+            answer, self._answer = self._answer.result(), None
+            self.at = {**self.at, **answer.lost}
+            # Messages that were received after the question are not in the answer.
+            self.end = {name: max(at, self.end.get(name, 0)) for name, at in answer.end.items()}
+            self.end |= {name: answer.end.get(name, at) for name, at in answer.lost.items()}
+            if is_first:
+                return self.end
         return {**self.end, **self.log.received({**dict.fromkeys(self.end, 0), **self.at}, self.rows)}
+
+    def _ask(self, at: Offsets) -> _Answer:
+        """Asks the broker for the end of the log."""
+        end = self.source.last(self.log)
+        reached = _reached(self.log, at, end)
+        return _Answer(end, {name: offset for name, offset in reached.items() if offset != at.get(name)})
 
     def _ahead(self) -> Offsets:
         at = {**dict.fromkeys(self.end, 0), **self.at}
@@ -118,8 +146,12 @@ class LogReader:
         """Returns the messages of a batch as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
-        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
+        self.passed(batch)
         return rows
+
+    def passed(self, batch: PlannedBatch) -> None:
+        """Continues after a batch that was read from the log."""
+        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
 
     def close(self) -> None:
         self.log.close()

@@ -195,8 +195,9 @@ class Topology:
 
     def broadcast(self, consumer: str, origin: str, message: Message) -> Iterator[Envelope]:
         """Yields envelopes with the same message for every shard of a stage."""
+        payload = to_json(message, ordered=True)
         for shard in self.shards(consumer):
-            yield message_envelope(self.labels[shard], consumer, origin, message)
+            yield Envelope(self.labels[shard], consumer, origin, message.kind, 0, payload)
 
 
 def _chunks(frame: pl.DataFrame) -> Iterator[pl.DataFrame]:

@@ -45,12 +45,16 @@ class ShardInbox:
         summaries: dict[str, SourceSummary] = {}
         reports, ended, times = dict[str, Report](), set[str](), dict[str, int]()
         latest = MIN_TIME if now is None else now
+        # Most shards of a stage report the same watermark: their messages are decoded once.
+        decoded = dict[tuple[str, bytes], ReportMessage | SummaryMessage]()
         for envelope in sorted(envelopes, key=lambda envelope: (envelope.origin, envelope.sequence)):
             if envelope.kind == Kind.DATA:
                 _, role = addressed(envelope.target)
                 frames.setdefault(role, []).append((sender(envelope.origin), envelope.frame()))
                 continue
-            origin, message = envelope.origin, _message_for_stage(envelope)
+            origin, place = envelope.origin, (envelope.kind, envelope.payload)
+            if (message := decoded.get(place)) is None:
+                message = decoded[place] = _message_for_stage(envelope)
             latest = max(latest, message.now)
             if isinstance(message, ReportMessage):
                 reports[origin] = message.report

@@ -1,4 +1,4 @@
-"""What a notebook shows of collections, pipelines and runs: well-formed, and with all text of users' escaped."""
+"""Collections, pipelines and runs in a notebook: well-formed HTML in which all text of users is escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def html(shown: Any) -> str:
 
 
 def texts(shown: Any) -> list[str]:
-    """The text of each cell, line and title."""
+    """Returns the text of each cell, line and title."""
     return [text for text in ElementTree.fromstring(html(shown)).itertext() if text.strip()]
 
 

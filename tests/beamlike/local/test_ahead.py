@@ -1,11 +1,13 @@
-"""A batch without output does not wait for the disk. A run that is killed before it is there goes on from the disk."""
+"""A batch without output does not wait for the disk. A run killed before the write resumes from the disk."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
+from threading import Event, Semaphore
 
 import attrs
 import polars as pl
@@ -61,9 +63,9 @@ class Waiting(Journal):
 
     waits: int = 0
 
-    def settle(self) -> None:
+    def settle(self, within: float | None = None) -> None:
         self.waits += 1
-        super().settle()
+        super().settle(within)
 
 
 def test_no_more_batches_are_ahead_of_the_disk_than_allowed(tmp_path: Path) -> None:
@@ -78,3 +80,54 @@ def test_no_more_batches_are_ahead_of_the_disk_than_allowed(tmp_path: Path) -> N
         assert journal.waits == 2
         journal.settle()
         assert journal.get("stage", "key") == b"%d" % number
+
+
+def test_changes_that_wait_for_the_disk_share_a_transaction(tmp_path: Path) -> None:
+    path, slow, others = str(tmp_path / "journal.sqlite"), Event(), list[int]()
+    statements = list[str]()
+    with closing(Journal.open(path, LocalCheckpoint(str(tmp_path)).damaged, new=True)) as journal:
+        journal._connection.set_trace_callback(statements.append)
+        journal.later(slow.wait)
+        for number in range(3):
+            batch = LoggedBatch(number, number, 0, {})
+            journal.begin(batch)
+            journal.later(partial(others.append, number))  # as the record of the batch
+            journal.put("stage", "key", b"%d" % number)
+            journal.commit(batch)
+        slow.set()
+        journal.settle()
+        assert others == [0, 1, 2]
+        # The first begins; then twice a batch is done and the next one begins; the last is done.
+        assert statements.count("COMMIT") == 4
+        assert [done for _, done in journal.logged()] == [True] * 3
+    with closing(Journal.open(path, LocalCheckpoint(str(tmp_path)).damaged, new=False)) as journal:
+        assert journal.get("stage", "key") == b"2"
+
+
+def test_input_does_not_wait_for_the_disk_while_a_run_polls(tmp_path: Path) -> None:
+    slow, ran = Event(), Semaphore(0)
+
+    def none(value: int) -> bool:
+        ran.release()
+        return value < 0
+
+    def arrive(number: int) -> None:
+        file = tmp_path / f"{number}.parquet"
+        pl.DataFrame({"value": [number]}).write_parquet(file)
+        file.rename(tmp_path / "in" / file.name)
+        assert ran.acquire(timeout=60), f"the run does not read {file.name}"
+
+    p = bl.Pipeline("polls")
+    (tmp_path / "in").mkdir()
+    read = p.read("numbers", bl.Parquet(tmp_path / "in", {"value": int}))
+    read.filter(lambda row: none(row["value"])).write("out", bl.Memory())
+    run = bl.LocalRunner(checkpoint=tmp_path / "checkpoint", trigger="300 milliseconds").start(p.plan())
+    try:
+        arrive(0)
+        arrive(1)  # the first batch, which always waits for the disk, is over
+        run._opened.journal.later(slow.wait)
+        arrive(2)
+        arrive(3)
+    finally:
+        slow.set()
+        run.stop()

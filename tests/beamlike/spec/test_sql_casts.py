@@ -31,7 +31,7 @@ CASTS: dict[str, dict[str, Any]] = {
     },
     "BOOLEAN": {"true": True, "FALSE": False, "t": True, "0": False, "maybe": None},
 }
-"""By type, the value of each text; None if the row is a dead letter."""
+"""The value of each text by type; None if the row is a dead letter."""
 
 
 def rows(*texts: str | None) -> bl.Collection:

@@ -1,4 +1,4 @@
-"""Work behind the one who asks for it: in order, up to a failure."""
+"""Background work: it runs in order, up to a failure."""
 
 from __future__ import annotations
 
@@ -64,3 +64,14 @@ def test_a_failure_is_reported_by_a_check_that_does_not_wait() -> None:
         with pytest.raises(OSError, match="no room"):
             behind.check()
         assert not is_over.is_set()
+
+
+def test_a_wait_for_some_time_says_whether_all_is_done() -> None:
+    go = Event()
+    with closing(Behind()) as behind:
+        behind.do(go.wait)
+        assert not behind.wait(within=0.0)
+        assert not behind.wait(within=0.01)
+        go.set()
+        assert behind.wait(within=60.0)
+        assert behind.wait(within=0.0)

@@ -1,4 +1,4 @@
-"""The prediction for a trigger equals a run with that trigger, or bounds it where keys are not known."""
+"""The prediction for a trigger equals a run with that trigger, or bounds it where keys are not recorded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ elements = st.lists(st.tuples(st.integers(0, 40), st.sampled_from("abc")), max_s
 
 @attrs.frozen
 class Choice:
-    """The choices of a run."""
+    """The options of a run."""
 
     windows: Any
     trigger: Any

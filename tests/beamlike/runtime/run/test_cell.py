@@ -1,4 +1,4 @@
-"""The cell of a notebook that shows a run: which updates are shown."""
+"""The notebook cell of a run: the updates that it shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def batch(number: int) -> BatchRecord:
 
 
 def shown(*times: float, live: bool = False) -> list[str]:
-    """The text of each update of a cell that receives a batch at each of these times, and is closed."""
+    """Returns the text of each update of a cell with a batch at each of these times, which is then closed."""
     texts: list[str] = []
     clock = iter(times)
     cell = Cell("starting", lambda one: texts.append(one._repr_html_()), live=live, clock=lambda: next(clock))

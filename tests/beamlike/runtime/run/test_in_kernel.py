@@ -1,4 +1,4 @@
-"""A run in the kernel of a notebook updates the output of its cell, and IPython in a terminal shows nothing."""
+"""A run in a notebook kernel updates the output of its cell; in a terminal, IPython shows nothing."""
 
 from __future__ import annotations
 
