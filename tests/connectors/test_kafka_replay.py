@@ -68,8 +68,19 @@ def test_each_batch_is_replayed_recorded_and_compared(
     assert bl.diff(same, other, checkpoint).cause is not None
 
 
+def test_what_the_broker_no_longer_has_is_told(kafka: Cluster, tmp_path: Path) -> None:
+    topic = kafka.topic()
+    send(kafka, topic, 1, 3, 12)
+    plays = pipeline(kafka, topic, tmp_path / "out")
+    plays.run(bl.LocalRunner(checkpoint=tmp_path / "checkpoint", quiet=True))
+    kafka.remove_before(topic, 0, 4)
+    told = rf"batch 0 cannot be read again: source 'plays': topic '{topic}', .* no longer retains them$"
+    with pytest.raises(InputGone, match=told):
+        bl.replay(tmp_path / "checkpoint", plays, batch=0)
+
+
 @pytest.mark.spark
-def test_what_the_broker_no_longer_has_is_told(kafka: Cluster, spark: Any, tmp_path: Path) -> None:
+def test_so_is_what_a_run_on_spark_has_read(kafka: Cluster, spark: Any, tmp_path: Path) -> None:
     topic = kafka.topic()
     checkpoint = ran(kafka, topic, tmp_path, spark)
     kafka.remove_before(topic, 0, 4)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import islice
 from typing import Any, cast
 
-from beamlike.errors import InputGone, naming_source
+from beamlike.errors import DataLoss, InputGone, naming_source
 from beamlike.io import Parquet
 from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.changes import Stamp
@@ -45,11 +45,20 @@ def read_again(plan: Plan, batch: RecordedBatch, held: ExitStack) -> dict[str, C
     for name, source in plan.sources.items():
         if (taken := batch.taken.get(name)) is not None:
             try:
-                with naming_source(name):
+                with naming_source(name), _gone(batch.number, name):
                     chunks[name] = chunk_again(source, taken, held)
             except (LookupError, FileNotFoundError) as error:
                 raise InputGone(batch.number, name, error.args[0] if error.args else repr(error)) from error
     return chunks
+
+
+@contextmanager
+def _gone(batch: int, source: str) -> Iterator[None]:
+    """Turns the loss of messages into `InputGone`. What a run could do about it does not help a replay."""
+    try:
+        yield
+    except DataLoss as loss:
+        raise InputGone(batch, source, str(loss).partition("; on_data_loss=")[0]) from loss
 
 
 def chunk_again(source: SourcePlan, taken: Taken, held: ExitStack) -> Chunk:
