@@ -60,7 +60,7 @@ test-install: setup ## build the package and check it in empty environments, on 
 test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="4.0 4.1", ARGS=--quick
 	$(BIN)/python -m tests.versions $(VERSIONS) $(ARGS)
 
-test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them
+test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them, ARGS=--spark those of Spark
 	$(BIN)/python -m tests.beam $(ARGS)
 
 faults: setup ## runs on Spark die 30 times, executors are killed, tasks have copies; ARGS="--kills 50 --seed 7", or ARGS="--runner local --kills 100" in process

@@ -1,1 +1,1 @@
-"""The flagship job on both runners against the same job written by hand in native Structured Streaming."""
+"""The flagship job on both runners, compared with the same job written by hand in native Structured Streaming."""

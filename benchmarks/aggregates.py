@@ -32,7 +32,7 @@ SCHEMA: Final = pl.Schema(
     }
 )
 END: Final = 60_000_000
-"""Of the windows: a minute, in microseconds."""
+"""The end of the windows: a minute, in microseconds."""
 
 AGGREGATES: Final[dict[str, Aggregate]] = {
     "sum": bl.sum("price"),
@@ -53,12 +53,12 @@ AGGREGATES: Final[dict[str, Aggregate]] = {
 
 
 def milliseconds(aggregate: Aggregate, rows: int, keys: int, repeats: int) -> float:
-    """The least CPU time of so many runs."""
+    """Returns the least CPU time of `repeats` runs."""
     return 1e3 * min(_run(aggregate, rows, keys) for _ in range(repeats))
 
 
 def _run(aggregate: Aggregate, rows: int, keys: int) -> float:
-    """CPU seconds of the rows in two steps, and of a third in which all windows emit."""
+    """Returns CPU seconds of the rows in two steps, and of a third in which all windows emit."""
     grouping = Grouping(("key",), Windowing(bl.FixedWindows("1m")), {"value": aggregate}, SCHEMA)
     stage, store, arrivals = Stage("stage", grouping), DictStore(), _arrivals(rows, keys)
     begin = time.process_time()
@@ -85,7 +85,7 @@ def _arrivals(rows: int, keys: int) -> pl.DataFrame:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, in milliseconds of CPU."""
+    """Returns the table of the page, in milliseconds of CPU."""
     every = sorted({each["keys"] for each in figures})
     known = {(each["aggregate"], each["keys"]): each["milliseconds"] for each in figures}
     rows = (

@@ -43,23 +43,23 @@ class Total(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
 
 
 def pair(line: str) -> Any:
-    """The user and the score of a line, with its time."""
+    """Returns the user and the score of a line, with its time."""
     row = json.loads(line)
     return beam.window.TimestampedValue((row["user"], row["score"]), row["at"] / 1000)
 
 
 def grouping(pairs: Any) -> Any:
-    """Sums for each user and minute."""
+    """Returns sums for each user and minute."""
     return pairs | beam.WindowInto(beam.window.FixedWindows(60)) | beam.CombinePerKey(sum)
 
 
 def state(pairs: Any) -> Any:
-    """The total of a user after each score."""
+    """Returns the total of a user after each score."""
     return pairs | beam.ParDo(Total())
 
 
 def side_input(pairs: Any) -> Any:
-    """The number of each user, in a side input."""
+    """Returns the number of each user, in a side input."""
     users = pairs.pipeline | "users" >> beam.Create([(f"user{n}", n) for n in range(USERS)])
     return pairs | "find" >> beam.Map(lambda row, users: (users[row[0]], row[1]), beam.pvalue.AsDict(users))
 
@@ -72,7 +72,7 @@ JOBS: Final[dict[str, Callable[[Any], Any]]] = {
 
 
 def own_grouping(path: str) -> None:
-    """The job `grouping` in beamlike's interface."""
+    """Runs the job `grouping` in beamlike's interface."""
     p = bl.Pipeline("grouping")
     source = bl.JSONLines(path, schema={"user": str, "score": int, "at": int})
     end = bl.BoundedOutOfOrderness("1m")

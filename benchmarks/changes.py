@@ -52,7 +52,7 @@ class Count(bl.Process):
 
 
 def early(rows: bl.Collection) -> bl.Collection:
-    """Windows of ten minutes with a pane for each batch that corrects the last one."""
+    """Returns windows of ten minutes with a pane for each batch, which corrects the one before."""
     trigger = bl.AfterWatermark(early=bl.AfterCount(1), late=bl.AfterCount(1))
     return rows.window_into(bl.FixedWindows("10m"), trigger=trigger, accumulation=bl.RETRACTING)
 
@@ -142,7 +142,7 @@ def rate(job: Job, batches: int) -> float:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, in rows per CPU second."""
+    """Returns the table of the page, in rows per CPU second."""
     rows = ((each["operator"], *(f"{each[kind]:,.0f}" for kind in KINDS)) for each in figures)
     return readme.table(("operator", "rows", "changes", f"changes, {LATENESS} of lateness"), rows)
 

@@ -54,7 +54,7 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
         _write(data, windows, batches)
         options = {"checkpoint": f"{folder}/checkpoint"} if checkpoint else {}
         _pipeline(data).run(bl.LocalRunner(on_batch=tick, **options))
-    # Those with plays: a run without a checkpoint has one more, which closes all windows.
+    # Only batches with plays: a run without a checkpoint has one more, which closes all windows.
     last = batches + _SKIPPED + 1
     times = np.diff(ticks[:last])[_SKIPPED:]
     sizes = np.diff(written[:last])[_SKIPPED:]
@@ -63,13 +63,13 @@ def measure(windows: int, batches: int, *, checkpoint: bool) -> Cost:
 
 
 def _written() -> int:
-    """The bytes that this process has written, also to pipes and terminals."""
+    """Returns the bytes that this process has written, also to pipes and terminals."""
     lines = Path("/proc/self/io").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("wchar:")).split()[1])
 
 
 def _write(data: Path, windows: int, batches: int) -> None:
-    """A file that opens a window for each user, then one of random users for each batch."""
+    """Writes a file that opens a window for each user, then one of random users for each batch."""
     data.mkdir()
     rng = np.random.default_rng(1)
     for number in range(batches + _SKIPPED + 1):
@@ -91,7 +91,7 @@ def _pipeline(data: Path) -> bl.Pipeline:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page."""
+    """Returns the table of the page."""
     names = ("open windows", "without, ms", "with a checkpoint, ms", "written, kB")
     rows = (
         (f"{each['open']:,}", f"{each['without']:.1f}", f"{each['with']:.1f}", f"{each['kilobytes']:.0f}")

@@ -1,4 +1,4 @@
-"""The cost of a user's own aggregate in Python: rows of many and of few keys in one stage, in one process."""
+"""The cost of a user-defined aggregate in Python: rows of many and of few keys in one stage, in one process."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WINDOWS: dict[str, WindowFn] = {"fixed": bl.FixedWindows("1m"), "sessions": bl.S
 
 
 class Average(bl.CombineFn):
-    """The mean, as Beam's documentation has it."""
+    """The mean, as in Beam's documentation."""
 
     def create_accumulator(self) -> tuple[int, int]:
         return 0, 0
@@ -53,7 +53,7 @@ class Average(bl.CombineFn):
 
 @attrs.frozen
 class Cost:
-    """CPU seconds of a stage that gets the rows in two steps and emits in a third."""
+    """CPU seconds of a stage that receives rows in two steps and emits in a third."""
 
     aggregate: str
     windows: str
@@ -68,7 +68,7 @@ class Cost:
 
 
 def measure(aggregate: Aggregate, windows: str, rows: int, keys: int, repeats: int) -> Cost:
-    """The median of so many runs."""
+    """Measures the median of `repeats` runs."""
     seconds = statistics.median(_run(aggregate, WINDOWS[windows], rows, keys) for _ in range(repeats))
     return Cost(type(aggregate).__name__, windows, rows, keys, seconds)
 
@@ -90,7 +90,7 @@ def _run(aggregate: Aggregate, windows: WindowFn, rows: int, keys: int) -> float
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page: a row per aggregate, kind of windows and number of keys."""
+    """Returns the table of the page: a row per aggregate, kind of windows and number of keys."""
     names = [field.name for field in attrs.fields(Cost)]
     costs = [Cost(*(figure[name] for name in names)) for figure in figures]
     rows = (

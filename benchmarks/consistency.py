@@ -35,7 +35,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 
 @attrs.frozen
 class Counted:
-    """What an engine emitted: the number of totals, of those that are not zero, and the least and greatest total."""
+    """An engine's output: the number of totals, the number that are not zero, and the least and greatest total."""
 
     outputs: int
     wrong: int
@@ -44,7 +44,7 @@ class Counted:
 
 
 def transfers(count: int, accounts: int) -> pl.DataFrame:
-    """Transfers of one unit between random accounts, one in each millisecond."""
+    """Returns transfers of one unit between random accounts, one in each millisecond."""
     random = np.random.default_rng(7)
     ends = {name: random.integers(0, accounts, count) for name in ("from_account", "to_account")}
     return pl.DataFrame(ends).with_columns(
@@ -53,7 +53,7 @@ def transfers(count: int, accounts: int) -> pl.DataFrame:
 
 
 def inputs(count: int, accounts: int, batch: int, work: Path) -> Path:
-    """The transfers in files, each a batch, and in one file of text for Flink; made once."""
+    """Writes the transfers to files, each a batch, and to one text file for Flink, unless they exist."""
     data = work / f"transfers-{count}-{accounts}-{batch}"
     if not (data / "done").exists():
         (data / "batches").mkdir(parents=True, exist_ok=True)
@@ -66,7 +66,7 @@ def inputs(count: int, accounts: int, batch: int, work: Path) -> Path:
 
 
 def totals(out: Path, count: int) -> Counted:
-    """The totals that beamlike wrote. The last one must be of all transfers."""
+    """Reads the totals that beamlike wrote. The last one must be of all transfers."""
     found = pl.concat([pl.read_parquet(path) for path in sorted(out.rglob("*.parquet"))])
     if found["transferred"].max() != count:
         raise click.ClickException(f"{found['transferred'].max():,} of {count:,} transfers are in a total")

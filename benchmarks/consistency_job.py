@@ -21,7 +21,7 @@ _EACH: Any = {"trigger": bl.Repeatedly(bl.AfterCount(1)), "accumulation": bl.RET
 
 
 def balances(transfers: bl.Collection) -> bl.Collection:
-    """The balance of each account, corrected in each batch that has a transfer of it."""
+    """Returns the balance of each account, corrected in each batch that has a transfer of it."""
     each = transfers.window_into(bl.GlobalWindows(), **_EACH)
     credits = (
         each.group_by("to_account").aggregate(credits=bl.sum("amount")).rename({"to_account": "account"})
@@ -35,14 +35,14 @@ def balances(transfers: bl.Collection) -> bl.Collection:
 
 
 def totals(balances: bl.Collection) -> bl.Collection:
-    """The total of all balances after each batch, which must be zero, and what was transferred so far."""
+    """Returns the total of all balances after each batch, which must be zero, and the units transferred so far."""
     return balances.window_into(bl.GlobalWindows(), accumulation="accumulating").aggregate(
         total=bl.sum("balance"), transferred=bl.sum("credits")
     )
 
 
 def pipeline(data: Path, out: bl.Sink) -> bl.Pipeline:
-    """The test for the transfers in the files below `data`, each of which is a batch."""
+    """Declares the test for the transfers in the files below `data`, each of which is a batch."""
     p = bl.Pipeline("consistency")
     files = bl.Parquet(data, SCHEMA, max_files_per_trigger=1)
     read = p.read(

@@ -39,12 +39,12 @@ class Run:
 
 
 def flagship(data: Path, out: Path) -> bl.Pipeline:
-    """Two sources, a stage for each, and one that reads both."""
+    """Declares two sources, a stage for each, and a stage that reads both."""
     return pipeline(data, out, bl.END_OF_WINDOW)
 
 
 def stages(data: Path, out: Path) -> bl.Pipeline:
-    """A pipeline of one source and four stages side by side."""
+    """Declares a pipeline of one source and four stages side by side."""
     p = bl.Pipeline("stages")
     plays = p.read(
         "plays",
@@ -83,12 +83,12 @@ def measure(job: str, data: Path, out: Path, cores: frozenset[int]) -> Run:
 
 
 def rows(out: Path) -> list[pa.Table]:
-    """All rows, file by file."""
+    """Returns all rows, file by file."""
     return [pq.read_table(file) for file in sorted(out.rglob("*.parquet"))]
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, in seconds."""
+    """Returns the table of the page, in seconds."""
     names = ("", "one core", "all cores", "times as fast", "CPU on one", "CPU on all")
     rows = (
         (

@@ -1,4 +1,4 @@
-"""The engines that the throughput is measured of, and how each is installed."""
+"""The engines of the throughput benchmark, and the installation of each."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ PEERS: Mapping[str, Engine] = {
     ),
     "bytewax": Engine("Bytewax", (), (0, 0), ("bytewax[kafka]==0.21.1",)),
 }
-"""What is installed of others to measure the latency from a broker of Kafka."""
+"""The packages and jars of other frameworks for the latency benchmark with Kafka."""
 
 
 class Failed(Exception):
-    """An engine did not install or did not run."""
+    """Raised for an engine that could not be installed or did not run."""
 
 
 def install(engine: Engine, work: Path) -> Path:
-    """The Python for an engine: this one, or that of an environment with its packages, created if missing.
+    """Returns the Python for an engine: this one, or that of an environment with its packages, created if missing.
 
-    Raises Failed with the message of pip or Maven.
+    Raises `Failed` with the message of pip or Maven.
     """
     for jar in engine.jars:
         if not _place(jar, work).exists():
@@ -120,7 +120,7 @@ def _place(jar: str, work: Path) -> Path:
 
 
 def command(engine: Engine, python: Path, data: Path, out: Path) -> list[str]:
-    """The command that runs the job over the plays below `data` and writes its answer below `out`."""
+    """Returns the command that runs the job over the plays below `data` and writes its answer below `out`."""
     script, *options = engine.command
     if engine.packages:
         return [
@@ -135,7 +135,7 @@ def command(engine: Engine, python: Path, data: Path, out: Path) -> list[str]:
 
 
 def variables(engine: Engine, python: Path, work: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """The process's environment: Flink finds its Python on PATH, and its Parquet needs Hadoop."""
+    """Returns the process's environment: Flink finds its Python on PATH, and its Parquet needs Hadoop."""
     path = {**env, "PATH": os.pathsep.join([str(python.parent), env["PATH"]])}
     if not engine.jars:
         return path
@@ -145,7 +145,7 @@ def variables(engine: Engine, python: Path, work: Path, env: Mapping[str, str]) 
 
 
 def versions() -> dict[str, str]:
-    """The version of each engine, or of the libraries that this project's engine is built on."""
+    """Returns the version of each engine, or of the libraries that this project's engine is built on."""
     pyspark_version = f"pyspark {version('pyspark')}"
     ours = {"local": f"polars {version('polars')}", "spark": pyspark_version, "spark-large": pyspark_version}
     return {

@@ -44,7 +44,7 @@ TRIGGERS: dict[str, Trigger] = {
 
 @attrs.frozen
 class Firing:
-    """CPU seconds of the three steps in which all windows of a trigger get elements, are over, get a late element."""
+    """CPU seconds of three steps, in which all windows of a trigger receive elements, end, and get a late element."""
 
     trigger: str
     windows: int
@@ -59,7 +59,7 @@ class Firing:
 
 
 def fire(name: str, windows: int, repeats: int) -> Firing:
-    """The median of so many runs, each over a new state of so many windows, one per user."""
+    """Measures the median of `repeats` runs, each over a new state of `windows` windows, one per user."""
     runs = [_steps(TRIGGERS[name], windows) for _ in range(repeats)]
     return Firing(name, windows, *(statistics.median(times) for times in zip(*runs, strict=True)))
 
@@ -84,14 +84,14 @@ _NAMES = ("trigger", "10 early each, ms", "over, ms", "1 late each, ms", "µs/wi
 
 
 def _rows(firings: Sequence[Firing]) -> Iterator[tuple[str, ...]]:
-    """A row per trigger, with its cost by that of the first."""
+    """Yields a row per trigger, with its cost by that of the first."""
     for firing in firings:
         steps = (f"{step * 1e3:,.0f}" for step in (firing.elements, firing.over, firing.late))
         yield firing.trigger, *steps, f"{firing.each:.2f}", f"{firing.each / firings[0].each:.2f}"
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page."""
+    """Returns the table of the page."""
     names = [field.name for field in attrs.fields(Firing)]
     return readme.table(_NAMES, _rows([Firing(*(figure[name] for name in names)) for figure in figures]))
 
@@ -100,7 +100,7 @@ SECTION = Section("firing", ("trigger",), lines)
 
 
 def table(firings: Sequence[Firing]) -> Table:
-    """The same rows, for a terminal."""
+    """Returns the same rows, for a terminal."""
     shown = Table(*_NAMES)
     for row in _rows(firings):
         shown.add_row(*row)

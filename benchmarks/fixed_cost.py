@@ -65,10 +65,10 @@ class Cost:
 
     @classmethod
     def between(cls, ends: Sequence[Moment]) -> Cost:
-        """The cost of the batches that end at these times."""
+        """Returns the cost of the batches that end at these times."""
         steps = list(pairwise(ends))
         wall = median(end.wall - start.wall for start, end in steps)
-        # Java compiles and collects in some batches for others: of CPU, the mean says what a batch costs.
+        # Java compiles and collects garbage in some batches for others, so the mean CPU is the cost of a batch.
         java = (ends[-1].java - ends[0].java) / len(steps)
         python = (ends[-1].python - ends[0].python) / len(steps)
         return cls(*(1e3 * seconds for seconds in (wall, java + python, java, python)))
@@ -82,7 +82,7 @@ def _name(pid: int) -> str:
 
 
 def run(engine: str, data: Path, ended: Callable[[], None]) -> None:
-    """The job over all files of `data`; `ended` is called at the end of each batch."""
+    """Runs the job over all files of `data`; calls `ended` at the end of each batch."""
     with tempfile.TemporaryDirectory() as folder:
         out, checkpoint = Path(folder) / "out", str(Path(folder) / "checkpoint")
         (run_ours if engine == "spark" else run_native)(data, out, checkpoint, ended)

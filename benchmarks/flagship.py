@@ -1,4 +1,4 @@
-"""Runs the flagship job on each engine and size, checks every answer, and shows what an event costs."""
+"""Runs the flagship job on each engine and size, checks every answer, and shows the cost of an event."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def right(self) -> bool:
-        """Every window is there and as the oracle has it."""
+        """True if every window exists and equals the oracle's."""
         return self.missing == self.wrong == 0
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class Marginal:
 
 
 def marginal(runs: Sequence[Run]) -> list[Marginal]:
-    """A result for each engine that ran on at least two sizes: from its smallest to its greatest."""
+    """Returns a result for each engine that ran on at least two sizes: from its smallest to its greatest."""
     found = []
     for engine in dict.fromkeys(run.engine for run in runs):
         mine = sorted((run for run in runs if run.engine == engine), key=lambda run: run.events)
@@ -102,7 +102,7 @@ def marginal(runs: Sequence[Run]) -> list[Marginal]:
 
 
 def ratio(marginals: Iterable[Marginal]) -> float | None:
-    """Marginal CPU of an event on our Spark runner by that in native Spark; None where one is not known."""
+    """Returns the marginal CPU of an event on our Spark runner relative to native Spark; None if one is unknown."""
     costs = {each.engine: each.cost for each in marginals}
     if "spark" not in costs or costs.get("native", 0.0) <= 0:
         return None
@@ -110,7 +110,7 @@ def ratio(marginals: Iterable[Marginal]) -> float | None:
 
 
 def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
-    """Compare an engine's windows with the oracle's."""
+    """Compares an engine's windows with the oracle's."""
     present = pl.col("window_start").is_in(result["window_start"].implode())
     missing, emitted = expected.filter(~present), expected.filter(present)
     return Answer(
@@ -123,7 +123,7 @@ def check(result: pl.DataFrame, expected: pl.DataFrame) -> Answer:
 
 
 def run(engine: str, plays: generate.Plays, work: Path, cores: int, env: dict[str, str]) -> Run:
-    """Run one engine on these plays in a process of its own and check what it wrote.
+    """Runs one engine on these plays in a process of its own and checks its output.
 
     Raises `click.ClickException` with the end of its log if it fails.
     """
@@ -143,7 +143,7 @@ def run(engine: str, plays: generate.Plays, work: Path, cores: int, env: dict[st
 
 
 def least(runs: Sequence[Run]) -> Run:
-    """The repetition that was disturbed least: that with the least CPU time."""
+    """Returns the repetition with the least CPU time: the least disturbed one."""
     return min(runs, key=lambda run: run.usage.cpu)
 
 
@@ -172,7 +172,7 @@ def marginal_table(marginals: Iterable[Marginal]) -> Table:
 
 
 def show(console: Console, runs: Sequence[Run], marginals: Sequence[Marginal]) -> None:
-    """Print what was measured and how the answers compare with the oracle's."""
+    """Prints the measurements and the comparison of the answers with the oracle's."""
     console.print("Whole runs, start-up included:")
     console.print(runs_table(runs))
     for run in runs:
@@ -190,7 +190,7 @@ def _stored(figure: Figures) -> Run:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page: whole runs, and the cost of more events."""
+    """Yields the table of the page: whole runs, and the cost of more events."""
     runs = [_stored(figure) for figure in figures]
     more = {each.engine: each for each in marginal(runs)}
     names = (

@@ -1,4 +1,4 @@
-"""Joins by time, dedup and distinct on a stage alone: rows per second, by how many rows are live."""
+"""Joins by time, dedup and distinct on a stage alone: rows per second, by the number of live rows."""
 
 from __future__ import annotations
 
@@ -35,48 +35,48 @@ PAIRS = pl.Schema({"id": pl.Int64(), LEFT: _SIDE, RIGHT: _SIDE})
 WARM_UP = 3
 
 Make = Callable[[np.random.Generator, np.ndarray, int], pl.DataFrame]
-"""Rows at these times, of so many ids."""
+"""A function that makes rows at these times, of this number of ids."""
 
 
 def dedup(within: int | None) -> Stage:
-    """Dedup by id, for so long; without that it is distinct."""
+    """Returns the stage of a dedup by id within a duration; without one it is distinct."""
     operator = Dedup(("id",), ROWS, Windowing(), within=within, by="event", order="arrival", title="dedup")
     return Stage("dedup", operator)
 
 
 def interval(how: How) -> Stage:
-    """Rows of the right side, of the same id, up to `REACH` later."""
+    """Returns the stage of an interval join with rows of the right side, of the same id, up to `REACH` later."""
     return Stage("joined", IntervalJoin(("id",), PAIRS, how=how, low=0, high=REACH))
 
 
 def of_changes(how: How) -> Stage:
-    """The same join, of rows that may be retracted in the next batch: they are stored for that much longer."""
+    """Like `interval`, for rows that may be retracted in the next batch: they are stored for that much longer."""
     sides = {"changes": True, "corrected": (LEFT, RIGHT), "allowed_lateness": REACH // 4}
     return Stage("joined", IntervalJoinOfChanges(("id",), PAIRS, how=how, low=0, high=REACH, **sides))
 
 
 def as_of() -> Stage:
-    """The newest version of the id at the time of each left row."""
+    """Returns the stage of an as-of join with the newest version of the id."""
     return Stage("joined", AsOfJoin(("id",), PAIRS, "inner", None))
 
 
 def plain(random: np.random.Generator, times: np.ndarray, ids: int) -> pl.DataFrame:
-    """Rows with ids at random, a fifth more than are live."""
+    """Returns rows with random ids, a fifth more than are live."""
     return rows_of(random.integers(0, ids + ids // 5, len(times)), times)
 
 
 def rows_of(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
-    """A row for each id."""
+    """Returns a row for each id."""
     return pl.DataFrame({"id": ids * 7919, "value": ids / 7, EVENT_TIME: times})
 
 
 def sides(random: np.random.Generator, times: np.ndarray, ids: int) -> pl.DataFrame:
-    """Rows with ids at random, every other one of the right side."""
+    """Returns rows with random ids, every other one of the right side."""
     return halves(random.integers(0, ids, len(times)), times)
 
 
 def halves(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
-    """A row for each id, of the two sides in turn."""
+    """Returns a row for each id, of the two sides in turn."""
     row, right = pl.struct("id", "value"), pl.int_range(pl.len()) % 2 == 1
     nothing = pl.lit(None, _SIDE)
     left = pl.when(~right).then(row).otherwise(nothing)
@@ -85,16 +85,16 @@ def halves(ids: np.ndarray, times: np.ndarray) -> pl.DataFrame:
 
 
 def with_retractions(rows: pl.DataFrame, stored: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
-    """The rows of a batch, of which one in a hundred retracts one that was there before."""
+    """Returns the rows of a batch, of which one in a hundred retracts an earlier one."""
     few = stored[random.permutation(len(stored))[: len(rows) // 100]]
     parts = [(rows.head(len(rows) - len(few)), False), (few, True)]
     return pl.concat(part.with_columns(pl.lit(flag).alias(PANE_RETRACTED)) for part, flag in parts)
 
 
 def measured(name: str, live: int, rows: int, batches: int) -> float:
-    """CPU seconds per batch, the median, when so many rows are live.
+    """Returns the median CPU seconds per batch, with `live` live rows.
 
-    Of a join by time, half of them are of each side; of an as-of join all are versions, one of each id.
+    For a join by time, half of them are of each side; for an as-of join all are versions, one of each id.
     """
     random, store = np.random.default_rng(7), DictStore()
     stage, make = _JOBS[name]()
@@ -139,7 +139,7 @@ _JOBS: dict[str, Callable[[], tuple[Stage, Make]]] = {
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page: milliseconds of CPU for a batch, a column for each number of live rows."""
+    """Returns the table of the page: milliseconds of CPU for a batch, a column for each number of live rows."""
     sizes = sorted({each["live"] for each in figures})
     known = {(each["job"], each["live"]): f"{1e3 * each['seconds']:,.0f}" for each in figures}
     rows = ((title, *(known.get((job, live), "") for live in sizes)) for job, title in TITLES.items())

@@ -1,8 +1,9 @@
-"""Interval join and dedup with many live rows, ours on Spark, Spark's own and Flink SQL: CPU seconds per batch.
+"""Interval join and dedup with many live rows, on our Spark runner, in native Spark and in Flink SQL.
 
-Spark's own are its stream-stream join and `dropDuplicatesWithinWatermark`, with state in RocksDB. Flink keeps its state
-in memory, where it is fastest, and writes to a table that keeps no rows; it has no batches, so its figure is what as
-many rows more take. Each runs with one core's worth of tasks, and CPU is that of all its processes and threads.
+The figures are CPU seconds per batch. Native Spark uses its stream-stream join and `dropDuplicatesWithinWatermark`,
+with state in RocksDB. Flink keeps its state in memory, where it is fastest, and writes to a table that keeps no rows;
+it has no batches, so its figure is the cost of as many more rows. Each runs with one core's worth of tasks, and CPU is
+that of all its processes and threads.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _FLINK = Path(__file__).parent / "peers" / "flink_joins.py"
 
 
 def write(data: Path, live: int, rows: int, batches: int) -> None:
-    """A file of `live` rows for each side, then files of `rows`, each over the time in which as many rows expire.
+    """Writes a file of `live` rows for each side, then files of `rows`, in each of which as many rows expire.
 
-    Keys are at random among as many as there are live rows, so that a row has about one partner.
+    Keys are random, out of as many as there are live rows, so that a row has about one partner.
     """
     random = np.random.default_rng(7)
     for side in ("left", "right"):
@@ -68,7 +69,7 @@ def write(data: Path, live: int, rows: int, batches: int) -> None:
 
 
 def ours(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """The times at which the batches of the job began on the Spark runner, with one shard, in seconds since 1970."""
+    """Runs the job on the Spark runner with one shard; returns the start of its batches, in seconds since 1970."""
     p = bl.Pipeline("joins")
     left, right = (
         p.read(side, bl.Parquet(data / side, max_files_per_trigger=1), timestamp="at", watermark=_MARK)
@@ -88,8 +89,8 @@ _MARK = bl.MonotonousTimestamps()
 
 
 def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
-    """The times at which the batches of the equivalent job of native Spark began, in seconds since 1970."""
-    # Counting the rows of the state costs a lookup for each that is written, so those who tune Spark turn it off.
+    """Runs the equivalent job in native Spark; returns the start of its batches, in seconds since 1970."""
+    # Counting the rows of the state costs a lookup for each that is written, so tuned jobs turn it off.
     spark = native.session(1, {"spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false"})
 
     def read(side: str, delay: int) -> DataFrame:
@@ -117,7 +118,7 @@ def by_spark(job: str, data: Path, out: Path, checkpoint: str) -> list[float]:
 
 @attrs.define
 class CpuClock:
-    """The CPU seconds of this process and those below it, as they go on."""
+    """A thread that samples the CPU seconds of this process and its descendants."""
 
     seen: list[tuple[float, float]] = attrs.field(factory=list)
     ended: threading.Event = attrs.field(factory=threading.Event)
@@ -134,13 +135,13 @@ class CpuClock:
             self.seen.append((time.time(), cpu_of_family(os.getpid())))
 
     def between(self, begin: float, end: float) -> float:
-        """CPU seconds from one time to another, in seconds since 1970."""
+        """Returns the CPU seconds from one time to another, in seconds since 1970."""
         at, cpu = zip(*self.seen, strict=True)
         return float(np.interp(end, at, cpu) - np.interp(begin, at, cpu))
 
 
 def measured(job: str, engine: str, live: int, rows: int, batches: int) -> float:
-    """The CPU seconds of a batch, from the beginning of the first one that is measured to that of the last one."""
+    """Returns the CPU seconds of a batch, from the start of the first measured one to that of the last one."""
     with tempfile.TemporaryDirectory() as folder, CpuClock() as clock:
         data, out, checkpoint = (Path(folder, name) for name in ("data", "out", "checkpoint"))
         write(data, live, rows, batches)
@@ -150,7 +151,7 @@ def measured(job: str, engine: str, live: int, rows: int, batches: int) -> float
 
 
 def by_flink(job: str, live: int, rows: int, batches: int, environments: Path) -> float:
-    """The CPU seconds that `rows` more take, of a run with `batches` times as many more and one with none."""
+    """Returns the CPU seconds of `rows` more: a run with `batches` times as many more, less a run with none."""
     java, engine, took = find_java(), ENGINES["flink-sql"], []
     python = install(engine, environments)
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
@@ -178,7 +179,7 @@ def lines(
     batches: int,
     environments: Path,
 ) -> Iterator[str]:
-    """A line for each job and number of live rows, each engine in a process of its own."""
+    """Yields a line for each job and number of live rows, each engine in a process of its own."""
     for job in jobs:
         for count in live:
             first = 0.0

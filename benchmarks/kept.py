@@ -1,4 +1,4 @@
-"""Figures in a JSON file: a run replaces those that it has measured anew and leaves the others."""
+"""Figures in a JSON file: a run replaces the figures that it has measured and leaves the others."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def load(path: Path) -> list[Figures]:
 
 
 def keep(path: Path, measured: Iterable[Figures], name: Sequence[str], machine: Figures) -> list[Figures]:
-    """Put `measured`, each with the time and the machine, in the place of those with the same values for `name`.
+    """Replaces the stored figures that have the same values for `name` by `measured`, with the time and the machine.
 
-    Returns all that are kept then.
+    Returns all stored figures.
     """
     about = {"time": datetime.now(UTC).isoformat(timespec="seconds"), "machine": machine}
     kept = {tuple(figures[part] for part in name): figures for figures in load(path)}

@@ -1,4 +1,4 @@
-"""The reason of a failure, found in a log."""
+"""The reason for a failure, found in a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _ERROR = re.compile(r"(Caused by: )?[\w.]*(Error|Exception)\b|\[?ERROR\]?", re.I
 
 
 def reason(text: str) -> str:
-    """The last line of a log that names an error, or else the last one."""
+    """Returns the last line of a log that names an error, or else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if _ERROR.match(line)]
     return (errors or lines or ["nothing"])[-1]

@@ -83,7 +83,7 @@ class _Watch(threading.Thread):
             self._look()
 
     def lost(self) -> float:
-        """The CPU seconds of the processes for which no process waited."""
+        """Returns the CPU seconds of the processes for which no process waited."""
         return sum(ticks for pid, ticks in self.unclaimed.items() if pid not in self.claimed) / _TICKS
 
     def _look(self) -> None:
@@ -99,7 +99,7 @@ class _Watch(threading.Thread):
 
 
 def cpu_of_family(root: int) -> float:
-    """CPU seconds that a process, those below it, and those that they waited for have used until now."""
+    """Returns the CPU seconds so far of a process, its descendants, and the processes that they waited for."""
     known = [_process(root), *_descendants(root)]
     return sum(process.ticks for process in known if process is not None) / _TICKS
 
@@ -144,7 +144,7 @@ def _kill(pid: int) -> None:
 
 
 def _run(command: Sequence[str]) -> Usage:
-    """Run the command as a child of this process, to which all orphans of the family fall."""
+    """Runs the command as a child of this process, which adopts all orphans of the family."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     watch = _Watch()

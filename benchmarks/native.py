@@ -1,4 +1,4 @@
-"""The flagship job written by hand in native Structured Streaming, with what Spark itself offers for it."""
+"""The flagship job written by hand in native Structured Streaming, with Spark's own means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 
 
 def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
-    """A local Spark with as many shuffle partitions as cores and its state in RocksDB; `more` settings win."""
+    """Starts a local Spark with as many shuffle partitions as cores and its state in RocksDB; `more` settings win."""
     settings = {
         "spark.sql.shuffle.partitions": cores,
         "spark.sql.session.timeZone": "UTC",
@@ -40,7 +40,7 @@ def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
 
 
 def read(spark: SparkSession, folder: Path, streaming: bool) -> DataFrame:
-    """The plays of one source; as a stream one file per micro-batch, with a watermark."""
+    """Reads the plays of one source; as a stream, one file per micro-batch, with a watermark."""
     if not streaming:
         return spark.read.schema(_PLAYS).parquet(str(folder))
     plays = spark.readStream.schema(_PLAYS).option("maxFilesPerTrigger", 1).parquet(str(folder))
@@ -48,7 +48,7 @@ def read(spark: SparkSession, folder: Path, streaming: bool) -> DataFrame:
 
 
 def session_lengths(plays: DataFrame) -> DataFrame:
-    """Sessions: their windows and lengths in seconds."""
+    """Returns sessions: their windows and lengths in seconds."""
     window = F.session_window("event_time", "60 seconds")
     ends = (F.col("session_window.end").cast("double"), F.col("session_window.start").cast("double"))
     # A session window needs an aggregate of its own, although its length is all that is asked for.
@@ -57,7 +57,7 @@ def session_lengths(plays: DataFrame) -> DataFrame:
 
 
 def averages(spark: SparkSession, data: Path, streaming: bool = True) -> DataFrame:
-    """Mean session length (seconds) and number of sessions of both sources in windows of two minutes."""
+    """Returns mean session length (seconds) and number of sessions of both sources in windows of two minutes."""
     mobile, console = (session_lengths(read(spark, data / name, streaming)) for name in ("mobile", "console"))
     windows = mobile.union(console).groupBy(F.window(F.window_time("session_window"), "2 minutes"))
     means = windows.agg(F.avg("length").alias("mean"), F.count("*").alias("sessions"))
@@ -66,7 +66,7 @@ def averages(spark: SparkSession, data: Path, streaming: bool = True) -> DataFra
 
 
 def run(data: Path, out: Path, cores: int) -> None:
-    """Run the job over all files of `data`; write its result below `out`, a file per micro-batch, and their seconds."""
+    """Runs the job over all files of `data`; writes its result below `out`, a file per micro-batch, and the seconds."""
     out.mkdir(parents=True, exist_ok=True)
 
     def keep(frame: DataFrame, batch: int) -> None:

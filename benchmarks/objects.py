@@ -142,7 +142,7 @@ DEEP: dict[str, tuple[type, Callable[[Any], Any]]] = {
 
 
 def flat_rows(count: int) -> pl.DataFrame:
-    """Clicks with four plain columns."""
+    """Returns clicks with four plain columns."""
     first = datetime(2026, 1, 1, tzinfo=UTC)
     at = [first + timedelta(seconds=number) for number in range(count)]
     columns = {"user": [f"user {number % 100}" for number in range(count)], "points": range(count)}
@@ -150,7 +150,7 @@ def flat_rows(count: int) -> pl.DataFrame:
 
 
 def nested_rows(count: int) -> pl.DataFrame:
-    """Clicks with a list and a struct."""
+    """Returns clicks with a list and a struct."""
     place = {"country": "uk", "city": "London"}
     users = [f"user {number % 100}" for number in range(count)]
     return pl.DataFrame({"user": users, "kind": "page", "parts": [[1, 2]] * count, "place": [place] * count})
@@ -161,7 +161,7 @@ def _read(rows: pl.DataFrame, schema: Any) -> bl.Collection:
 
 
 def mapped(kind: type, function: Callable[[Any], Any], count: int, *, nested: bool = False) -> quick.Pair:
-    """A `map` from objects to objects, beside one from dicts to dicts."""
+    """Returns a `map` from objects to objects, and a baseline from dicts to dicts."""
     rows, schema = (nested_rows(count), NESTED) if nested else (flat_rows(count), SCHEMA)
     clicks, plain = _read(rows, schema), _nested_dict if nested else _as_dict
 
@@ -185,7 +185,7 @@ class Counted(bl.Process):
 
 
 def processed(kind: type, function: Callable[[Any], Any], count: int) -> quick.Pair:
-    """A `Process` with objects, beside one with dicts."""
+    """Returns a `Process` with objects, and a baseline with dicts."""
     rows = flat_rows(count)
 
     class Typed(bl.Process):
@@ -210,7 +210,7 @@ def processed(kind: type, function: Callable[[Any], Any], count: int) -> quick.P
 
 
 def jobs(count: int) -> dict[str, Callable[[Path], quick.Pair]]:
-    """All measurements by name."""
+    """Returns all measurements by name."""
     found: dict[str, Callable[[Path], quick.Pair]] = {}
     for name, one in FLAT.items():
         found[f"map, {name}"] = lambda _, one=one: mapped(*one, count)

@@ -53,7 +53,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
 
 
 def contents() -> Iterator[str]:
-    """What is measured of which commits, and when."""
+    """Yields a table of what is measured of which commits, and when."""
     files = {section.path: section for section in reversed(SECTIONS)}
     rows = []
     for section in reversed(files.values()):

@@ -9,6 +9,7 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 
 import attrs
@@ -38,6 +39,7 @@ _JOB = "benchmarks.process_job"
 _FLINK, _BYTEWAX = ENGINES["flink-datastream"], ENGINES["bytewax-by-hand"]
 JOBS: Mapping[str, Engine] = {
     "local": Engine("beamlike, in process", (_JOB, "local"), (1_000, 20_000)),
+    "batches": Engine("beamlike, in process, process_batches", (_JOB, "batches"), (1_000, 20_000)),
     "spark": Engine("beamlike, on Spark", (_JOB, "spark"), (5_000, 20_000)),
     "native": Engine("PySpark, transformWithStateInPandas", (_JOB, "native"), (1_000, 5_000)),
     "flink": attrs.evolve(
@@ -51,7 +53,7 @@ JOBS: Mapping[str, Engine] = {
 
 
 def inputs(sensors: int, work: Path) -> Path:
-    """The readings of so many sensors in files, and in one with times as milliseconds; made once."""
+    """Writes the readings of `sensors` sensors to files, and to one with times as milliseconds, unless they exist."""
     data = work / f"readings-{sensors}"
     if (data / "done").exists():
         return data
@@ -69,14 +71,14 @@ def inputs(sensors: int, work: Path) -> Path:
 
 
 def expected(data: Path) -> pl.DataFrame:
-    """Each silence by polars alone: sensor and since. At the end of input all sensors are silent."""
+    """Returns each silence, computed by polars: sensor and since. At the end of input all sensors are silent."""
     gap = pl.col("at").shift(-1).over("sensor") - pl.col("at")
     heard = pl.read_parquet(data / "readings" / "*.parquet").sort("sensor", "at")
     return heard.filter((gap >= SILENCE).fill_null(True)).select("sensor", since="at")
 
 
 def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
-    """The comparison of an engine's output in words, and True if it is right."""
+    """Compares an engine's output with the expected one; returns a text, and True if it is right."""
     since = pl.col("since").dt.replace_time_zone("UTC").dt.cast_time_unit("us")
     frames = [pl.read_parquet(path).select("sensor", since) for path in sorted(out.rglob("*.parquet"))]
     found = pl.concat([right.clear(), *frames])
@@ -88,7 +90,7 @@ def answer(out: Path, right: pl.DataFrame) -> tuple[str, bool]:
 
 
 def run(name: str, sensors: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run an engine on the readings of so many sensors and check its answer."""
+    """Runs an engine on the readings of `sensors` sensors and checks its answer."""
     engine, data, out = JOBS[name], inputs(sensors, work), work / f"silence-{name}-{sensors}"
     right = expected(data)
     events = pl.scan_parquet(data / "readings.parquet").select(pl.len()).collect().item()
@@ -110,7 +112,7 @@ def run(name: str, sensors: int, work: Path, environments: Path, env: Mapping[st
 
 
 def on_a_stage(small: bool) -> list[Figure]:
-    """The figures of `process_stage.py`, whose polars has one thread, as in Spark's workers."""
+    """Returns the figures of `process_stage.py`, with polars on one thread, as in Spark's workers."""
     env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out:
         module = [sys.executable, "-m", "benchmarks.process_stage", out.name]
@@ -125,13 +127,13 @@ JOB = ("engine", "readings", "wall s", "CPU s", "more: readings/s", "batch ms", 
 
 
 def stage_rows(measured: Sequence[Figure]) -> Iterator[tuple[str, ...]]:
-    """A row for each figure."""
+    """Yields a row for each figure."""
     for each in measured:
         yield each.name, f"{each.rows:,}", f"{each.seconds:.2f}", f"{each.rate:,.0f}" if each.rows else ""
 
 
 def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
-    """A row for each engine and size."""
+    """Yields a row for each engine and size."""
     for each in runs:
         title = JOBS[each.engine].title
         if each.failed:
@@ -146,7 +148,7 @@ def job_rows(runs: Sequence[Run]) -> Iterator[tuple[str, ...]]:
 
 
 def ratios(runs: Sequence[Run]) -> Iterator[str]:
-    """Native Spark by our runner on the same input; and what more readings take elsewhere."""
+    """Yields the ratios of native Spark to our runner on the same input, and the costs of more readings elsewhere."""
     known = {(each.engine, each.events): each for each in runs if not each.failed}
     for (name, events), each in known.items():
         other = known.get(("spark", events))
@@ -155,11 +157,11 @@ def ratios(runs: Sequence[Run]) -> Iterator[str]:
                 f"a batch {each.batch / other.batch:.1f}, CPU of the whole run {each.cpu / other.cpu:.1f}"
             )
             yield f"{events:,} readings, native Spark by beamlike on Spark: {shares}"
-    ours = marginal([*known.values()], "local")
-    for name in ("bytewax", "flink"):
-        other_rate = marginal([*known.values()], name)
-        if ours and ours[0] and other_rate and other_rate[0]:
-            yield f"more readings: beamlike in process by {JOBS[name].title} {ours[0] / other_rate[0]:.1f}"
+    for ours, name in product(("local", "batches"), ("bytewax", "flink")):
+        rate, other_rate = (marginal([*known.values()], one) for one in (ours, name))
+        if rate and rate[0] and other_rate and other_rate[0]:
+            titles = f"{JOBS[ours].title} by {JOBS[name].title}"
+            yield f"more readings: {titles} {rate[0] / other_rate[0]:.1f}"
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
@@ -188,7 +190,7 @@ def _figures(kept: Sequence[Figures]) -> list[Figure]:
 
 
 def lines(kept: Sequence[Figures]) -> Iterator[str]:
-    """The two tables of the page, and ratios."""
+    """Yields the two tables of the page, and ratios."""
     runs = _runs(kept)
     yield from readme.table(STAGE, stage_rows(_figures(kept)))
     yield ""

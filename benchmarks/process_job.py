@@ -1,19 +1,20 @@
 """Silent sensors, as in `examples/silence.py`, on our runners and by hand in native Spark: a process of its own.
 
-What is written: sensor and since, a row for each silence; at the end of input every sensor is silent.
+The output has sensor and since, a row for each silence; at the end of input every sensor is silent.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import click
 import pandas as pd
+import polars as pl
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
 import beamlike as bl
@@ -27,7 +28,7 @@ _MILLIS = 600_000
 
 
 class Silence(bl.Process):
-    """Says that a sensor has been silent for ten minutes."""
+    """Reports that a sensor has been silent for ten minutes."""
 
     since = bl.Value(datetime)
     quiet = bl.EventTimer()
@@ -40,13 +41,42 @@ class Silence(bl.Process):
         yield {"sensor": self.key.sensor, "since": self.since}
 
 
-def pipeline(data: Path, out: Path) -> bl.Pipeline:
-    """A file of readings in a batch."""
+def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Finds silences in columns: `rows` has the readings of a sensor next to each other, in order of time."""
+    seen = rows.select("sensor", "event_time").join(state, on="sensor", how="left", maintain_order="left")
+    sensor, at = pl.col("sensor"), pl.col("event_time")
+    first, last = (sensor != sensor.shift(step, fill_value="") for step in (1, -1))
+    seen = seen.with_columns(pl.when(~first).then(at.shift()).otherwise("since").alias("since"), last=last)
+    pauses = seen.filter(at - pl.col("since") >= SILENCE).select("sensor", "since")
+    silent = due.join(rows, on="sensor", how="anti").join(state, on="sensor").select("sensor", "since")
+    told = pl.concat([pauses, silent]).with_columns(event_time=pl.col("since") + SILENCE)
+    return told, seen.filter("last").select("sensor", since=at, quiet=at + SILENCE)
+
+
+TOLD = {"sensor": str, "since": datetime}
+
+
+def with_process(heard: bl.Collection) -> bl.Collection:
+    """Calls a method for each reading and each timer."""
+    return heard.group_by("sensor", name="silence").process(Silence(), TOLD)
+
+
+def in_batches(heard: bl.Collection) -> bl.Collection:
+    """Calls a function of frames for each batch."""
+    state, timers = {"since": datetime}, {"quiet": bl.EventTimer()}
+    by_sensor = heard.group_by("sensor", name="silence")
+    return by_sensor.process_batches(silence, TOLD, state=state, timers=timers)
+
+
+Tier = Callable[[bl.Collection], bl.Collection]
+
+
+def pipeline(data: Path, out: Path, tier: Tier = with_process) -> bl.Pipeline:
+    """Declares the job, with a file of readings in a batch."""
     p = bl.Pipeline("silence")
     source = bl.Parquet(data / "readings", SCHEMA, max_files_per_trigger=1)
     heard = p.read("readings", source, timestamp="at", watermark=bl.BoundedOutOfOrderness("30s"))
-    told = heard.group_by("sensor", name="silence").process(Silence(), {"sensor": str, "since": datetime})
-    told.write("silences", bl.Parquet(out))
+    tier(heard).write("silences", bl.Parquet(out))
     return p
 
 
@@ -55,8 +85,13 @@ def run_local(data: Path, out: Path, cores: int) -> None:
     pipeline(data, out).run()
 
 
+def run_batches(data: Path, out: Path, cores: int) -> None:
+    """Runs the job in this process, with a function of frames."""
+    pipeline(data, out, in_batches).run()
+
+
 def run_spark(data: Path, out: Path, cores: int) -> None:
-    """On the Spark runner."""
+    """Runs the job on the Spark runner."""
     with tempfile.TemporaryDirectory() as checkpoint:
         spark = bl.SparkRunner(checkpoint=checkpoint, drain=True, master=f"local[{cores}]", shards=cores)
         run = spark.start(pipeline(data, out).plan())
@@ -123,13 +158,13 @@ def run_native(data: Path, out: Path, cores: int) -> None:
 
 
 def _keep(query: Any, came: set[int], out: Path) -> None:
-    """Writes the seconds of the micro-batches in which rows came."""
+    """Writes the seconds of the micro-batches with input rows."""
     progress = [json.loads(each.json) for each in query.recentProgress]
     seconds = [each["durationMs"]["triggerExecution"] / 1e3 for each in progress if each["batchId"] in came]
     (out / BATCHES).write_text(json.dumps(seconds))
 
 
-_RUN = {"local": run_local, "spark": run_spark, "native": run_native}
+_RUN = {"local": run_local, "batches": run_batches, "spark": run_spark, "native": run_native}
 
 
 @click.command()

@@ -35,7 +35,7 @@ _SILENCE = timedelta(minutes=10)
 
 
 class Silence(bl.Process):
-    """Two fields and a timer."""
+    """A process with two fields and a timer."""
 
     since = bl.Value(datetime)
     rows = bl.Value(int, default=0)
@@ -105,7 +105,7 @@ class Figure:
 
 @attrs.define
 class Bench:
-    """A stage with one of the tiers, and what it has kept."""
+    """A stage with one kind of process function, and its state."""
 
     tier: str
     stage: Stage = attrs.field(init=False)
@@ -120,7 +120,7 @@ class Bench:
         self.stage = p.plan().stages["job"].stage
 
     def step(self, users: np.ndarray, times: np.ndarray, clock: int) -> float:
-        """CPU seconds of a step in which these rows come; then the clock stands there."""
+        """Returns the CPU seconds of a step in which these rows arrive and the watermark then moves to `clock`."""
         columns = {"user": users, "value": users, "at": times, EVENT_TIME: times}
         wanted = self.stage.operator.inputs[MAIN].schema
         arrivals = pl.DataFrame(columns, schema_overrides={"at": pl.Int64}).cast({"at": SCHEMA["at"]})
@@ -135,7 +135,7 @@ class Bench:
 
 
 def many_rows(tier: str, rows: int, keys: int, steps: int) -> Figure:
-    """Rows of some keys, a minute of them in a step."""
+    """Measures rows of some keys, a minute of them in a step."""
     bench, rng, minute = Bench(tier), np.random.default_rng(1), 60 * _SECOND
     seconds = [
         bench.step(
@@ -149,7 +149,7 @@ def many_rows(tier: str, rows: int, keys: int, steps: int) -> Figure:
 
 
 def timers(count: int) -> list[Figure]:
-    """So many keys whose timer is set, then set again, then fires."""
+    """Measures timers of `count` keys: they are set, then set again, then fire."""
     bench, users = Bench("Process"), np.arange(count)
     names = {"set": _SECOND, "set again": 2 * _SECOND, "fired": 3600 * _SECOND}
     figures = []
@@ -162,7 +162,7 @@ def timers(count: int) -> list[Figure]:
 
 
 def many_keys(keys: int, rows: int, shards: int, steps: int) -> Figure:
-    """A batch of random rows while each of so many keys has state and a timer: one shard's share, times the shards."""
+    """Measures a batch of random rows with state and a timer for each key: one shard's share, times the shards."""
     bench, rng, own, part = Bench("Process"), np.random.default_rng(1), keys // shards, 250_000
     for number, first in enumerate(range(0, own, part)):
         users = np.arange(first, min(first + part, own))

@@ -42,7 +42,7 @@ Job = Callable[[], Any]
 
 @attrs.frozen
 class Pair:
-    """A job and its baseline, both on input that is made once. `check` compares what the two return."""
+    """A job and its baseline, both on input that is made once. `check` compares their results."""
 
     job: Job
     baseline: Job
@@ -60,7 +60,7 @@ class Figure:
 
 
 def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Path], Pair]:
-    """Plays of random users in days: a count for each user, who all have a window in state."""
+    """Returns a job that counts the plays of each user in days; all users have a window in state."""
 
     def make(folder: Path) -> Pair:
         data, rng = folder / "plays", np.random.default_rng(1)
@@ -86,7 +86,7 @@ def counts(users: int, rows: int, batches: int, **options: Any) -> Callable[[Pat
 
 
 def checkpoint(users: int, rows: int, batches: int) -> Callable[[Path], Pair]:
-    """The same counts with a checkpoint; the baseline is the run without one."""
+    """Returns the job of `counts` with a checkpoint; the baseline is the run without one."""
 
     def make(folder: Path) -> Pair:
         pair = counts(users, rows, batches)(folder)
@@ -117,7 +117,7 @@ def _by_user(frame: pl.DataFrame) -> dict[int, int]:
 
 
 def flagship(events: int, batches: int = 5) -> Callable[[Path], Pair]:
-    """The lengths of sessions of two sources, and their means by two minutes."""
+    """Returns a job that computes the lengths of sessions of two sources, and their means by two minutes."""
 
     def make(folder: Path) -> Pair:
         data, out = folder / "plays", folder / "out"
@@ -138,7 +138,7 @@ def _alike(ours: pl.DataFrame, plain: pl.DataFrame) -> bool:
 
 
 def timers(sensors: int) -> Callable[[Path], Pair]:
-    """A timer of each sensor, which is set again with each reading: a row-wise `Process` beside polars."""
+    """Returns a job with a timer of each sensor, set again with each reading: a row-wise `Process` beside polars."""
 
     def make(folder: Path) -> Pair:
         heard = silence.readings(silence.Sensors(sensors, hours=1))
@@ -152,7 +152,7 @@ def timers(sensors: int) -> Callable[[Path], Pair]:
 
 
 def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
-    """Clicks within ten seconds of an impression of the same user."""
+    """Returns a job that joins clicks to impressions of the same user within ten seconds."""
 
     def make(folder: Path) -> Pair:
         rng, frames = np.random.default_rng(2), {}
@@ -195,7 +195,7 @@ def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
 
 
 def imported(folder: Path) -> Pair:
-    """A process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
+    """Returns a process that imports the package, beside one that imports polars; both compiled, as pip leaves them."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     env |= {"PYTHONPYCACHEPREFIX": str(folder / "compiled"), "PYTHONPATH": str(Path(__file__).parents[1])}
 
@@ -224,7 +224,7 @@ JOBS: Mapping[str, Callable[[Path], Pair]] = {
 
 @attrs.frozen
 class OnSpark:
-    """The flagship on Spark, in a process of its own: how many plays there are, in how many batches, on what shards."""
+    """The flagship on Spark, in a process of its own, with numbers of plays, batches and shards."""
 
     events: int
     batches: int
@@ -236,7 +236,7 @@ ON_SPARK: Mapping[str, OnSpark] = {
     "start on Spark": OnSpark(2_000, 2, 1),
     "small batches on Spark": OnSpark(30_000, 30, 1),
 }
-"""What a job costs on the whole, what it costs before it has rows, and what a small batch costs."""
+"""The cost of a whole job, of a start without rows, and of small batches."""
 
 
 def take(name: str, make: Callable[[Path], Pair], rounds: int) -> Figure:
@@ -272,7 +272,7 @@ def take_on_spark(name: str, job: OnSpark, rounds: int) -> Figure:
 
 
 def _seconds(job: Job) -> float:
-    """CPU seconds of one call, the mean of as many as take `LEAST` seconds."""
+    """Returns the CPU seconds of one call: the mean of as many calls as take `LEAST` seconds."""
     begin, calls = _cpu(), 0
     while not calls or _cpu() - begin < LEAST:
         job()
@@ -281,7 +281,7 @@ def _seconds(job: Job) -> float:
 
 
 def _cpu() -> float:
-    """CPU seconds of this process, and of its children that have ended."""
+    """Returns the CPU seconds of this process, and of its children that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
@@ -292,7 +292,7 @@ def _figure(name: str, pairs: Sequence[tuple[float, float]]) -> Figure:
 
 
 class _in:
-    """The current folder, for what jobs write beside their output."""
+    """Changes the current folder, for files that jobs write beside their output."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -50,7 +50,7 @@ def write(folder: Path, files: type[Files], rows: int) -> Path:
 
 
 def envelopes(session: SparkSession, source: object, shards: int) -> DataFrame:
-    """The envelopes from the source to a stage that counts by user."""
+    """Returns the envelopes from the source to a stage that counts by user."""
     p = bl.Pipeline("reading")
     plays = p.read("plays", source, timestamp="event_time", watermark=bl.BoundedOutOfOrderness("5s"))
     counted = plays.window_into(bl.Sessions("1m")).group_by("user").aggregate(n=bl.count(), s=bl.sum("score"))
@@ -63,7 +63,7 @@ def envelopes(session: SparkSession, source: object, shards: int) -> DataFrame:
 def engines(
     session: SparkSession, name: str, folder: Path, shards: int
 ) -> dict[str, Callable[[], DataFrame]]:
-    """The streams that read the files of the folder, one in a micro-batch, by name."""
+    """Returns the streams that read the files of the folder, one in a micro-batch, by name."""
 
     def rows(spark: SparkSession) -> DataFrame:
         reader = spark.readStream.schema(_DDL).option("maxFilesPerTrigger", 1).format(_READERS[name])
@@ -78,7 +78,7 @@ def engines(
 
 
 def cpu() -> float:
-    """CPU seconds of this process, of its descendants, and of the processes that these have waited for."""
+    """Returns the CPU seconds of this process, its descendants, and the processes that these have waited for."""
     processes: dict[int, tuple[int, float]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -99,7 +99,7 @@ def cpu() -> float:
 
 
 def spent(session: SparkSession, stream: Callable[[], DataFrame]) -> float:
-    """CPU seconds of reading it all."""
+    """Returns the CPU seconds of reading all files."""
     before = cpu()
     with tempfile.TemporaryDirectory() as checkpoint, worker_environment(session):
         writer = stream().writeStream.format("noop").option("checkpointLocation", checkpoint)

@@ -22,7 +22,7 @@ def put(name: str, lines: Iterable[str], path: Path = README) -> None:
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lines of a Markdown table; all columns but the first are numbers unless their name ends with a colon."""
+    """Returns the lines of a Markdown table; columns are numbers, except the first and those that end with a colon."""
     yield "| " + " | ".join(name.rstrip(":") for name in names) + " |"
     yield (
         "|"
@@ -34,7 +34,7 @@ def table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
 
 
 def about(figures: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence on the machine and the versions of the last figure, and on the commits and dates of all."""
+    """Returns a sentence on the machine and versions of the last figure, and the commits and dates of all."""
     last = max(figures, key=lambda figure: str(figure["time"]))["machine"]
     names = ("system", "python", "java", "polars", "pyspark")
     facts = ", ".join(f"{name} {last[name]}" for name in names if last.get(name))

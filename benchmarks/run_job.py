@@ -16,8 +16,9 @@ from examples.session_lengths import pipeline
 
 
 def run(runner: str, data: Path, out: Path, cores: int, shards: int | None = None) -> None:
-    """Run END_OF_WINDOW over all plays of `data`; on Spark one file of each source is a micro-batch, and their seconds
-    are written beside the result. By default there are as many shards as cores.
+    """Runs END_OF_WINDOW over all plays of `data`; on Spark, a file of each source is a micro-batch.
+
+    The seconds of micro-batches are written beside the result. By default there are as many shards as cores.
     """
     job = pipeline(data, out, bl.END_OF_WINDOW)
     if runner == "local":
@@ -44,7 +45,7 @@ def run(runner: str, data: Path, out: Path, cores: int, shards: int | None = Non
 
 
 def with_input(batches: Iterable[BatchRecord]) -> set[int]:
-    """The numbers of the batches in which elements came."""
+    """Returns the numbers of the batches in which elements arrived."""
     return {record.batch for record in batches if any(source.elements for source in record.sources.values())}
 
 

@@ -43,7 +43,7 @@ _FEW, _MANY = 20_000, 2_000_000
 
 
 def step(kind: str, size: int) -> float:
-    """Milliseconds of CPU of a shard's step in process."""
+    """Returns milliseconds of CPU of a shard's step in process."""
     from benchmarks.scale_steps import Shards, first_level, plan, second_level
 
     if kind == "send":
@@ -54,7 +54,7 @@ def step(kind: str, size: int) -> float:
 
 
 def on_spark(shards: int) -> float:
-    """CPU milliseconds of a batch of all processes: a run of five batches less one of two, by the difference."""
+    """Returns CPU milliseconds of a batch of all processes: those of five batches less those of two."""
     java, used = find_java(), list[float]()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +72,7 @@ def on_spark(shards: int) -> float:
 
 
 def envelopes(count: int) -> float:
-    """CPU milliseconds of a job on Spark that sends so many small envelopes through a shuffle, as operators do."""
+    """Returns CPU milliseconds of a job on Spark that sends so many small envelopes through a shuffle."""
     java = find_java()
     env = dict(os.environ) | {"PYSPARK_PYTHON": sys.executable}
     env |= {} if java is None else {"JAVA_HOME": str(java.home)}
@@ -115,11 +115,11 @@ class Model:
         return cls(float(batch), float(shard), report, envelope, _slope(found["splits"]))
 
     def reports(self, shards: int) -> float:
-        """All reports of a batch, from each shard of a stage to each shard of another."""
+        """Returns the cost of all reports of a batch, from each shard of a stage to each shard of another."""
         return shards * shards * (self.report + self.envelope)
 
     def shares(self, shards: int, splits: int) -> dict[str, float]:
-        """The parts of a batch, in CPU milliseconds."""
+        """Returns the parts of a batch, in CPU milliseconds."""
         return {
             "batch": self.batch,
             "shards: tasks, state, records": self.shard * shards,
@@ -136,13 +136,13 @@ class Model:
 
 
 def _slope(known: Mapping[int, float]) -> float:
-    """Milliseconds for one more, between the least and the greatest size."""
+    """Returns milliseconds for one more, between the least and the greatest size."""
     least, most = min(known), max(known)
     return (known[most] - known[least]) / (most - least)
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """What was measured, the constants, and what is reckoned."""
+    """Yields the measurements, the constants, and the reckoned costs."""
     found = {(one["part"], one["size"]): one["ms"] for one in figures}
     titles = {"send": "first level", "reports": "second level"}
     yield "Measured, one shard's step in process, CPU ms:"

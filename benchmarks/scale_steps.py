@@ -26,7 +26,7 @@ _SECOND = 1_000_000
 
 
 def plan() -> Plan:
-    """Two keyed stages: counts by user and minute, then by count."""
+    """Returns a plan of two keyed stages: counts by user and minute, then by count."""
     rows = pl.DataFrame(schema={"user": pl.Int64, "at": pl.Int64, "split": pl.String})
     p = bl.Pipeline("scale")
     watermark = bl.BoundedOutOfOrderness("5s", per_split="split")
@@ -86,7 +86,7 @@ class Shards:
 
 
 def cpu(make: Callable[[], Callable[[], object]], repeats: int) -> float:
-    """The least CPU seconds of so many runs of what `make` makes, which is not counted."""
+    """Returns the least CPU seconds of so many runs of what `make` makes, which is not counted."""
     best = float("inf")
     for _ in range(repeats):
         run = make()
@@ -97,14 +97,14 @@ def cpu(make: Callable[[], Callable[[], object]], repeats: int) -> float:
 
 
 def first_level(of: Shards, repeats: int) -> float:
-    """CPU seconds of a shard's step on the first level: reads summaries, keeps splits, and reports to all shards."""
+    """Returns CPU seconds of a shard's step on the first level: it reads summaries, and reports to all shards."""
     level, store, batches = of.level(0), DictStore(), iter(range(10**6))
     _sent(level, of.from_source(next(batches)), store)
     return cpu(lambda: partial(_sent, level, of.from_source(next(batches)), store), repeats)
 
 
 def second_level(of: Shards, repeats: int) -> float:
-    """CPU seconds of a shard's step on the second level: reads and keeps the reports of all shards."""
+    """Returns CPU seconds of a shard's step on the second level: reads and keeps the reports of all shards."""
     first, level, store, batches = of.level(0), of.level(1), DictStore(), iter(range(10**6))
     sent = first.run(0, of.from_source(0), DictStore())
     report = next(envelope for envelope in sent if envelope.kind == Kind.REPORT)

@@ -1,4 +1,4 @@
-"""Lookups in a side on a stage alone: rows per second, by how large the side is."""
+"""Lookups in a side on a stage alone: rows per second, by the size of the side."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WARM_UP = 3
 
 
 def prices(rows: int, *, text: bool) -> pl.DataFrame:
-    """A side: a key, and two columns."""
+    """Returns a side: a key, and two columns."""
     random = np.random.default_rng(1)
     columns = {
         "key": random.permutation(rows) * 7919,
@@ -38,7 +38,7 @@ def prices(rows: int, *, text: bool) -> pl.DataFrame:
 
 
 def lookup_stage(side: pl.DataFrame) -> Stage:
-    """Two columns that are looked up."""
+    """Returns a stage that looks up two columns."""
     p = bl.Pipeline("bench")
     schema = {"key": side.schema["key"], "value": pl.Float64(), "at": pl.Int64()}
     rows = p.read(
@@ -57,7 +57,7 @@ def lookup_stage(side: pl.DataFrame) -> Stage:
 
 
 def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, float]:
-    """CPU seconds per batch, and for the step in which the side comes."""
+    """Returns CPU seconds per batch, and of the step in which the side arrives."""
     side = prices(keys, text=text)
     stage, store, random = lookup_stage(side), DictStore(), np.random.default_rng(7)
     inputs = stage.operator.inputs
@@ -80,7 +80,7 @@ def lookup(keys: int, rows: int, batches: int, *, text: bool) -> tuple[float, fl
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page."""
+    """Returns the table of the page."""
     rows = (
         (
             f"{each['keys']:,}",
@@ -106,7 +106,7 @@ SECTION = Section("sides", ("keys", "kind"), lines)
     "--keys", multiple=True, default=(10_000, 1_000_000), show_default=True, help="Rows of the side."
 )
 def main(rows: int, batches: int, keys: tuple[int, ...]) -> None:
-    """Print a line for each size of the side, for keys that are numbers and such that are text."""
+    """Print a line for each size of the side, for keys that are numbers and keys that are text."""
     for count in keys:
         for kind in ("numbers", "text"):
             seconds, came = lookup(count, rows, batches, text=kind == "text")

@@ -1,4 +1,7 @@
-"""The cost of a batch of arrivals with much state: on a stage alone, on the Spark runner, and in native Spark."""
+"""The cost of a batch of arrivals with much state: on a stage alone, on the Spark runner, and in native Spark.
+
+Operators whose state is read by key (`state_operators`) run on a stage only.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,12 @@ from benchmarks.kept import Figures
 from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.section import Section, resume
+from benchmarks.state_operators import OPERATORS
 from benchmarks.workloads import WORKLOADS
 from examples.drawing import figures, save
 
 ENGINES = ("stage", "spark", "native")
+JOBS = (*WORKLOADS, *OPERATORS)
 SHARDS = 2
 ARRIVALS = 10_000  # in a batch
 _WIDTH = 140  # of a table, also where the output is no terminal
@@ -35,10 +40,10 @@ _LOG_LINES = 30  # of a run that failed, to show
 
 @attrs.frozen
 class State:
-    """The cost of batches with so much state. `rows` were requested, `live` is their number on average.
+    """The cost of batches with much state. `rows` is the requested number of rows, `live` their mean number.
 
-    Seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, if they are known.
-    A stage has the share of one shard: half of the rows and of the arrivals.
+    Units are seconds and bytes; `calls`, `read` and `written` are those of a batch on the store, if they are known. A
+    stage has the share of one shard: half of the rows and of the arrivals.
     """
 
     engine: str
@@ -62,7 +67,7 @@ class State:
     def of(
         cls, engine: str, workload: str, rows: int, batches: Sequence[dict[str, Any]], memory: int
     ) -> State:
-        """The summary of the costs of single batches. `memory`: the greatest that the run had, in bytes."""
+        """Summarizes the costs of single batches. `memory` is the greatest of the run, in bytes."""
 
         def each(name: str) -> list[float]:
             return [batch[name] for batch in batches]
@@ -89,11 +94,12 @@ class State:
 
 
 def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> State:
-    """Run one workload in a process of its own. Raises `click.ClickException` with the end of its log if it fails."""
+    """Runs one workload in a process of its own. Raises `click.ClickException` with the end of its log if it fails."""
     shards = SHARDS if engine == "stage" else 1
     options = {"rows": rows // shards, "arrivals": ARRIVALS // shards, "batches": batches}
     arguments = [f"--{name}={value}" for name, value in options.items()]
-    module = ["benchmarks.state_stage"] if engine == "stage" else ["benchmarks.state_spark", engine]
+    of_stage = "benchmarks.state_operators" if workload in OPERATORS else "benchmarks.state_stage"
+    module = [of_stage] if engine == "stage" else ["benchmarks.state_spark", engine]
     log = work / f"{engine}-{workload.replace(', ', '-')}-{rows}.log"
     env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}  # as in Spark's workers
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out, open(log, "w") as file:
@@ -108,7 +114,7 @@ def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> Stat
 
 
 def tables(states: Sequence[State]) -> Iterator[Table]:
-    """A table for each engine, a row per kind of windows and size; `growth`: the median by that of the least size."""
+    """Yields a table for each engine, a row per kind of windows and size; `growth` is relative to the least size."""
     for engine in dict.fromkeys(each.engine for each in states):
         of_stage = engine == "stage"
         shown = Table(Column("windows", no_wrap=True), title=engine, box=SIMPLE, title_justify="left")
@@ -142,9 +148,9 @@ _NAMES = ("windows", "live rows", *_SIDES, "spark by native", "spark MB", "nativ
 
 
 def side_by_side(states: Sequence[State]) -> Iterator[tuple[str, ...]]:
-    """A row per kind of windows and size, with the medians of each engine."""
+    """Yields a row per kind of windows and size, with the medians of each engine."""
     known = {(each.workload, each.rows, each.engine): each for each in states}
-    for workload in WORKLOADS:
+    for workload in JOBS:
         for rows in sorted({each.rows for each in states if each.workload == workload}):
             mine = [known.get((workload, rows, engine)) for engine in ENGINES]
             times = ([each.median, each.cpu] if each else [None, None] for each in mine)
@@ -156,8 +162,8 @@ def side_by_side(states: Sequence[State]) -> Iterator[tuple[str, ...]]:
 
 
 def growth(states: Sequence[State]) -> Iterator[str]:
-    """For each kind of windows, how many times as long a batch takes with the most rows as with the least."""
-    for workload in WORKLOADS:
+    """Yields, for each kind of windows, the ratio of batch times with the most and the least rows."""
+    for workload in JOBS:
         times = []
         for engine in ENGINES:
             sizes = {each.rows: each for each in states if (each.engine, each.workload) == (engine, workload)}
@@ -170,7 +176,7 @@ def growth(states: Sequence[State]) -> Iterator[str]:
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, and how costs grow."""
+    """Yields the table of the page, and how costs grow."""
     states = [_state(figure) for figure in figures]
     yield from readme.table(_NAMES, side_by_side(states))
     yield ""
@@ -186,7 +192,7 @@ _FRONT = {
 
 
 def front(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the first page, in short: median seconds of a batch on Spark."""
+    """Returns the table of the first page, in short: median seconds of a batch on Spark."""
     known = {(each.workload, each.engine, each.rows): each.median for each in map(_state, figures)}
     sizes = sorted({rows for workload, engine, rows in known if (workload, engine) in _FRONT.values()})
 
@@ -207,8 +213,8 @@ FRONT = Section("open windows", SECTION.key, front, SECTION.path, readme.FRONT)
 
 
 def plot(states: Sequence[State], path: Path) -> None:
-    """The median time of a batch against the live rows: a panel for each kind of windows, a line for each engine."""
-    workloads = [name for name in WORKLOADS if any(each.workload == name for each in states)]
+    """Plots the median time of a batch against the live rows: a panel per kind of windows, a line per engine."""
+    workloads = [name for name in JOBS if any(each.workload == name for each in states)]
     across = min(3, len(workloads))
     down = -(-len(workloads) // across)
     figure, axes = figures(down, across, (3.6 * across, 3.0 * down), sharex=True, sharey=True)
@@ -252,8 +258,8 @@ def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple
     "--windows",
     "workloads",
     multiple=True,
-    type=click.Choice(list(WORKLOADS)),
-    help="Kinds of windows. By default all; with Spark, all that do not end.",
+    type=click.Choice(JOBS),
+    help="Kinds of windows, or operators. By default all; with Spark, windows that do not end.",
 )
 @click.option("--batches", default=20, type=click.IntRange(1), help="Batches that are measured.")
 @click.option(
@@ -286,7 +292,7 @@ def main(
         for engine in engines
         for workload in workloads or _ordinary(engine)
         for rows in sizes
-        if engine != "native" or not WORKLOADS[workload].early  # it has no triggers
+        if _runs(engine, workload)
     ]
     for engine, workload, rows in section.left(wanted, about["commit"]) if resume else wanted:
         with console.status(f"{engine}, {workload}: {rows:,} rows"):
@@ -304,8 +310,15 @@ def main(
 
 
 def _ordinary(engine: str) -> list[str]:
-    """To make the state of windows that end takes Spark minutes: only on a stage, if they are not asked for."""
-    return [name for name, workload in WORKLOADS.items() if engine == "stage" or not workload.ending]
+    """Returns the workloads of default runs; windows that end only on a stage, because they take Spark minutes."""
+    return [name for name in JOBS if engine == "stage" or (name in WORKLOADS and not WORKLOADS[name].ending)]
+
+
+def _runs(engine: str, workload: str) -> bool:
+    """True if the engine can run a workload: native Spark has no triggers, and operators run on a stage only."""
+    if workload in OPERATORS:
+        return engine == "stage"
+    return engine != "native" or not WORKLOADS[workload].early
 
 
 if __name__ == "__main__":

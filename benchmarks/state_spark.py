@@ -37,7 +37,7 @@ Progress: TypeAlias = dict[str, Any]
 
 
 class CpuClock(threading.Thread):
-    """The CPU seconds of this process and all below it, by the time of day, in steps of a tenth of a second."""
+    """A thread that samples the CPU seconds of this process and its descendants every tenth of a second."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -53,7 +53,7 @@ class CpuClock(threading.Thread):
                 return
 
     def at(self, moment: float) -> float:
-        """The CPU seconds until then, between two looks by their proportion."""
+        """Returns the CPU seconds until then, interpolated between two samples."""
         after = min(max(bisect_left(self.times, moment), 1), len(self.times) - 1)
         first, last = self.times[after - 1], self.times[after]
         share = min(max((moment - first) / (last - first), 0.0), 1.0)
@@ -82,17 +82,17 @@ class Told:
 
 
 def prepare(workload: Workload, load: Load, batches: int, folder: Path) -> None:
-    """Writes the workload's files, those of its batches last, in the order in which they must be read."""
+    """Writes the workload's files, those of its batches last, in the order of reading."""
     folder.mkdir()
     arrivals = (workload.batch(load, number) for number in range(_WARM_UP + batches))
     for number, plays in enumerate(itertools.chain(workload.before(load), arrivals)):
         path = folder / f"{number:05d}.parquet"
         plays.write_parquet(path, compression="snappy")
-        os.utime(path, (START // SECOND + number,) * 2)  # Spark takes the oldest first
+        os.utime(path, (START // SECOND + number,) * 2)  # Spark reads the oldest first
 
 
 def pipeline(workload: Workload, load: Load, work: Path) -> bl.Pipeline:
-    """Sum and number of each user's plays in each window."""
+    """Declares sum and number of each user's plays in each window."""
     windowing = workload.windowing(load)
     p = bl.Pipeline("state")
     plays = p.read(
@@ -110,7 +110,7 @@ def pipeline(workload: Workload, load: Load, work: Path) -> bl.Pipeline:
 
 
 def run_spark(workload: Workload, load: Load, batches: int, work: Path) -> list[Batch]:
-    """On the Spark runner."""
+    """Runs the job on the Spark runner."""
     runner = bl.SparkRunner(
         checkpoint=str(work / "checkpoint"), master=f"local[{_CORES}]", shards=_CORES, config=_SETTINGS
     )
@@ -176,7 +176,7 @@ def _progress(query: StreamingQuery) -> list[Progress]:
 def _measured(
     progress: Sequence[Progress], told: Mapping[int, Told], clock: CpuClock, load: Load, batches: int
 ) -> list[Batch]:
-    """The last batches with ordinary arrivals. The CPU time until the next batch begins is that of a batch."""
+    """Returns the last batches with ordinary arrivals. A batch's CPU time lasts until the next batch begins."""
     clock.ended.set()
     clock.join()
     begins = [datetime.fromisoformat(each["timestamp"]).timestamp() for each in progress]
@@ -204,7 +204,7 @@ _ENGINES = {"spark": run_spark, "native": run_native}
 @click.option("--arrivals", required=True, type=click.IntRange(1))
 @click.option("--batches", required=True, type=click.IntRange(1))
 def main(engine: str, workload: str, out: Path, rows: int, arrivals: int, batches: int) -> None:
-    """Run a workload on an engine and write a list of what each batch took to the file OUT."""
+    """Run a workload on an engine and write a list of the costs of each batch to the file OUT."""
     load = Load(rows, arrivals)
     with tempfile.TemporaryDirectory() as work:
         prepare(WORKLOADS[workload], load, batches, Path(work) / "data")

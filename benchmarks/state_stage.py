@@ -25,7 +25,7 @@ _WARM_UP = 3  # batches that are not measured: the first finds much overdue
 
 @attrs.define
 class CountingStore(DictStore):
-    """A store that counts the calls and the bytes that pass."""
+    """A store that counts calls and bytes."""
 
     calls: int = 0
     read: int = 0
@@ -44,7 +44,7 @@ class CountingStore(DictStore):
 
     def delete(self, stage: str, key: str) -> None:
         self.calls += 1
-        del self.values[stage, key]
+        self.values.pop((stage, key), None)
 
     def reset(self) -> None:
         self.calls = self.read = self.written = 0
@@ -70,7 +70,7 @@ class Batch:
 
 
 def run(workload: Workload, load: Load, batches: int) -> list[Batch]:
-    """The batches after those that warm up."""
+    """Returns the batches after the warm-up."""
     stage, store = _stage(workload, load), CountingStore()
     for plays in workload.before(load):
         stage.step(store, {MAIN: _arrivals(plays)}, Times.of(START - workload.lateness(load)))
@@ -105,7 +105,7 @@ def _arrivals(plays: pl.DataFrame) -> pl.DataFrame:
 @click.option("--arrivals", required=True, type=click.IntRange(1))
 @click.option("--batches", required=True, type=click.IntRange(1))
 def main(workload: str, out: Path, rows: int, arrivals: int, batches: int) -> None:
-    """Run a workload on a stage and write a list of what each batch took to the file OUT."""
+    """Run a workload on a stage and write a list of the costs of each batch to the file OUT."""
     measured = run(WORKLOADS[workload], Load(rows, arrivals), batches)
     out.write_text(json.dumps([attrs.asdict(batch) for batch in measured]))
 

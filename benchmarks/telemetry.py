@@ -1,8 +1,8 @@
 """The cost of telemetry for a batch: `python -m benchmarks.telemetry [--batches 1000] [--rounds 5]`.
 
-Runs of small batches in process, in turns with each kind of telemetry, which a collector on this machine receives. The
-CPU time of the whole process counts, with the threads of the exporters; and the time of the run, which does not wait
-for them.
+Small batches run in process, in turns with each kind of telemetry, which a collector on this machine receives. The CPU
+time of the whole process counts, with the threads of the exporters; and the time of the run, which does not wait for
+them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ KINDS: dict[str, Callable[[], dict[str, Any]]] = {
 
 
 def pipeline(batches: int) -> bl.Pipeline:
-    """Two stages and two sinks, with a hundred rows in each batch."""
+    """Declares two stages and two sinks, with a hundred rows in each batch."""
     p = bl.Pipeline("bench")
     rows = [{"user": n % 7, "at": n // 10} for n in range(100 * batches)]
     plays = p.read(
@@ -65,7 +65,7 @@ def pipeline(batches: int) -> bl.Pipeline:
 
 
 def measured(batches: int, options: dict[str, Any]) -> tuple[float, float]:
-    """The CPU time and the time of a run, in milliseconds a batch."""
+    """Returns the CPU time and the time of a run, in milliseconds a batch."""
     p = pipeline(batches)
     cpu, wall = time.process_time(), time.perf_counter()
     run = p.run(bl.LocalRunner(**options))

@@ -1,4 +1,4 @@
-"""The flagship job in other frameworks beside ours: each in an environment of its own, the same input and answer."""
+"""The flagship job in other frameworks and in ours: each in an environment of its own, the same input and answer."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _WIDTH = 140
 
 
 def inputs(events: int, files: int, merged: bool, work: Path) -> Path:
-    """The plays of both sources, in files; times are whole milliseconds, as Flink's windows know no finer ones.
+    """Writes the plays of both sources to files; times are whole milliseconds, the resolution of Flink's windows.
 
-    `merged`: also as a file for each source with its times as numbers of milliseconds.
+    `merged` also writes a file for each source with its times as numbers of milliseconds.
     """
     data = work / f"plays-{events}-{files}"
     done = data / "milliseconds"
@@ -57,7 +57,7 @@ def inputs(events: int, files: int, merged: bool, work: Path) -> Path:
 
 
 def run(name: str, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run an engine on so many events and check its answer."""
+    """Runs an engine on `events` events and checks its answer."""
     engine = ENGINES[name]
     try:
         python = install(engine, environments)

@@ -39,7 +39,7 @@ class Run:
 
 
 def marginal(runs: Iterable[Run], name: str) -> tuple[float | None, float] | None:
-    """The cost of more events once an engine runs: events per second (None if noise hides it), CPU us per event."""
+    """Returns events per second (None if noise hides it) and CPU us per event of an engine without its start."""
     mine = sorted((run for run in runs if run.engine == name and not run.failed), key=lambda run: run.events)
     if len(mine) < 2:
         return None
@@ -49,7 +49,7 @@ def marginal(runs: Iterable[Run], name: str) -> tuple[float | None, float] | Non
 
 
 def in_batches(run: Run) -> float:
-    """Events per second of the mean micro-batch; not for a run without batches."""
+    """Returns events per second of the mean micro-batch; None for a run without batches."""
     assert run.batch
     return run.events / ENGINES[run.engine].files / run.batch
 
@@ -60,13 +60,13 @@ COLUMNS = (*_NAMES, *_MORE)
 
 
 def largest(runs: Iterable[Run]) -> dict[str, Run]:
-    """The run of each engine on its largest input, in the order in which engines are shown."""
+    """Returns the run of each engine on its largest input, in the order in which engines are shown."""
     best = {run.engine: run for run in sorted(runs, key=lambda run: run.events)}
     return {name: best[name] for name in ENGINES if name in best}
 
 
 def rows(runs: Sequence[Run], of: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """A row per engine, of its largest input; `of` are the engines' versions."""
+    """Returns a row per engine, of its largest input; `of` are the engines' versions."""
     shown = []
     for name, run in largest(runs).items():
         title = ENGINES[name].title
@@ -86,7 +86,7 @@ def rows(runs: Sequence[Run], of: Mapping[str, str]) -> list[tuple[str, ...]]:
 
 
 def once_it_runs(runs: Sequence[Run], run: Run) -> float | None:
-    """Events per second without the start: in batches where there are such, else what more events take."""
+    """Returns events per second without the start: in batches if there are any, else from the marginal cost."""
     if run.batch:
         return in_batches(run)
     more = marginal(runs, run.engine)
@@ -97,7 +97,7 @@ _FRONT_NAMES = ("", "plays", "whole run, with its start", "CPU", "once it runs",
 
 
 def front_rows(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """A row per engine, in short."""
+    """Returns a short row per engine."""
     shown = []
     for name, run in largest(runs).items():
         title = ENGINES[name].title
@@ -127,7 +127,7 @@ _BESIDE = (
 
 
 def ratios(runs: Sequence[Run]) -> list[str]:
-    """Our runners beside others, in events per second, with the start and without it."""
+    """Yields the ratios of our runners to others, in events per second, with the start and without it."""
     best = {name: run for name, run in largest(runs).items() if not run.failed}
     lines = []
     for ours, other in _BESIDE:
@@ -140,7 +140,7 @@ def ratios(runs: Sequence[Run]) -> list[str]:
 
 
 def plot(runs: Sequence[Run], path: Path) -> None:
-    """Events per second of each engine on its largest input, and without its start."""
+    """Plots events per second of each engine on its largest input, and without its start."""
     best = {name: run for name, run in largest(runs).items() if not run.failed}
     names = list(best)[::-1]
     running = [(once_it_runs(runs, best[name]), place) for place, name in enumerate(names)]
@@ -165,13 +165,13 @@ def plot(runs: Sequence[Run], path: Path) -> None:
 
 
 def runs_of(kept: Iterable[Figures]) -> list[Run]:
-    """The runs that were kept, of engines that are still measured."""
+    """Returns the stored runs of engines that are still measured."""
     names = [field.name for field in attrs.fields(Run)]
     return [Run(**{name: figure[name] for name in names}) for figure in kept if figure["engine"] in ENGINES]
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, and the ratios."""
+    """Yields the table of the page, and the ratios."""
     runs = runs_of(figures)
     yield from readme.table(COLUMNS, rows(runs, versions()))
     yield ""
@@ -179,7 +179,7 @@ def lines(figures: Sequence[Figures]) -> Iterator[str]:
 
 
 def front(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the first page, in short."""
+    """Returns the table of the first page, in short."""
     return readme.table(_FRONT_NAMES, front_rows(runs_of(figures)))
 
 

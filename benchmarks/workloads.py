@@ -1,6 +1,6 @@
-"""Streams whose state is large and steady: so many live (key, window) rows, and batches that touch random keys.
+"""Streams whose state is large and steady: a number of live (key, window) rows, and batches with random keys.
 
-A batch spans one second of event time; what is live in the beginning is older. About as many windows end in a
+A batch spans one second of event time; live rows from before the first batch are older. About as many windows end in a
 batch as begin, except for windows of a day, of which none ends.
 """
 
@@ -31,7 +31,7 @@ _PLAYS: Final = 9  # so many plays before the first batch, the others one
 
 @attrs.frozen
 class Load:
-    """So many live (key, window) rows, and so many arrivals in a batch."""
+    """A number of live (key, window) rows, and a number of arrivals in a batch."""
 
     rows: int
     arrivals: int
@@ -41,8 +41,8 @@ class Load:
 class Workload:
     """A kind of windows over a stream of plays: user, score, event_time.
 
-    `size` and `period` are seconds of windows that are the same for all users, 0 for sessions. Windows of
-    seconds end in every batch; they live on for `lateness`, so that as many are there as are asked for.
+    `size` and `period` are the seconds of windows that are the same for all users, 0 for sessions. Windows of seconds
+    end in every batch; they are kept for `lateness`, so that the requested number is live.
     """
 
     name: str
@@ -61,24 +61,24 @@ class Workload:
 
     @property
     def overlap(self) -> int:
-        """The windows of a play."""
+        """The number of windows of a play."""
         return 1 if self.sessions else self.size // self.period
 
     def users(self, load: Load) -> int:
-        """The number of users from which batches draw."""
+        """Returns the number of users from which batches draw."""
         if self.sessions:
             return round(load.rows / (1 - math.exp(-_TOUCHES)))
         return load.rows if self.ending else load.rows // self.overlap
 
     def gap(self, load: Load) -> int:
-        """The gap of sessions in microseconds: in this time, each user has `_TOUCHES` plays on average."""
+        """Returns the gap of sessions in microseconds: in this time, each user has `_TOUCHES` plays on average."""
         return round(_TOUCHES * self.users(load) / load.arrivals * SECOND)
 
     def lateness(self, load: Load) -> int:
-        """Microseconds that windows are kept after their end."""
+        """Returns the microseconds that windows are kept after their end."""
         if not self.ending:
             return 0
-        # Of the windows that are not over, the rows of half a window's plays are there on average.
+        # Open windows have, on average, the rows of half a window's plays.
         seconds = load.rows / (load.arrivals * self.overlap) - (self.overlap + 1) / 2
         return max(0, round(seconds * SECOND))
 
@@ -95,7 +95,7 @@ class Workload:
         return Windowing(windows, trigger, allowed_lateness=f"{self.lateness(load)}us")
 
     def before(self, load: Load) -> Iterator[pl.DataFrame]:
-        """The plays that make the live rows, at most a million in a frame."""
+        """Yields the plays that make the live rows, at most a million in a frame."""
         rng = np.random.default_rng(1)
         seconds = self.lateness(load) // SECOND + self.size
         count = load.arrivals * seconds if self.ending else load.rows // self.overlap
@@ -115,7 +115,7 @@ class Workload:
             yield _plays(rng, user, START - 1 - age.astype(np.int64))
 
     def batch(self, load: Load, number: int) -> pl.DataFrame:
-        """The arrivals of a batch, the first being 0: random users, in the second that belongs to it."""
+        """Returns the arrivals of batch `number`, from 0: random users, in the batch's second."""
         rng = np.random.default_rng(1000 + number)
         user = rng.integers(0, self.users(load), load.arrivals)
         return _plays(rng, user, START + number * SECOND + rng.integers(0, SECOND, load.arrivals))

@@ -2,7 +2,7 @@
 
     python -m examples.auctions [--runner local|spark]
 
-All 23 are in benchmarks/nexmark/queries.py; docs/nexmark.md says what they ask.
+All 23 are in benchmarks/nexmark/queries.py; docs/nexmark.md describes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BIDS = {"item": str, "bidder": str, "price": int, "at": datetime}
 
 
 def moment(second: int) -> datetime:
-    """A time so many seconds after noon."""
+    """Returns a time this many seconds after noon."""
     return datetime.fromisoformat(f"2026-01-01T12:00:{second:02}Z")
 
 
@@ -92,7 +92,7 @@ def ranking(bids: bl.Collection) -> bl.Collection:
 
 
 def pipeline() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """The three queries, and the sinks of their rows."""
+    """Declares the three queries; returns the pipeline and the sinks of their rows."""
     p = bl.Pipeline("auctions")
     read: dict[str, Any] = {"timestamp": "at", "watermark": bl.BoundedOutOfOrderness("1s")}
     auctions = p.read("auctions", bl.Rows(OPENED, AUCTIONS, rows_per_batch=1), **read)
@@ -105,7 +105,7 @@ def pipeline() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
 
 
 def shown(title: str, rows: pl.DataFrame, *columns: str) -> Table:
-    """A table of these columns, times without their day."""
+    """Returns a table of these columns, times without their day."""
     table = Table(*columns, title=title, box=SIMPLE_HEAD, title_justify="left")
     for row in rows.select(columns).iter_rows():
         table.add_row(*(f"{value:%H:%M:%S}" if isinstance(value, datetime) else str(value) for value in row))

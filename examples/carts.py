@@ -45,7 +45,7 @@ class Shoppers:
 
 
 def clicks(asked: Shoppers) -> pl.DataFrame:
-    """The items that were added and the carts that were bought, in order of arrival: shopper, at, what, cents.
+    """Returns the items that were added and the carts that were bought, in order of arrival: shopper, at, what, cents.
 
     The first shopper buys exactly thirty minutes after the last item, which is too late.
     """
@@ -90,7 +90,7 @@ class Carts(bl.Process):
 
 
 def pipeline(source: Any) -> tuple[bl.Pipeline, bl.Collection, bl.Collection]:
-    """The pipeline with its two collections: the carts, and their value in each quarter of an hour."""
+    """Declares the pipeline with its two collections: the carts, and their value in each quarter of an hour."""
     p = bl.Pipeline("carts")
     came = p.read("clicks", source, timestamp="at", watermark=bl.BoundedOutOfOrderness(BOUND))
     carts = came.group_by("shopper", name="carts").process(Carts(), _CARTS)
@@ -135,7 +135,7 @@ def expected(came: pl.DataFrame) -> Sold:
 
 
 def _carts(own: list[Click]) -> Iterator[tuple[int, str, int, int, datetime]]:
-    """The carts of one shopper, whose clicks are in order of time."""
+    """Yields the carts of one shopper, whose clicks are in order of time."""
     cart: list[int] = []
     for (shopper, at, what, cents), after in zip(own, [*own[1:], None], strict=True):
         if what == "add":

@@ -69,23 +69,23 @@ def _runner(on: str, folder: Path) -> bl.SparkRunner | bl.LocalRunner:
 
 
 def middle(*outcomes: Outcome) -> int:
-    """The number of a batch in the middle of all these runs."""
+    """Returns the number of a batch in the middle of all these runs."""
     return (min(len(outcome.batches) for outcome in outcomes) - 1) // 2
 
 
 def clock(us: int) -> str:
-    """The time of day in UTC, in whole seconds; -inf and +inf unchanged."""
+    """Returns the time of day in UTC, in whole seconds; -inf and +inf unchanged."""
     day, _, time = format_time(us).partition("T")
     return time[:8] or day
 
 
 def seconds(us: int) -> str:
-    """A length of time to the nearest second."""
+    """Returns a length of time to the nearest second."""
     return format_duration(round(us, -6))
 
 
 def behind(batch: BatchRecord) -> int:
-    """The microseconds by which the input watermark of the second stage is behind that of the slowest source."""
+    """Returns the microseconds by which the second stage's input watermark is behind that of the slowest source."""
     slowest = min(source.watermark for source in batch.sources.values())
     return slowest - batch.stages[_SECOND_STAGE].input
 
@@ -135,7 +135,7 @@ def write_pictures(end_of_window: Outcome, earliest: Outcome, work: Path) -> lis
 
 
 def watermarks(outcomes: Sequence[Outcome], number: int) -> Table:
-    """The watermarks of all variants after a batch."""
+    """Returns the watermarks of all variants after a batch."""
     table = Table("source or stage", title=f"Watermarks after batch {number}", title_justify="left")
     for outcome in outcomes:
         for what in ("input", "output"):
@@ -152,8 +152,9 @@ def watermarks(outcomes: Sequence[Outcome], number: int) -> Table:
 
 
 def waiting(outcome: Outcome, number: int) -> list[str]:
-    """The reasons for which the second stage had not emitted its next window after a batch; none if it has no such
-    window yet.
+    """Returns the reasons for which the second stage had not emitted its next window after a batch.
+
+    The list is empty if the stage has no such window yet.
     """
     record = outcome.batches[number]
     cut = attrs.evolve(outcome.history, batches=list(outcome.batches[: number + 1]), closed=None)
@@ -165,7 +166,7 @@ def waiting(outcome: Outcome, number: int) -> list[str]:
 
 
 def windows_table(outcomes: Sequence[Outcome]) -> Table:
-    """The first and the last windows of all variants, with the mean session length and the number of sessions."""
+    """Returns the first and last windows of all variants, with the mean session length and number of sessions."""
     table = Table("window", title="Average session length", title_justify="left")
     for outcome in outcomes:
         for what in ("mean", "sessions"):
@@ -194,7 +195,7 @@ def open_with(console: Console, events: int, files: int, on: str, address: str) 
 
 
 def show(console: Console, outcomes: Sequence[Outcome]) -> None:
-    """Prints what the runs show: where the watermarks were in the middle, why a window waited, and the result."""
+    """Prints the results of the runs: the watermarks in the middle, the reason why a window waited, and the windows."""
     end_of_window, earliest = outcomes
     number = middle(*outcomes)
     console.rule("What one sees")

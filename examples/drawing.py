@@ -12,7 +12,7 @@ from matplotlib import pyplot
 
 
 def figures(down: int, across: int, size: tuple[float, float], **shared: Any) -> tuple[Any, Any]:
-    """A figure of so many panels and inches, and the panels in an array of two dimensions."""
+    """Returns a figure of `down` by `across` panels, `size` in inches, and the panels in an array of two dimensions."""
     return pyplot.subplots(down, across, figsize=size, squeeze=False, **shared)
 
 

@@ -24,7 +24,7 @@ _HOUR = 3_600_000_000
 _PLAYS_PER_SESSION = 20
 _SESSIONS_PER_USER = 5
 _MEAN_PAUSE = 8_000_000  # between two plays of a session, microseconds
-_TIE_EVERY = 100  # with ties, one session in so many has a pause of exactly GAP
+_TIE_EVERY = 100  # with ties, one in this many sessions has a pause of exactly GAP
 _RECORD = "parameters.json"
 
 
@@ -42,10 +42,10 @@ class Plays:
 
 
 def frames(plays: Plays) -> dict[str, pl.DataFrame]:
-    """The plays of each source in arrival order: event_time, user, score, and arrival (microseconds UTC).
+    """Returns the plays of each source in arrival order: event_time, user, score, and arrival (microseconds UTC).
 
-    There is one user for a hundred events, whatever their number, and about one hour of event time.
-    Within a source a play is never more than `BOUND` older than the newest that arrived before it.
+    There is one user for a hundred events, whatever their number, and about one hour of event time. Within a source a
+    play is never more than `BOUND` older than the newest that arrived before it.
     """
     rng = np.random.default_rng(plays.seed)
     sessions = -(-plays.events // _PLAYS_PER_SESSION)
@@ -67,7 +67,7 @@ def frames(plays: Plays) -> dict[str, pl.DataFrame]:
 
 
 def _event_times(rng: np.random.Generator, sessions: int, ties: bool) -> npt.NDArray[np.int64]:
-    """Event times in microseconds, session after session, `_PLAYS_PER_SESSION` each."""
+    """Returns event times in microseconds, session after session, `_PLAYS_PER_SESSION` each."""
     pauses = rng.exponential(_MEAN_PAUSE, (sessions, _PLAYS_PER_SESSION)).astype(np.int64)
     pauses[:, 0] = START + rng.integers(0, _HOUR, sessions)
     if ties:

@@ -30,7 +30,7 @@ DAY = "2026-01-01"
 
 
 def score(team: str, points: int, clock: str) -> dict[str, Any]:
-    """The points that a team made at this time of the day."""
+    """Returns the points that a team made at this time of the day."""
     return {"team": team, "points": points, "at": f"{DAY}T{clock}Z"}
 
 
@@ -51,7 +51,7 @@ SCORES = (
 
 
 def teams(scores: bl.Collection) -> bl.Collection:
-    """The score of each team in windows of two minutes; scores may be two minutes late."""
+    """Returns the score of each team in windows of two minutes; scores may be two minutes late."""
     windowed = scores.window_into(
         bl.FixedWindows("2m"),
         trigger=bl.AfterWatermark(early=bl.AfterProcessingTime("30s"), late=bl.AfterCount(1)),
@@ -62,7 +62,7 @@ def teams(scores: bl.Collection) -> bl.Collection:
 
 
 def together(of_teams: bl.Collection) -> bl.Collection:
-    """The score of all teams together, emitted with every pane of a team, in the windows of the teams."""
+    """Returns the score of all teams together, emitted with every pane of a team, in the windows of the teams."""
     at_once = of_teams.window_into(trigger=bl.Repeatedly(bl.AfterCount(1)))
     return at_once.aggregate(points=bl.sum("points"), teams=bl.count()).named("together")
 
@@ -104,7 +104,7 @@ class Standing:
     together: int
 
     def ranked(self) -> list[str]:
-        """The teams with their points, best first, and the points that the batch added."""
+        """Returns the teams with their points, best first, and the points that the batch added."""
         return [
             f"{team} {points}" + (f" [green]+{self.added[team]}[/green]" if self.added[team] else "")
             for team, points in self.points.most_common()
@@ -112,7 +112,7 @@ class Standing:
 
 
 def standings(played: Played) -> list[Standing]:
-    """The board of each window after each change: the sum of all rows so far."""
+    """Returns the board of each window after each change: the sum of all rows so far."""
     board: dict[datetime, Counter[str]] = defaultdict(Counter)
     found = []
     for batch in played.batches:
@@ -128,7 +128,7 @@ def standings(played: Played) -> list[Standing]:
 
 
 def by_window(rows: Iterable[dict[str, Any]]) -> dict[datetime, list[dict[str, Any]]]:
-    """Rows by the start of their window."""
+    """Returns rows by the start of their window."""
     found: dict[datetime, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         found[row["window_start"]].append(row)
@@ -136,7 +136,7 @@ def by_window(rows: Iterable[dict[str, Any]]) -> dict[datetime, list[dict[str, A
 
 
 def table(played: Played) -> Table:
-    """A row for each change: its time, its window, the timing of the panes, and the board."""
+    """Returns a row for each change: its time, its window, the timing of the panes, and the board."""
     columns = ("now", "watermark", "window", "panes", "1st", "2nd", "3rd")
     layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     made = Table(*columns, box=box.SIMPLE_HEAD, **layout)
@@ -155,7 +155,7 @@ def table(played: Played) -> Table:
 
 
 def too_late(played: Played) -> list[str]:
-    """The scores that were dropped because their window was collected, in words."""
+    """Returns the scores that were dropped because their window was collected, in words."""
     rows = [row for batch in sorted(played.late) for row in played.late[batch]]
     return [
         f"{row['reason']}: {row['points']} for {row['team']} at {row['event_time']:%H:%M:%S}, window "

@@ -13,15 +13,15 @@ _WINDOW = 120_000_000  # microseconds
 
 
 def read(data: str | os.PathLike[str]) -> dict[str, pl.LazyFrame]:
-    """The plays of each source below the folder `data`, as `examples.generate` writes them."""
+    """Returns the plays of each source below the folder `data`, as `examples.generate` writes them."""
     return {source: pl.scan_parquet(Path(data) / source / "*.parquet") for source in ("mobile", "console")}
 
 
 def sessions(plays: pl.LazyFrame) -> pl.LazyFrame:
-    """The sessions of one source: user, first and last play (microseconds UTC), length in seconds.
+    """Returns the sessions of one source: user, first and last play (microseconds UTC), length in seconds.
 
-    A session ends if the next play of the user is one gap or more after the last: plays exactly one gap apart
-    belong to two sessions. Its length is that of its window: [first, last + gap).
+    A session ends if the next play of the user is one gap or more after the last: plays exactly one gap apart belong to
+    two sessions. Its length is that of its window: [first, last + gap).
     """
     time = pl.col("event_time").dt.timestamp("us").alias("time")
     starts = (pl.col("user") != pl.col("user").shift(1)) | (pl.col("time").diff() >= _GAP)
@@ -62,7 +62,7 @@ def averages(plays: Mapping[str, pl.LazyFrame], combiner: str) -> pl.DataFrame:
 
 
 def written(out: str | os.PathLike[str]) -> pl.DataFrame:
-    """The windows in all Parquet files below `out`: window_start (Datetime us UTC), mean, sessions.
+    """Returns the windows in all Parquet files below `out`: window_start (Datetime us UTC), mean, sessions.
 
     A window_start without a time zone, as native Spark returns it to pandas, is in UTC.
     """
@@ -74,7 +74,7 @@ def written(out: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def differences(result: pl.DataFrame, expected: pl.DataFrame) -> list[str]:
-    """The differences between `result` and `expected`, a line for each window; empty if they are equal.
+    """Returns the differences between `result` and `expected`, a line for each window; empty if they are equal.
 
     Means may differ by one part in a thousand million: sums of the same numbers in another order.
     """

@@ -33,7 +33,7 @@ panes are wholes: only the last of each window counts. Retracting panes do both.
 
 
 def score(points: int, clock: str) -> dict[str, Any]:
-    """A score at this time of the day."""
+    """Returns a score at this time of the day."""
     return {"score": points, "at": f"{DAY}T{clock}Z"}
 
 
@@ -51,7 +51,7 @@ SCORES = (
 
 
 def totals(scores: bl.Collection, mode: bl.Accumulation) -> bl.Collection:
-    """The total of each window: early after a minute, on time at its end, and again for late scores."""
+    """Returns the total of each window: early after a minute, on time at its end, and again for late scores."""
     windowed = scores.window_into(
         bl.FixedWindows("2m"),
         trigger=bl.AfterWatermark(early=bl.AfterProcessingTime("1m"), late=bl.AfterCount(1)),
@@ -62,7 +62,7 @@ def totals(scores: bl.Collection, mode: bl.Accumulation) -> bl.Collection:
 
 
 def play() -> dict[bl.Accumulation, Panes]:
-    """The panes of each mode, from one run of one pipeline."""
+    """Returns the panes of each mode, from one run of one pipeline."""
     p = bl.Pipeline("panes")
     scores = p.read("scores", SCORES, timestamp="at")
     played: dict[bl.Accumulation, Panes] = {mode: {} for mode in MODES}
@@ -77,23 +77,23 @@ def _keep(panes: Panes, frame: pl.DataFrame, step: int) -> None:
 
 
 def signed(pane: Pane) -> int:
-    """The number to add for a pane: a retracted pane is subtracted."""
+    """Returns the number to add for a pane: a retracted pane is subtracted."""
     total: int = pane["total"]
     return -total if pane.get("pane_retracted") else total
 
 
 def added(panes: Iterable[Pane]) -> str:
-    """The sums of the panes, for the lines below the table."""
+    """Returns the sums of the panes, for the lines below the table."""
     return f"{sum(map(signed, panes)):>13}"
 
 
 def last_panes(panes: Iterable[Pane]) -> list[Pane]:
-    """The last pane of each window, as a sink that overwrites has it."""
+    """Returns the last pane of each window, as a sink that overwrites has it."""
     return list({pane["window_start"]: pane for pane in panes}.values())
 
 
 def steps(stream: bl.TestStream) -> Iterator[str]:
-    """The events of each step, as text."""
+    """Yields the events of each step, as text."""
     now = 0
     for step in stream.steps:
         if step.elements.height:
@@ -106,7 +106,7 @@ def steps(stream: bl.TestStream) -> Iterator[str]:
 
 
 def shown(pane: Pane) -> str:
-    """Timing, index and total of a pane, with its scores; a retracted pane is red, with a minus."""
+    """Formats timing, index and total of a pane, with its scores; a retracted pane is red, with a minus."""
     facts = f"{pane['pane_timing']:<7} {pane['pane_index']} {signed(pane):>3}"
     if pane.get("pane_retracted"):
         return f"[red]{facts}[/red]"
@@ -115,7 +115,7 @@ def shown(pane: Pane) -> str:
 
 
 def table(played: Mapping[bl.Accumulation, Panes]) -> Table:
-    """A row for each step, and for each window that has panes in it; below, the sums of the panes."""
+    """Returns a row for each step, and for each window that has panes in it; below, the sums of the panes."""
     modes = [mode.value for mode in played]
     layout: dict[str, Any] = {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False}
     made = Table("step", "window", *modes, box=box.SIMPLE_HEAD, **layout)

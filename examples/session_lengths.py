@@ -58,10 +58,10 @@ def pipeline(
 
 
 def end_of_window() -> bl.Pipeline:
-    """The variant with a session's length at the end of its window, where watermarks advance most smoothly."""
+    """Declares the variant with a session's length at the end of its window, where watermarks advance smoothly."""
     return pipeline(DATA, OUT / "end_of_window", bl.END_OF_WINDOW)
 
 
 def earliest() -> bl.Pipeline:
-    """The variant with a session's length at its first play, which holds the second stage back."""
+    """Declares the variant with a session's length at its first play, which holds the second stage back."""
     return pipeline(DATA, OUT / "earliest", bl.EARLIEST)

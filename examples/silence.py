@@ -42,7 +42,7 @@ class Sensors:
 
 
 def readings(asked: Sensors) -> pl.DataFrame:
-    """The readings in order of arrival: sensor, at, celsius. One pause lasts for exactly ten minutes."""
+    """Returns the readings in order of arrival: sensor, at, celsius. One pause lasts for exactly ten minutes."""
     rng = np.random.default_rng(asked.seed)
     heard = [_heard(rng, number, asked.hours * 60 * _MINUTE) for number in range(asked.sensors)]
     sensor = pl.Series("sensor", [f"s{number:03d}" for number, at in enumerate(heard) for _ in at])
@@ -59,7 +59,7 @@ def readings(asked: Sensors) -> pl.DataFrame:
 
 
 def _heard(rng: np.random.Generator, number: int, end: int) -> npt.NDArray[np.int64]:
-    """The times of the readings of a sensor, in microseconds from the beginning."""
+    """Returns the times of the readings of a sensor, in microseconds from the beginning."""
     at = np.arange(rng.integers(0, _MINUTE), end, _MINUTE) + rng.integers(0, _MINUTE // 12)
     dies = rng.uniform(0.2, 0.9) * end if rng.random() < 1 / 8 else end
     begins = rng.uniform(0.1, 0.7) * end
@@ -70,7 +70,7 @@ def _heard(rng: np.random.Generator, number: int, end: int) -> npt.NDArray[np.in
 
 
 class Silence(bl.Process):
-    """Reports once that a sensor has been silent for so long, and once that it is back."""
+    """Reports once that a sensor has been silent for ten minutes, and once that it is back."""
 
     last = bl.Value(datetime)
     silent = bl.Value(bool, default=False)
@@ -91,7 +91,7 @@ class Silence(bl.Process):
 
 
 def alerts(source: Any) -> tuple[bl.Pipeline, bl.Collection]:
-    """The pipeline with the collection of alerts."""
+    """Declares the pipeline; returns it with the collection of alerts."""
     p = bl.Pipeline("silence")
     heard = p.read("readings", source, timestamp="at", watermark=bl.BoundedOutOfOrderness(BOUND))
     return p, heard.group_by("sensor", name="silence").process(Silence(SILENCE), _SCHEMA)

@@ -24,12 +24,12 @@ from examples.drawing import figures, save
 
 DAY = "2026-01-01T12:00:00Z"
 LIMIT = 20  # calls of a client
-PERIOD = 10  # within so many seconds
+PERIOD = 10  # seconds
 
 _SCHEMA = {"client": str, "call": int, "waited": float}
 
 Calls = dict[int, list[tuple[str, int]]]
-"""Second -> the calls that come then: client and number."""
+"""The calls of each second: client and number."""
 Passed = list[tuple[int, str, int, float]]
 """Second, client and call, and for how many seconds it has waited."""
 
@@ -44,7 +44,7 @@ class Clients:
 
 
 def calls(asked: Clients) -> Calls:
-    """The calls with their times."""
+    """Returns the calls with their times."""
     rng = np.random.default_rng(asked.seed)
     numbers = iter(range(1_000_000))
     found: Calls = {}
@@ -58,7 +58,7 @@ def calls(asked: Clients) -> Calls:
 
 
 class Throttle(bl.Process):
-    """Emits so many calls of a client in a period, which begins with the first call; the others wait, in order."""
+    """Emits a limited number of a client's calls per period, which begins with a call; others wait, in order."""
 
     used = bl.Value(int, default=0)
     waiting = bl.List({"call": int, "came": float})
@@ -87,7 +87,7 @@ class Throttle(bl.Process):
 
 
 def stream(coming: Calls) -> bl.TestStream:
-    """The calls, a second of processing time apart, and then enough time for all of them to pass."""
+    """Returns the calls, a second of processing time apart, and then enough time for all of them to pass."""
     made = bl.TestStream({"client": str, "call": int, "at": str}).advance_watermark_to(DAY)
     for second in range(2 * len(coming)):
         rows = [{"client": client, "call": call, "at": DAY} for client, call in coming.get(second, [])]
@@ -97,7 +97,7 @@ def stream(coming: Calls) -> bl.TestStream:
 
 
 def run(coming: Calls, runner: Any = None) -> Passed:
-    """The calls that pass, in order."""
+    """Returns the calls that pass, in order."""
     p, found = bl.Pipeline("throttle"), dict[int, list[tuple[str, int, float]]]()
     came = p.read("calls", stream(coming), timestamp="at")
     passed = came.group_by("client", name="throttle").process(Throttle(), _SCHEMA, order="arrival")
@@ -111,7 +111,7 @@ def _keep(found: dict[int, list[tuple[str, int, float]]], rows: pl.DataFrame, ba
 
 
 def expected(coming: Calls) -> Passed:
-    """Simulates the same: each client has a queue, from which so many calls may pass in a period."""
+    """Simulates the throttle: each client has a queue, from which a limited number of calls pass in a period."""
     passed, queues = [], defaultdict[str, list[tuple[int, int]]](list)
     begins, used = dict[str, int](), defaultdict[str, int](int)
     for second in range(2 * len(coming)):

@@ -59,7 +59,7 @@ def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame
     """Gathers the rows at these positions, which must be ascending and distinct, from a frame of several chunks."""
     # Polars gathers lists from several chunks ten times as slowly as it filters them.
     if len(positions) <= _FEW or not has_nested(rows):
-        return rows[positions]
+        return at(rows, positions)
     import numpy as np  # slow to import
 
     mask = np.zeros(len(rows), np.bool_)
@@ -70,6 +70,14 @@ def rows_at(rows: pl.DataFrame, positions: npt.NDArray[np.intp]) -> pl.DataFrame
 def repeated(value: pl.Series, count: int) -> pl.Series:
     """Repeats the only value of a series `count` times. Takes a tenth of the time of an expression."""
     return value.new_from_index(0, count)
+
+
+def with_series(rows: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
+    """Replaces columns of a frame by these, which have the same names, without a query."""
+    changed = rows.clone()
+    for column in columns:
+        changed.replace_column(changed.get_column_index(column.name), column)
+    return changed
 
 
 def concat_nonempty(*parts: pl.DataFrame) -> pl.DataFrame:

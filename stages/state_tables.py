@@ -89,11 +89,16 @@ class Table:
 class BucketTable(Table):
     """A table whose rows are placed in buckets: by time if there is a `spread`, otherwise by key.
 
-    `incoming` are the columns of arrivals.
+    Attributes:
+        incoming: The columns of arrivals.
+        spread: The placement of rows by time, if any.
+        ends_silently: True if nothing is emitted for a row that is due, and each row is due at the end of input. Then
+            rows are removed without being read.
     """
 
     incoming: pl.Schema
     spread: Spread | None = None
+    ends_silently: bool = False
 
     patched: ClassVar[bool] = False
     """True if the log of a bucket contains patches; false if it contains waiting arrivals."""
@@ -137,6 +142,7 @@ class BucketFacts(TypedDict):
     schema: pl.Schema
     incoming: pl.Schema
     missing: NotRequired[Mapping[str, pl.Expr]]
+    ends_silently: NotRequired[bool]
 
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)

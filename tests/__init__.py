@@ -1,1 +1,1 @@
-"""Tests, and what they share: a model of the semantics, and Hypothesis strategies."""
+"""Tests, and their shared code: a model of the semantics, and Hypothesis strategies."""

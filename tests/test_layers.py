@@ -1,4 +1,4 @@
-"""Layers: who imports whom, and what `import beamlike` leaves alone."""
+"""Layers: the imports of each room, and the packages that `import beamlike` does not load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAYERS = {
 
 
 def run(code: str) -> str:
-    """What a new Python prints."""
+    """Runs code in a new Python process and returns its output."""
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -65,7 +65,7 @@ def test_every_public_name_is_there_once_and_in_order():
 
 
 def imported(path: Path) -> set[str]:
-    """The top-level packages that a file imports, at whatever depth."""
+    """Returns the top-level packages that a file imports, at any depth."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -106,7 +106,7 @@ def test_the_version_is_that_of_the_package_or_of_the_source_tree(monkeypatch):
 
 
 def may_import() -> dict[str, str]:
-    """What each room may import, as its contract in pyproject.toml has it."""
+    """Returns the rooms that each room may import, by its contract in pyproject.toml."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     said = {}
     for contract in (one for one in contracts if one["type"] == "layers"):
@@ -135,7 +135,7 @@ FOLDERS = [
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_every_folder_says_what_it_may_import(folder: str):
-    """The last sentence of its docstring; a folder in a room says that it is like the room."""
+    """The last sentence of its docstring says so; a folder in a room refers to the room."""
     file = ROOT / folder.replace(".", "/") / "__init__.py"
     text = " ".join((ast.get_docstring(ast.parse(file.read_text())) or "").split())
     within = f"May import what `{folder.rpartition('.')[0].rpartition('.')[2]}` may."

@@ -30,10 +30,15 @@ def collected_at(allowed_lateness: int, end: pl.Expr | None = None) -> pl.Expr:
 
 def is_collected(ends: pl.Series, watermark: int, allowed_lateness: int) -> pl.Series:
     """Returns a mask of the windows with these ends (us) that are collected at a watermark (us)."""
+    return ends <= last_collected(watermark, allowed_lateness)
+
+
+def last_collected(watermark: int, allowed_lateness: int) -> int:
+    """Returns the greatest end (us) of a window that is collected at a watermark (us)."""
     if watermark >= GLOBAL_WINDOW_END:
-        return ends.is_not_null()
+        return GLOBAL_WINDOW_END
     # The same as a comparison of the `collection` times, without computing them.
-    return ends <= max(watermark - allowed_lateness, _LEAST)
+    return max(watermark - allowed_lateness, _LEAST)
 
 
 def in_time(watermark: int, allowed_lateness: int) -> pl.Expr:

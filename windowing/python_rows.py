@@ -12,6 +12,8 @@ from typing import Any, Final, Protocol, TypeVar
 
 import polars as pl
 
+from windowing.python_values import dicts_of, values_of
+
 Result = TypeVar("Result")
 
 Failed = Callable[[int, Exception], object]
@@ -75,7 +77,7 @@ def for_each(
     fits = python_has(rows)
     if fits is not None:
         rows = rows.select(pl.when(pl.lit(fits)).then(pl.all()))
-    return each(function, rows.iter_rows(named=True), len(rows), failed, instead, fits)
+    return each(function, dicts_of(rows), len(rows), failed, instead, fits)
 
 
 def for_each_value(
@@ -85,7 +87,7 @@ def for_each_value(
     fits = python_has(column.to_frame())
     if fits is not None:
         column = column.to_frame().select(pl.when(pl.lit(fits)).then(pl.all())).to_series()
-    return each(function, column, len(column), failed, instead, fits)
+    return each(function, values_of(column), len(column), failed, instead, fits)
 
 
 def each(

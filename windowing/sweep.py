@@ -28,7 +28,9 @@ def by_key_and_start(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFr
     """
     # A sort by a single integer is several times faster than a sort by all columns, especially if keys are text. The
     # hash is halved, so that the integer of 128 bits cannot overflow.
-    hashes = rows[list(keys)].hash_rows().to_numpy() // 2 if keys else np.zeros(len(rows), np.uint64)
+    hashes = (
+        rows[:, list(keys)].hash_rows().to_numpy() >> np.uint64(1) if keys else np.zeros(len(rows), np.uint64)
+    )
     order = _order(hashes, rows[WINDOW_START].to_numpy())
     ordered, hashes = rows[pl.Series(order, dtype=pl.UInt32)], hashes[order]
     begins = begins_key(ordered, keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import ClassVar, Final, TypeVar
 
 import attrs
@@ -18,6 +19,21 @@ RUN: Final = "__run"
 """The column with the number of a run: the rows of a key whose windows merge into one window."""
 
 _TIME = pl.col(EVENT_TIME)
+
+
+# Expressions are made once, which takes longer than to evaluate them in a small batch.
+@lru_cache(maxsize=256)
+def _fixed(size: int, offset: int) -> tuple[pl.Expr, pl.Expr]:
+    """Returns expressions for the start and the end of the fixed window of each row."""
+    # In polars, % has the sign of the divisor, so this rounds down for negative times, too.
+    start = _TIME - (_TIME - offset) % size
+    return start.alias(WINDOW_START), _end(start, size).alias(WINDOW_END)
+
+
+@lru_cache(maxsize=256)
+def _session(gap: int) -> tuple[pl.Expr, pl.Expr]:
+    """Returns expressions for the start and the end of the session of each row alone."""
+    return _TIME.alias(WINDOW_START), _end(_TIME, gap).alias(WINDOW_END)
 
 
 def _end(start: pl.Expr, length: int | pl.Expr) -> pl.Expr:
@@ -136,9 +152,7 @@ class FixedWindows(WindowFn):
         return self.size
 
     def assign(self, frame: Frame) -> Frame:
-        # In polars, % has the sign of the divisor, so this rounds down for negative times, too.
-        start = _TIME - (_TIME - self.offset) % self.size
-        return frame.with_columns(start.alias(WINDOW_START), _end(start, self.size).alias(WINDOW_END))
+        return frame.with_columns(_fixed(self.size, self.offset))
 
 
 @attrs.frozen
@@ -290,7 +304,13 @@ class Sessions(WindowFn):
 
     def assign(self, frame: Frame) -> Frame:
         """Adds a window `[time, time + gap)` to each element. A grouping merges overlapping windows of a key."""
-        return frame.with_columns(_TIME.alias(WINDOW_START), _end(_TIME, self.gap).alias(WINDOW_END))
+        if isinstance(frame, pl.DataFrame) and not frame[EVENT_TIME].null_count():
+            import numpy as np  # slow to import
+
+            times = frame[EVENT_TIME]
+            ends = np.minimum(times.to_numpy(), GLOBAL_WINDOW_END - self.gap) + self.gap
+            return frame.hstack([times.alias(WINDOW_START), pl.Series(WINDOW_END, ends)])
+        return frame.with_columns(_session(self.gap))
 
     def merge(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         import numpy as np  # slow to import

@@ -12,7 +12,7 @@ import polars as pl
 
 from beamlike.errors import WrongType
 from beamlike.io import Memory
-from beamlike.io.base import Announced, Faulty, Part, Pieces, Source, Unreadable, output_frame
+from beamlike.io.base import Announced, AnyFrame, Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import Chunk, ReadInSteps
 from beamlike.local.batch_input import batch_inputs
@@ -66,28 +66,28 @@ class FirstRows:
             else:
                 yield self._cut(chunk)
 
-    def _cut(self, rows: pl.LazyFrame | Faulty | Pieces) -> pl.LazyFrame | Faulty | Pieces:
+    def _cut(self, rows: AnyFrame | Faulty | Pieces) -> AnyFrame | Faulty | Pieces:
         if isinstance(rows, Pieces):
             first = [attrs.evolve(piece, rows=self._first(piece.rows)) for piece in rows.pieces]
             return attrs.evolve(rows, pieces=first)
         return self._first(rows)
 
-    def _first(self, piece: pl.LazyFrame | Faulty) -> pl.LazyFrame | Faulty:
+    def _first(self, piece: AnyFrame | Faulty) -> AnyFrame | Faulty:
         """Cuts a piece to the number of rows still wanted. Dead letters are not cut."""
         count, left = _count(piece, self._left), self._left
         self._left -= min(count, left)
-        if count > left and isinstance(piece, pl.LazyFrame):
+        if count > left and not isinstance(piece, Faulty):
             self.cut = True
             return piece.head(left)
         return piece
 
 
-def _count(chunk: pl.LazyFrame | Faulty, most: int) -> int:
+def _count(chunk: AnyFrame | Faulty, most: int) -> int:
     """Returns the number of rows of a chunk, at most `most + 1`; 0 for an unreadable one."""
     if isinstance(chunk, Faulty):
         return len(chunk.dead_letters)
     try:
-        return int(chunk.head(most + 1).select(pl.len()).collect().item())
+        return int(chunk.lazy().head(most + 1).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, Unreadable):
         return 0  # when the run reads the chunk, the same error becomes a dead letter
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import savepoint as in_process
-from beamlike.plan.manifest import Runner
+from beamlike.plan.manifest import Runner, Store
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.runtime.run.checkpoint import OURS, saved_manifest
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, no_run, no_savepoint
@@ -67,6 +67,7 @@ def restore(
     session: Any = None,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
+    state: str | None = None,
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint. A run of the plan with it continues where the saved run stopped.
 
@@ -82,6 +83,8 @@ def restore(
         master: The Spark master of a new session.
         config: Settings for Spark, such as those that `SparkRunner(config=)` had for the storage of the checkpoint.
 
+        state: Where the new run on Spark has its state, as in `SparkRunner(state=)`; by default in Spark's store.
+
     Returns:
         Names of the parts of the saved state that were left out because the plan no longer has them.
 
@@ -96,18 +99,26 @@ def restore(
     plan = plan_of(plan, "restore")
     source, target = path_text(savepoint), path_text(checkpoint)
     if runner == Runner.LOCAL:
-        given: dict[str, Any] = {"shards": shards, "session": session, "master": master, "config": config}
+        given: dict[str, Any] = {
+            "shards": shards,
+            "session": session,
+            "master": master,
+            "config": config,
+            "state": state,
+        }
         if of_spark := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
         return in_process.restore(source, target, plan)
     if runner != Runner.SPARK:
         raise ValueError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
+    if state is not None and state not in {*Store}:
+        raise ValueError(f"restore: state must be 'spark' or 'files', not {state!r}")
     if not _has_any(absolute(source), FACTS):
         raise no_savepoint(absolute(source))
     from beamlike.spark.savepoint import savepoint as on_spark
 
     return on_spark.restore(
-        source, target, plan, shards=shards, session=session, master=master, config=config
+        source, target, plan, shards=shards, session=session, master=master, config=config, state=state
     )
 
 

@@ -1,4 +1,4 @@
-"""A runner that executes Apache Beam pipelines in process, on the stages of this engine. Experimental.
+"""A runner that executes Apache Beam pipelines on the stages of this engine, in process or on Spark. Experimental.
 
 May import `spec` and all below it.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from beamlike.beam.runner import BeamlikeRunner
+    from beamlike.beam.planned.read import Read
+    from beamlike.beam.runner import BeamlikeRunner, plan
 
-__all__ = ["BeamlikeRunner"]
+__all__ = ["BeamlikeRunner", "Read", "plan"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,9 +19,10 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     try:
-        from beamlike.beam.runner import BeamlikeRunner
+        from beamlike.beam import runner
+        from beamlike.beam.planned import read
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "apache_beam":
             raise
         raise ImportError(f"{__name__}.{name} needs apache_beam: pip install 'beamlike[beam]'") from error
-    return BeamlikeRunner
+    return getattr(read if name == "Read" else runner, name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from apache_beam.metrics.monitoring_infos import consolidate
+from apache_beam.portability.api import metrics_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 
@@ -16,7 +17,7 @@ class Bundles:
     """Processes bundles of fused stages.
 
     Attributes:
-        metrics: The monitoring infos of each stage by name.
+        metrics: The monitoring infos of each fused stage by the key of its node.
     """
 
     def __init__(self, runner: Any, context: Context, handlers: Any) -> None:
@@ -25,6 +26,16 @@ class Bundles:
         # All bundles share one generator of cache tokens. A new generator would begin with the first token again, and
         # the worker would return state from its cache that the engine has changed since.
         self.tokens = fn_runner.FnApiRunner.get_cache_token_generator(static=False)
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields what a checkpoint contains: the metrics."""
+        for name, infos in self.metrics.items():
+            yield name, [info.SerializeToString(deterministic=True) for info in infos]
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        read = metrics_pb2.MonitoringInfo.FromString
+        self.metrics = {name: [read(info) for info in infos] for name, infos in saved.items()}
 
     def process(
         self, node: StageNode, data: Mapping[str, Iterable[bytes]], timers: Mapping[Any, Any]
@@ -42,7 +53,7 @@ class Bundles:
             name: _buffer(manager.get_input_coder_impl(name), data.get(name, ())) for name in node.inputs
         }
         result, splits = bundles.process_bundle(inputs, node.outputs, timers, manager.stage_timer_outputs)
-        self._meter(node.stage.name, result.process_bundle.monitoring_infos)
+        self._meter(node.key, result.process_bundle.monitoring_infos)
         self._defer(node, result, splits, inputs)
         return self._written(node)
 

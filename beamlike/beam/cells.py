@@ -22,7 +22,7 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
 from stages.process.keyed import touched
-from stages.state_tables import KeyedTable, State, StateTable, Table
+from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.lateness import collected_at
@@ -109,6 +109,9 @@ class Cells(StateTable[KeyedTable]):
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.col(DUE), PROCESSING_TIME: pl.col(DUE_BY_CLOCK)}
 
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows  # arrivals never wait
+
 
 @attrs.frozen(slots=False, eq=False)
 class Chunks(StateTable[KeyedTable]):
@@ -131,6 +134,9 @@ class Chunks(StateTable[KeyedTable]):
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
         return {WATERMARK: pl.lit(None, pl.Int64)}
+
+    def flushed(self, loaded: Loaded, clock: StepClock) -> pl.DataFrame:
+        return loaded.rows  # arrivals never wait
 
     def read(self, state: State, key: bytes, bag: bytes) -> list[bytes]:
         """Returns the chunks of a bag, in order."""
@@ -196,19 +202,28 @@ class StatefulParDo(Operator):
         return {MAIN: Input((KEY,), pl.Schema({KEY: pl.Binary(), ELEMENT: pl.Binary(), **times}))}
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        arrived = arrivals[MAIN]
+        return self.processed(state, *self.timely(arrivals[MAIN], clock), clock, clock.watermark)
+
+    def timely(self, arrived: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Divides arrivals into those whose window still has state, and late ones."""
         timely = collected_at(self.allowed_lateness) > clock.input_before
-        rows, late = arrived.filter(timely), arrived.filter(~timely)
+        return arrived.filter(timely), arrived.filter(~timely)
+
+    def processed(
+        self, state: State, rows: pl.DataFrame, late: pl.DataFrame, clock: StepClock, watermark: int
+    ) -> StepOutput:
+        """Processes elements, and then the timers that are due at a watermark (us)."""
         loaded = state.load(self.cells, rows.select(KEY).unique(maintain_order=True))
-        due = (pl.col(DUE) <= clock.watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
+        due = (pl.col(DUE) <= watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
         used, other = touched(loaded.rows, loaded.incoming, due, [KEY])
         for cell in used[CELL].drop_nulls():
             self.host.load(cell, partial(self.chunks.read, state))
-        fired = self.host.play(rows[ELEMENT].to_list(), clock.watermark)
-        saved = pl.DataFrame(self.host.save(clock.watermark), self.cells.table.schema, orient="row")
+        fired = self.host.play(rows[ELEMENT].to_list(), watermark)
+        saved = pl.DataFrame(self.host.save(watermark), self.cells.table.schema, orient="row")
         state.write_back(self.cells, pl.concat([other, saved]))
         self.chunks.apply(state, self.host.changes())
         panes = pl.DataFrame(self.host.emitted(), _OUTPUT, orient="row")
         dropped = {LATE: len(late)} if len(late) else {}
         # Elements are never pending: each is processed at once. Only timers are, which `PENDING` counts.
-        return StepOutput(panes, len(arrived), len(arrived), len(rows), dropped, fired=fired)
+        arrived = len(rows) + len(late)
+        return StepOutput(panes, arrived, arrived, len(rows), dropped, fired=fired)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import polars as pl
@@ -10,14 +11,15 @@ from apache_beam.coders.coder_impl import PaneInfoCoderImpl, create_InputStream
 from apache_beam.portability import common_urns
 from apache_beam.utils import windowed_value
 
-from beamlike.beam.nodes import readable
+from beamlike.beam.nodes import coder_text, readable
 from beamlike.beam.strategies import bounds, described, end_of, interval, windowing_of, windows_of
+from beamlike.expressions.describe import windowing_choices
 from stages.aggregates.builtin import Collect, Min
 from stages.grouping.grouping import Grouping
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import HoldOwner
-from stages.state.store import DictStore
+from stages.state.store import StateStore
 from windowing.clocks import Times
 from windowing.columns import (
     EVENT_TIME,
@@ -46,11 +48,12 @@ class GroupNode:
     Windows that are no intervals are encoded, and are one more key column.
     """
 
-    def __init__(self, name: str, context: Any, collection: str, buffer: bytes) -> None:
-        self.name, self.label, self.buffer = name, name, buffer
+    def __init__(self, name: str, context: Any, collection: str, buffer: bytes, store: StateStore) -> None:
+        self.key, self.label, self.buffer, self.store = name, name, buffer, store
         components, built = context.pipeline_components, context.pipeline_context
         coder = built.coders[context.safe_coders[context.data_channel_coders[collection]]]
         self.coder = coder.get_impl()
+        self.coder_text = coder_text(components.coders, context.data_channel_coders[collection])
         self.key_coder = coder.key_coder().get_impl()
         self.shown_key_coder = built.coders[context.data_channel_coders[collection]].key_coder().get_impl()
         self.value_coder = coder.value_coder().get_impl()
@@ -67,12 +70,28 @@ class GroupNode:
         self.schema = pl.Schema({**schema, **dict.fromkeys(_TIMES, pl.Int64())})
         aggregates = {VALUE: Collect(VALUE), SEQUENCE: Min(SEQUENCE)}
         self.stage = Stage(name, Grouping(keys, windowing, aggregates, pl.Schema(schema)))
-        self.store, self.panes_coder = DictStore(), PaneInfoCoderImpl()
+        self.panes_coder = PaneInfoCoderImpl()
         self.pending: list[bytes] = []
         self.output, self.seen = MIN_TIME, 0
         self.clock: tuple[int, int] | None = None
         self.done: StageResult | None = None
         self.held: HoldOwner | None = None
+
+    def described(self) -> dict[str, str]:
+        """Returns a description that a checkpoint compares: the windows, triggers and coders."""
+        name = self.key.removeprefix("ref_AppliedPTransform_")
+        chosen = ", ".join(f"{what} {value}" for what, value in windowing_choices(self.windowing).items())
+        return {f"the grouping {name!r}": f"{chosen}, encoded as {self.coder_text}"}
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields what a checkpoint contains, besides the state."""
+        yield "watermark", (self.output, self.seen)
+        yield "pending", self.pending
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        self.output, self.seen = saved["watermark"]
+        self.pending = saved["pending"]
 
     def holder(self) -> HoldOwner | None:
         """Returns the key and window that hold the output watermark; None if none does."""
@@ -83,21 +102,19 @@ class GroupNode:
         if not self.pending and self.clock == (watermark, processing_time):
             return b""
         self.clock = (watermark, processing_time)
-        done = self.done = self.stage.step(
-            self.store, {MAIN: self._arrivals()}, Times.of(watermark, processing_time)
-        )
+        chunks, self.pending = self.pending, []
+        arrivals = {MAIN: self.arrivals(chunks)}
+        done = self.done = self.stage.step(self.store, arrivals, Times.of(watermark, processing_time))
         self.held, self.output = done.holder, done.watermarks.output
-        panes = done.panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
-        return b"".join(self._encoded(pane) for pane in panes.iter_rows(named=True))
+        return self.encoded(done.panes)
 
-    def _arrivals(self) -> pl.DataFrame:
-        """Removes the pending elements, and decodes them to a frame with a row for each window."""
+    def arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to a frame with a row for each window."""
         rows = list[tuple[Any, ...]]()
-        for chunk in self.pending:
+        for chunk in chunks:
             stream = create_InputStream(chunk)
             while stream.size() > 0:
                 rows += self._rows(self.coder.decode_from_stream(stream, True), self.seen + len(rows))
-        self.pending = []
         self.seen += len(rows)
         names = [KEY, VALUE, SEQUENCE, *_TIMES, *({WINDOW} & {*self.schema})]
         frame = pl.DataFrame(rows, {name: self.schema[name] for name in names}, orient="row")
@@ -118,6 +135,11 @@ class GroupNode:
         if self.is_interval:
             return bounds(window)
         return MIN_TIME, end_of(window), self.window_coder.encode_nested(window)
+
+    def encoded(self, panes: pl.DataFrame) -> bytes:
+        """Encodes panes as elements of the output, in the order in which their first elements have arrived."""
+        ordered = panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
+        return b"".join(self._encoded(pane) for pane in ordered.iter_rows(named=True))
 
     def _encoded(self, pane: dict[str, Any]) -> bytes:
         """Encodes a pane as an element of the output: its time, window, pane info, key and values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,7 @@ import attrs
 from apache_beam.internal import pickler
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
-from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, split_buffer_id
 
 from beamlike.beam.phases import payload_of
 from stages.state.index import HoldOwner
@@ -23,6 +23,14 @@ def readable(holder: HoldOwner | None, decode: Callable[[bytes], Any]) -> HoldOw
     if holder is None or holder.key.endswith("..."):
         return holder
     return attrs.evolve(holder, key=str(decode(bytes.fromhex(holder.key.partition(",")[0]))))
+
+
+def coder_text(coders: Mapping[str, Any], name: str) -> str:
+    """Returns the kind of a coder and of its components, for descriptions."""
+    coder = coders[name]
+    kind = coder.spec.urn.removeprefix("beam:coder:").rpartition(":")[0] or coder.spec.urn
+    inner = ", ".join(coder_text(coders, each) for each in coder.component_coder_ids)
+    return f"{kind}({inner})" if inner else kind
 
 
 class BundleContext(execution.BundleContextManager):
@@ -56,6 +64,12 @@ class SideUse:
     collection: str
     proto: Any
 
+    @property
+    def buffer(self) -> bytes:
+        """The buffer of the collection."""
+        buffer: bytes = create_buffer_id(self.collection)
+        return buffer
+
     @cached_property
     def mapping(self) -> Callable[[Any], Any]:
         """The function from the window of an element to the window of the side that it reads."""
@@ -68,6 +82,8 @@ class StageNode:
 
     def __init__(self, stage: Any, manager: Any, inputs: Mapping[str, bytes]) -> None:
         self.stage, self.manager, self.inputs = stage, manager, inputs
+        self.key: str = " + ".join(sorted(inputs))
+        """The name of the node, which is the same in each process; the name of a fused stage is not."""
         self.label: str = stage.name
         self.pending: dict[str, list[bytes]] = {name: [] for name in inputs}
         self.outputs: dict[Any, bytes] = manager.stage_data_outputs
@@ -83,6 +99,30 @@ class StageNode:
         self.deferred_hold: int | None = None
         self.not_before = 0.0
         self.output = MIN_TIME
+
+    def described(self) -> dict[str, str]:
+        """Returns a description that a checkpoint compares: the transforms, and the coders of the input."""
+        context = self.manager.execution_context
+        coders = context.pipeline_components.coders
+        read = {
+            context.data_channel_coders[collection]
+            for transform in self.stage.transforms
+            if transform.unique_name in self.inputs
+            for collection in transform.outputs.values()
+        }
+        transforms = sorted(f"the transform {each.unique_name!r}" for each in self.stage.transforms)
+        encoded = ", ".join(sorted(coder_text(coders, each) for each in read))
+        return {**dict.fromkeys(transforms, ""), f"the input of {self.key!r}": f"encoded as {encoded}"}
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields what a checkpoint contains, besides the state."""
+        yield "watermark", (self.output, self.deferred_hold, self.not_before)
+        yield "pending", self.pending
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        self.output, self.deferred_hold, self.not_before = saved["watermark"]
+        self.pending = saved["pending"]
 
     @property
     def has_pending(self) -> bool:

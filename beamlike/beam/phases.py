@@ -14,7 +14,9 @@ from apache_beam.runners.worker import bundle_processor
 from apache_beam.utils import proto_utils
 
 STREAM: Final = "stream"
-"""The kind of the buffers that contain the elements of a TestStream."""
+"""The kind of the buffers that contain the elements of a TestStream, or of a source of this engine."""
+READ: Final = "beamlike:transform:read:v1"
+"""The URN of the transform that reads a source of this engine."""
 
 
 def optimized(pipeline: Any, *, drain: bool) -> Any:
@@ -41,7 +43,7 @@ def optimized(pipeline: Any, *, drain: bool) -> Any:
             translations.populate_data_channel_coders,
         ],
         known_runner_urns=frozenset(
-            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn]
+            [primitives.FLATTEN.urn, primitives.GROUP_BY_KEY.urn, primitives.TEST_STREAM.urn, READ]
         ),
         use_state_iterables=False,
         is_drain=drain,
@@ -62,10 +64,10 @@ def stateful_payload(transform: Any) -> Any | None:
 
 
 def streams_to_input(stages: Any, context: Any) -> Iterator[Any]:
-    """Replaces a TestStream by a read of a buffer for each output."""
+    """Replaces a TestStream, or a source of this engine, by a read of a buffer for each output."""
     for stage in stages:
         transform = stage.transforms[0]
-        if transform.spec.urn != common_urns.primitives.TEST_STREAM.urn:
+        if transform.spec.urn not in (common_urns.primitives.TEST_STREAM.urn, READ):
             yield stage
             continue
         for tag, collection in transform.outputs.items():

@@ -54,11 +54,13 @@ class Recording:
             for unit in units
         }
         simulated = run.streams.processing_time is not None
-        self.records = RunRecords.described(path, self._described, run.now, fresh=True, simulated=simulated)
+        fresh = not run.checkpoint.begun
+        self.records = RunRecords.described(path, self._described, run.now, fresh=fresh, simulated=simulated)
         self.number = 0
         self.counted: dict[str, int] = {}
-        self.sources: dict[str, SourceRecord] = {}
-        self.last: dict[str, StageRecord] = {}
+        before = self.records.last
+        self.sources: dict[str, SourceRecord] = {} if before is None else {**before.sources}
+        self.last: dict[str, StageRecord] = {} if before is None else {**before.stages}
         self._name_nodes()
 
     def _name_nodes(self) -> None:
@@ -85,6 +87,14 @@ class Recording:
             raise
         finally:
             self.records.close("failed")
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields what a checkpoint contains: the number of the next batch, and the elements counted before it."""
+        yield "batch", (self.number, self.counted)
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint. Batches after it are processed again, and their records replaced."""
+        self.number, self.counted = saved["batch"]
 
     # The graph.
 

@@ -14,6 +14,7 @@ from apache_beam.runners.portability.fn_api_runner.translations import only_elem
 from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.bundles import Bundles
+from beamlike.beam.checkpoint import NoCheckpoint, Part
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
 from beamlike.beam.phases import STREAM, stateful_payload
@@ -27,7 +28,7 @@ _POLL: Final = 1.0
 """The longest sleep (s) while timers or residuals wait for the clock of this machine."""
 
 
-class Rounds(Protocol):
+class Rounds(Part, Protocol):
     """An observer of the rounds of a run, in each of which all nodes have a step."""
 
     def begin(self) -> None:
@@ -57,7 +58,15 @@ class Run:
                  --send-->  content of side inputs
     """
 
-    def __init__(self, runner: Any, context: Context, handlers: Any, streams: list[Any]) -> None:
+    def __init__(
+        self,
+        runner: Any,
+        context: Context,
+        handlers: Any,
+        streams: list[Any],
+        checkpoint: NoCheckpoint,
+    ) -> None:
+        self.checkpoint = checkpoint
         self.context, self.bundles = context, Bundles(runner, context, handlers)
         self.sides = Sides(context, self._written)
         self.streams = Streams(streams, context, self._send)
@@ -82,8 +91,19 @@ class Run:
         for buffer in list(self.writers):  # a grouping whose panes are not read receives elements, too
             self._declare_group(buffer)
 
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The parts that a checkpoint contains."""
+        nodes: dict[str, Part] = {f"node {node.key}": node for node in self.nodes}
+        return {**nodes, "metrics": self.bundles, "sides": self.sides, "streams": self.streams}
+
+    def described(self) -> dict[str, str]:
+        """Returns a description of the pipeline. A checkpoint continues only if it is the same."""
+        return {name: text for node in self.nodes for name, text in node.described().items()}
+
     def play(self, rounds: Rounds) -> Any:
-        """Runs the pipeline to its end, and returns Beam's result."""
+        """Runs the pipeline to its end, and returns Beam's result. Continues from the checkpoint, if there is one."""
+        self.checkpoint.follow({**self.parts, "records": rounds}, self.described())
         self._settle(rounds)
         self.streams.play(lambda: self._settle(rounds))
         return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, self.bundles.metrics)
@@ -91,7 +111,7 @@ class Run:
     def _node(self, stage: Any, inputs: Mapping[str, bytes]) -> StageNode:
         manager = self.context.bundle_manager_for(stage)
         if any(stateful_payload(transform) is not None for transform in stage.transforms):
-            return StatefulNode(stage, manager, inputs, self.bundles, self.now)
+            return StatefulNode(stage, manager, inputs, self.bundles, self.now, self.checkpoint.store)
         return StageNode(stage, manager, inputs)
 
     def _declare_group(self, buffer: bytes) -> None:
@@ -100,7 +120,8 @@ class Run:
         kind, name = split_buffer_id(buffer)
         if kind == "group":
             transform = self.context.pipeline_components.transforms[name]
-            node = GroupNode(name, self.context, only_element(transform.inputs.values()), buffer)
+            collection = only_element(transform.inputs.values())
+            node = GroupNode(name, self.context, collection, buffer, self.checkpoint.store)
             self.groups[buffer] = node
             self.nodes.append(node)
 
@@ -137,6 +158,7 @@ class Run:
             steps = [self._step(node) for node in self.nodes]
             moved = any(steps)
             rounds.end(moved=moved)
+            self.checkpoint.commit()
             if moved:
                 continue
             wakes = self._wakes()

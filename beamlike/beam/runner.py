@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Final
 
+import attrs
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
 
+from beamlike.beam.checkpoint import Checkpoint, NoCheckpoint
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
-from beamlike.beam.phases import optimized
+from beamlike.beam.phases import READ, optimized
+from beamlike.beam.planned.play import PlanRunner, Taken, play
+from beamlike.beam.planned.refused import check
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
 from beamlike.beam.units import units_of
+from beamlike.plan.model import Plan
+
+_FINALIZATION: Final = common_urns.requirements.REQUIRES_BUNDLE_FINALIZATION.urn
+
+
+@attrs.frozen
+class Paths:
+    """The files of a run."""
+
+    records: str | os.PathLike[str] | None
+    checkpoint: str | os.PathLike[str] | None
 
 
 class BeamlikeOptions(PipelineOptions):
@@ -25,41 +42,76 @@ class BeamlikeOptions(PipelineOptions):
     @classmethod
     def _add_argparse_args(cls, parser: Any) -> None:
         parser.add_argument("--beamlike_records", help="a file for the records of the run")
+        parser.add_argument("--beamlike_checkpoint", help="a folder from which a run continues")
 
 
 class BeamlikeRunner(fn_runner.FnApiRunner):
-    """A runner that executes a Beam pipeline in process, on the stages of this engine. Experimental.
+    """A runner that executes a Beam pipeline on the stages of this engine, in process or on Spark. Experimental.
 
     Groupings, and the state and timers of DoFns, are stages of the engine. Other transforms run in Beam's own worker.
 
     Args:
         records: A file for the watermarks and counts of each transform, which `beamlike why`, `watch` and `report`
             read. The pipeline option `--beamlike_records` has the same meaning. By default there are no records.
+        checkpoint: A folder on this machine. A run whose process was killed continues from it, if the same pipeline
+            runs again. The pipeline option `--beamlike_checkpoint` has the same meaning. By default there is none.
+        spark: A `bl.SparkRunner`, which runs the pipeline on Spark, as a plan. A `bl.LocalRunner` runs the same plan in
+            this process. Either has a checkpoint and records of its own.
 
     Raises:
         NotImplementedError: By `run`, before any element is processed, if the pipeline needs something that this runner
             does not support. The message names it.
+        CheckpointError: By `run`, if the checkpoint is in use, damaged, or of another pipeline.
 
     Example:
         with beam.Pipeline(runner=BeamlikeRunner()) as pipeline:
             pipeline | beam.Create([1, 2, 3]) | beam.CombineGlobally(sum) | beam.Map(print)
     """
 
-    def __init__(self, records: str | os.PathLike[str] | None = None) -> None:
+    def __init__(
+        self,
+        records: str | os.PathLike[str] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        *,
+        spark: PlanRunner | None = None,
+    ) -> None:
         super().__init__()
-        self.records = self._path = records
+        if not isinstance(spark, PlanRunner | None):
+            raise TypeError(f"BeamlikeRunner: spark= takes a bl.SparkRunner, not {spark!r}")
+        self.records, self.checkpoint, self.spark = records, checkpoint, spark
+        self._use(Paths(records, checkpoint))
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
-        asked = options.view_as(BeamlikeOptions).beamlike_records
-        self._path = asked if self.records is None else self.records
+        asked = options.view_as(BeamlikeOptions)
+        self._use(
+            Paths(
+                asked.beamlike_records if self.records is None else self.records,
+                asked.beamlike_checkpoint if self.checkpoint is None else self.checkpoint,
+            )
+        )
         return super().run_via_runner_api(pipeline_proto, options)
+
+    def _use(self, paths: Paths) -> None:
+        """Sets the files of the next run. Raises `ValueError` if a run on Spark has files of its own for them."""
+        given = [name for name, path in attrs.asdict(paths).items() if path is not None]
+        if self.spark is not None and given:
+            raise ValueError(
+                f"BeamlikeRunner: {given[0]}= is for runs without spark=; a run on Spark has its records and its "
+                "state in the checkpoint of the bl.SparkRunner"
+            )
+        self._used = paths
 
     def _check_requirements(self, pipeline_proto: Any) -> None:
         supported = set(self.supported_requirements())
         for requirement in pipeline_proto.requirements:
             if requirement not in supported:
                 raise NotImplementedError(f"BeamlikeRunner does not support the requirement {requirement!r}")
+            if requirement == _FINALIZATION and self._used.checkpoint is not None:
+                raise NotImplementedError(
+                    f"BeamlikeRunner with a checkpoint does not support the requirement {requirement!r}: a bundle "
+                    "would be finalized before its state is in the checkpoint"
+                )
         for stream in streams_of(pipeline_proto):
             payload = beam_protos.TestStreamPayload.FromString(stream.spec.payload)
             if payload.HasField("endpoint") and payload.endpoint.url:
@@ -67,15 +119,25 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     f"BeamlikeRunner plays a TestStream with events, and {stream.unique_name!r} reads "
                     "them from a service"
                 )
+        if self.spark is not None:
+            check(pipeline_proto, self.spark)
+            return
+        for transform in pipeline_proto.components.transforms.values():
+            if transform.spec.urn == READ:
+                raise NotImplementedError(
+                    f"{transform.unique_name!r} reads a source of beamlike, which needs BeamlikeRunner(spark=...)"
+                )
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
-        self._streams = streams_of(pipeline_proto)
-        self._units = [] if self._path is None else units_of(pipeline_proto)
+        self._pipeline, self._streams = pipeline_proto, streams_of(pipeline_proto)
+        self._units = [] if self._used.records is None else units_of(pipeline_proto)
         return optimized(pipeline_proto, drain=self._is_drain)
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
+        if self.spark is not None:
+            return play(self.spark, stage_context, stages, self._pipeline)
         inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:
@@ -89,8 +151,32 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                 split_managers=self._split_managers,
             )
             context.setup()
-            run = Run(self, context, handlers, self._streams)
-            run.build(stages, inputs)
-            return Recording(self._path, run, self._units, flow).follow(run.play)
+            with _opened(self._used.checkpoint) as checkpoint:
+                run = Run(self, context, handlers, self._streams, checkpoint)
+                run.build(stages, inputs)
+                recording = Recording(self._used.records, run, self._units, flow)
+                return recording.follow(run.play)
         finally:
             handlers.close_all()
+
+
+def _opened(path: str | os.PathLike[str] | None) -> AbstractContextManager[NoCheckpoint]:
+    return nullcontext(NoCheckpoint()) if path is None else Checkpoint.opened(path)
+
+
+def plan(pipeline: Any) -> Plan:
+    """Returns the plan of a Beam pipeline, with which `bl.savepoint.restore` continues a run. Experimental.
+
+    Args:
+        pipeline: A `beam.Pipeline`. It does not run.
+
+    Raises:
+        NotImplementedError: The pipeline cannot be executed as a plan.
+
+    Example:
+        >>> bl.savepoint.restore("savepoint", "checkpoint-5", beamlike.beam.plan(pipeline))  # doctest: +SKIP
+    """
+    taken = Taken()
+    BeamlikeRunner(spark=taken).run_pipeline(pipeline, pipeline.options)
+    assert taken.plan is not None
+    return taken.plan

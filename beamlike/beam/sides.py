@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any
 
@@ -12,7 +12,7 @@ from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.runners.portability.fn_api_runner import execution
-from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id
+from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
 from apache_beam.transforms import window as beam_window
 
 from beamlike.beam.nodes import Context, SideUse, StageNode
@@ -38,16 +38,39 @@ class Sides:
         self.windows = defaultdict[str, set[Any]](set)
         self.read = defaultdict[str, int](int)
         """The number of chunks of a side whose windows are known."""
+        self.stored = defaultdict[bytes, int](int)
+        """The number of chunks of a side that are in the checkpoint."""
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields the chunks that a checkpoint does not contain yet."""
+        for buffer, chunks in self.content.items():
+            for number in range(self.stored[buffer], len(chunks)):
+                yield f"{buffer.decode()}/{number:012}", chunks[number]
+            self.stored[buffer] = len(chunks)
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        for name in sorted(saved):
+            buffer = name.rpartition("/")[0].encode()
+            self.content[buffer].append(saved[name])
+            self.stored[buffer] += 1
 
     def declare(self, node: StageNode) -> None:
         """Registers the side inputs of a stage."""
         for side in node.sides:
-            self.content.setdefault(create_buffer_id(side.collection), [])
+            self.content.setdefault(side.buffer, [])
 
     def add(self, buffer: bytes, data: bytes) -> None:
         """Adds elements to the side that reads this buffer, if there is one."""
         if buffer in self.content:
             self.content[buffer].append(data)
+
+    def replace(self, buffer: bytes, chunks: list[bytes]) -> None:
+        """Replaces the content of a side."""
+        _, collection = split_buffer_id(buffer)
+        self.content[buffer] = chunks
+        self.windows.pop(collection, None)
+        self.read.pop(collection, None)
 
     def admit(self, node: StageNode) -> tuple[dict[str, list[bytes]], bool]:
         """Removes the pending elements that need not wait, and gives the worker the content that they read.
@@ -59,7 +82,7 @@ class Sides:
         if waiting:
             taken = {name: self._admitted(node, name, chunks, waiting) for name, chunks in taken.items()}
         if any(taken.values()):
-            self._publish(node)
+            self.publish(node)
         return taken, node.has_pending
 
     def _admitted(self, node: StageNode, name: str, chunks: list[bytes], sides: list[SideUse]) -> list[bytes]:
@@ -70,7 +93,7 @@ class Sides:
                 (_start_of(read), end_of(read))
                 for side in sides
                 for read in (side.mapping(window) for window in element.windows)
-                if not self._is_ready(side, read)
+                if not self.is_ready(side, read)
             ]
             coder.encode_to_stream(element, waiting if missing else ready, True)
             awaited += missing
@@ -80,7 +103,8 @@ class Sides:
         node.pending[name] += [waiting.get()] if waiting.size() else []
         return [ready.get()] if ready.size() else []
 
-    def _is_ready(self, side: SideUse, read: Any) -> bool:
+    def is_ready(self, side: SideUse, read: Any) -> bool:
+        """True if an element need not wait for a window of a side."""
         if self._watermark(side) > read.max_timestamp().micros:
             return True
         components = self.context.pipeline_components
@@ -89,12 +113,12 @@ class Sides:
         return trigger not in (None, "default", "never") and read in self._windows(side)
 
     def _watermark(self, side: SideUse) -> int:
-        return self.written(create_buffer_id(side.collection))
+        return self.written(side.buffer)
 
     def _windows(self, side: SideUse) -> set[Any]:
         """Returns the windows of a side that have content."""
         coder = self._coder(side).get_impl()
-        chunks, found = self.content[create_buffer_id(side.collection)], self.windows[side.collection]
+        chunks, found = self.content[side.buffer], self.windows[side.collection]
         for chunk in chunks[self.read[side.collection] :]:
             found.update(window for each in coder.decode_all(chunk) for window in each.windows)
         self.read[side.collection] = len(chunks)
@@ -105,9 +129,9 @@ class Sides:
         own = context.data_channel_coders[side.collection]
         return context.pipeline_context.coders[context.safe_coders[own]]
 
-    def _publish(self, node: StageNode) -> None:
+    def publish(self, node: StageNode) -> None:
         """Replaces the content that the worker reads, if it has changed since the last bundle of the stage."""
-        version = tuple(len(self.content[create_buffer_id(side.collection)]) for side in node.sides)
+        version = tuple(len(self.content[side.buffer]) for side in node.sides)
         if not node.sides or version == node.side_version:
             return
         node.side_version = version
@@ -125,7 +149,7 @@ class Sides:
     def _entries(self, side: SideUse) -> Iterator[tuple[Any, bytes]]:
         """Yields the content of a side as (state key, bytes), as the worker requests it."""
         grouped = execution.WindowGroupingBuffer(side.proto.access_pattern, self._coder(side))
-        for chunk in self.content[create_buffer_id(side.collection)]:
+        for chunk in self.content[side.buffer]:
             grouped.append(chunk)
         keys = fn_protos.StateKey
         common = {"transform_id": side.transform, "side_input_id": side.tag}

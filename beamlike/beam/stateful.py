@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import marshal
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -26,8 +26,9 @@ from beamlike.beam.strategies import end_of, lateness_of
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import DEADLINE, HoldOwner
-from stages.state.store import DictStore, StateStore
+from stages.state.store import StateStore
 from windowing.clocks import PROCESSING_TIME, Times
+from windowing.time import MIN_TIME
 
 Family = tuple[str, str]
 """A timer family: the names of its transform and of itself."""
@@ -44,6 +45,16 @@ def state_of(name: bytes) -> Any | None:
     key = fn_protos.StateKey.FromString(name)
     kind = key.WhichOneof("type")
     return getattr(key, kind) if kind in _STATE else None
+
+
+def alone(coder: Any, element: Any, window: Any) -> bytes:
+    """Encodes an element in one of its windows."""
+    out = create_OutputStream()
+    coder.encode_to_stream(
+        WindowedValue(element.value, element.timestamp, (window,), element.pane_info), out, True
+    )
+    encoded: bytes = out.get()
+    return encoded
 
 
 @attrs.define
@@ -77,6 +88,7 @@ class StatefulNode(StageNode):
         inputs: Mapping[str, bytes],
         bundles: Bundles,
         now: Callable[[], int],
+        store: StateStore,
     ) -> None:
         super().__init__(stage, manager, inputs)
         self.bundles, self.now, self.servicer = bundles, now, bundles.context.state_servicer
@@ -85,7 +97,7 @@ class StatefulNode(StageNode):
         self.lateness = self._lateness(transform)
         self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
         self.operator = StatefulParDo(self, self.lateness)
-        self.engine, self.store = Stage(stage.name, self.operator), DictStore()
+        self.engine, self.store = Stage(self.key, self.operator), store
         self.timers: dict[tuple[Any, ...], Any] = {}
         self.clock: tuple[int, int] | None = None
         self.done: StageResult | None = None
@@ -95,6 +107,15 @@ class StatefulNode(StageNode):
         """The loaded bags that have chunks, each with its key."""
         self.changed = Changes()
         self.out: list[tuple[bytes, bytes]] = []
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        yield from super().saved()
+        yield "clock", self.clock
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        super().resume(saved)
+        # The next step processes the timers that are due by now, and finds what holds the watermark.
+        self.clock, self.next_wake = saved["clock"], MIN_TIME
 
     def _lateness(self, transform: Any) -> int:
         components = self.bundles.context.pipeline_components
@@ -117,7 +138,7 @@ class StatefulNode(StageNode):
         self, data: Mapping[str, Iterable[bytes]], watermark: int
     ) -> tuple[list[tuple[bytes, bytes]], bool]:
         """Processes elements, then advances the clocks. Returns the output, and true if anything has happened."""
-        rows, now = self._arrivals(data.get(self.name, ())), self.now()
+        rows, now = self.arrivals(data.get(self.name, ())), self.now()
         waits = self.next_wake is None or self.next_wake > now
         if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
             return [], False
@@ -148,11 +169,12 @@ class StatefulNode(StageNode):
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
 
-    def _arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+    def arrivals(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to a frame with a row for each window."""
         rows = [
             (
                 self.key_coder.encode_nested(element.value[0]),
-                self._alone(element, window),
+                alone(self.coder, element, window),
                 element.timestamp_micros,
                 end_of(window),
             )
@@ -162,15 +184,17 @@ class StatefulNode(StageNode):
         ]
         return pl.DataFrame(rows, self.engine.operator.inputs[MAIN].schema, orient="row")
 
-    def _alone(self, element: Any, window: Any) -> bytes:
-        """Encodes an element in one of its windows."""
-        out = create_OutputStream()
-        one = WindowedValue(element.value, element.timestamp, (window,), element.pane_info)
-        self.coder.encode_to_stream(one, out, True)
-        encoded: bytes = out.get()
-        return encoded
-
     # The node is the host of its operator.
+
+    def begin(self, now: int) -> None:
+        """Starts a step at a processing time (us). What a failed step has left is removed."""
+        self.now = lambda: now
+        for name in [name for name in self.servicer._state if state_of(name) is not None]:
+            del self.servicer._state[name]
+        self.servicer._ordered_list_keys.clear()
+        for left in (self.timers, self.chunked, self.out):
+            left.clear()
+        self.changed = Changes()
 
     def load(self, cell: bytes, read: ReadChunks) -> None:
         state, ordered, timers = marshal.loads(cell)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from apache_beam.coders.coder_impl import create_OutputStream
@@ -36,12 +36,24 @@ class Streams:
         self.transforms, self.context, self.send = transforms, context, send
         self.watermarks = {each: MIN_TIME for transform in transforms for each in transform.outputs.values()}
         self.processing_time = 0 if transforms else None
+        self.processed = {transform.unique_name: 0 for transform in transforms}
+
+    def saved(self) -> Iterator[tuple[str, Any]]:
+        """Yields what a checkpoint contains: how many events of each stream are processed, and the times."""
+        yield "events", self.processed
+        yield "times", (self.watermarks, self.processing_time)
+
+    def resume(self, saved: Mapping[str, Any]) -> None:
+        """Continues from a checkpoint."""
+        self.processed = saved["events"]
+        self.watermarks, self.processing_time = saved["times"]
 
     def play(self, settle: Callable[[], None]) -> None:
         """Processes all events in order, each with a call of `settle`, and then ends the input."""
         for transform in self.transforms:
             payload = beam_protos.TestStreamPayload.FromString(transform.spec.payload)
-            for event in payload.events:
+            for event in payload.events[self.processed[transform.unique_name] :]:
+                self.processed[transform.unique_name] += 1
                 self._apply(event, transform, payload)
                 settle()
             self.watermarks |= dict.fromkeys(transform.outputs.values(), MAX_TIME)
@@ -72,4 +84,10 @@ class Streams:
             held = isinstance(value, WindowedValueHolder)
             placed = value.windowed_value if held else beam_window.GlobalWindows.windowed_value(value, at)
             coder.encode_to_stream(placed, out, True)
-        self.send(create_buffer_id(collection, STREAM), out.get())
+        self.send(self.buffer(collection), out.get())
+
+    @staticmethod
+    def buffer(collection: str) -> bytes:
+        """Returns the buffer of the elements of an output."""
+        buffer: bytes = create_buffer_id(collection, STREAM)
+        return buffer

@@ -96,6 +96,7 @@ _conf_option = click.option(
     type=click.IntRange(1),
     help="Spark: parts of each keyed stage; default: the cores, or 1 for small input.",
 )
+@click.option("--state", type=click.Choice(["spark", "files"]), help="Spark: where a new run has its state.")
 @click.option(
     "--telemetry",
     type=click.Choice(["opentelemetry", "openlineage"]),
@@ -160,6 +161,9 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None, config: dict[
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: shards of the new run; default: those of the saved run."
 )
+@click.option(
+    "--state", type=click.Choice(["spark", "files"]), help="Spark: where the new run has its state."
+)
 @click.option("--master", help="Spark: the master; default: local[*].")
 @_conf_option
 def restore(
@@ -168,6 +172,7 @@ def restore(
     pipeline: Pipeline,
     runner: str,
     shards: int | None,
+    state: str | None,
     master: str | None,
     config: dict[str, str],
 ) -> None:
@@ -185,6 +190,7 @@ def restore(
             pipeline.plan(),
             runner=runner,
             shards=shards,
+            state=state,
             master=master,
             config=config or None,
         )
@@ -347,7 +353,7 @@ def report(run: str, output: str) -> None:
     click.echo(output)
 
 
-_OF_SPARK = {"shards": "--shards", "master": "--master", "config": "--conf"}
+_OF_SPARK = {"shards": "--shards", "state": "--state", "master": "--master", "config": "--conf"}
 
 
 def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:

@@ -60,6 +60,10 @@ class Source(Protocol):
         """Returns the user's columns, as a polars schema or a dict."""
 
 
+AnyFrame: TypeAlias = pl.DataFrame | pl.LazyFrame
+"""Rows of a source: in memory, or a query that reads them."""
+
+
 @attrs.frozen(eq=False)
 class Faulty:
     """Rows of a source that cannot be read, as dead letters.
@@ -83,7 +87,7 @@ class FromFile:
     `over`: the file has no further rows.
     """
 
-    rows: pl.LazyFrame | Faulty
+    rows: AnyFrame | Faulty
     file: str
     last: str = ""
     over: bool = False
@@ -109,7 +113,7 @@ class Pieces:
 class Announced:
     """The rows of a batch from a source that announces its watermark (us); None leaves the watermark unchanged."""
 
-    rows: pl.LazyFrame | Faulty | Pieces
+    rows: AnyFrame | Faulty | Pieces
     watermark: int | None
 
 

@@ -60,9 +60,9 @@ def require_complete(name: str, *, complete: bool, over: bool) -> None:
     """Raises `CheckpointError` if the source `name` is over, and the pipeline no longer declares it complete."""
     if over and not complete:
         raise CheckpointError(
-            f"source {name!r} is over in this checkpoint: a run read it with complete=True to its end, so all further "
-            "rows of it would be late. Give complete=True again, read further input as another source, or begin with "
-            "a new checkpoint"
+            f"source {name!r} is over in this checkpoint: a run read it with complete=True, or Kafka with end=, to its "
+            "end, so all further rows of it would be late. Give this again, read further input as another source, or "
+            "begin with a new checkpoint"
         )
 
 
@@ -92,8 +92,8 @@ class LateInput:
             where = json.dumps(dict(taken.position))
             self._found[where] = f"{AFTER_END} of the source"
             _LOG.warning(
-                "source %r is over (complete=True), and has new input up to the position %s, which is not read: read "
-                "it as another source",
+                "source %r is over (complete=True, or Kafka with end=), and has new input up to the position %s, "
+                "which is not read: read it as another source",
                 self.name,
                 where,
             )
@@ -106,7 +106,9 @@ class LateInput:
 
 @attrs.define(eq=False)
 class CompleteReader:
-    """A reader of a complete source. Its last batch moves the position to the end."""
+    """A reader of a complete source. Its last batch moves the position to the end, unless the reader has an attribute
+    `final` that is false: then the end may move in a later run.
+    """
 
     reader: Reader
     _over: bool
@@ -119,7 +121,8 @@ class CompleteReader:
 
     def new(self) -> PlannedBatch | None:
         if not self._over:
-            return with_end(self.reader.new())
+            taken = self.reader.new()
+            return with_end(taken) if getattr(self.reader, "final", True) else taken
         if isinstance(self.reader, FileReader):
             self.reader.look_after_end()
         else:

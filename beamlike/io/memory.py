@@ -22,6 +22,7 @@ from beamlike.system.datasets import Dataset
 from beamlike.system.fields import true_or_false, whole_number
 from stages.process.columns import MISFITS
 from windowing.python_rows import BEYOND, beyond_python
+from windowing.python_values import dicts_of
 
 _ROW: Final = "row"
 
@@ -90,11 +91,11 @@ class Rows:
     def all_rows(self) -> pl.DataFrame:
         return self.frame
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+    def chunks(self, rows: int) -> Iterator[pl.DataFrame]:
         """Yields pieces of `rows_per_batch` rows, or else of `rows` rows."""
         for piece in self.frame.iter_slices(self.rows_per_batch or rows):
             if piece.height:
-                yield piece.lazy()
+                yield piece
 
     def resume(self, position: Position, rows: int) -> RowsReader:
         return RowsReader(self, position.get(_ROW, 0), rows)
@@ -115,9 +116,9 @@ class RowsReader:
         end = min(self.row + (self.source.rows_per_batch or self.rows), total)
         return PlannedBatch([self.row, end], {_ROW: end}, end < total)
 
-    def read(self, batch: PlannedBatch) -> pl.LazyFrame:
+    def read(self, batch: PlannedBatch) -> pl.DataFrame:
         first, self.row = batch.input
-        return self.source.frame[first : self.row].lazy()
+        return self.source.frame[first : self.row]
 
     def close(self) -> None:
         """Does nothing, as nothing is open."""
@@ -258,7 +259,7 @@ class Memory:
         frame = self.frame()
         if (wrong := beyond_python(frame)) is not None:
             raise ValueError(f"column {wrong!r} cannot be in dicts, as {BEYOND}; frame() has it")
-        return frame.to_dicts()
+        return list(dicts_of(frame))
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self.frame().__arrow_c_stream__(requested_schema)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import attrs
 import polars as pl
 
-from beamlike.io.base import Announced, FromFile, Pieces
+from beamlike.io.base import Announced, AnyFrame, FromFile, Pieces
 from beamlike.io.files.chunking import together
 from beamlike.io.given import frame
 from beamlike.io.sources import (
@@ -65,7 +65,7 @@ class PlannedReader:
         moves = {**self.position, **batch.position} != self.position
         return batch if batch.input is not None or moves or _announced(batch) > self._announced else None
 
-    def read(self, batch: PlannedBatch) -> Pieces | pl.LazyFrame | Announced:
+    def read(self, batch: PlannedBatch) -> Pieces | AnyFrame | Announced:
         self.go_on_from(batch)
         return read_planned(self._opened, batch, self.rows)
 
@@ -115,7 +115,7 @@ def _announced(batch: PlannedBatch) -> int:
 
 def planned_chunks(
     source: Planned, rows: int, position: Mapping[str, Any] | None = None
-) -> Iterator[Pieces | pl.LazyFrame | Announced]:
+) -> Iterator[Pieces | AnyFrame | Announced]:
     """Yields batches from a position on, as long as more input is available. Nothing is committed."""
     reader = PlannedReader(source, position or {}, rows)
     try:
@@ -127,7 +127,7 @@ def planned_chunks(
         reader.close()
 
 
-def read_planned(source: Planned, batch: PlannedBatch, rows: int) -> Pieces | pl.LazyFrame | Announced:
+def read_planned(source: Planned, batch: PlannedBatch, rows: int) -> Pieces | AnyFrame | Announced:
     """Reads a planned batch. Its parts are read in pieces of at most `rows` rows."""
     found = _rows_of(source, batch, rows)
     planned = found if isinstance(found, Pieces) else frame(found, type(source).__name__)

@@ -115,7 +115,7 @@ class Refreshed:
                 if isinstance(piece, Faulty):
                     wrong.append(piece.dead_letters)
                 else:
-                    frames.append(piece.collect())
+                    frames.append(piece.lazy().collect())
         if wrong:
             message = "%r was read without %d rows or files that cannot be read; the first reason: %s"
             _LOG.warning(message, self.source, sum(map(len, wrong)), wrong[0]["error"][0])

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol, Self, TypeAlias, TypeVar, runtime_
 import attrs
 import polars as pl
 
-from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Source
+from beamlike.io.base import Announced, AnyFrame, Faulty, FromFile, Pieces, Source
 from stages.strategies.base import Summary
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | Pieces | Announced
+Chunk: TypeAlias = AnyFrame | Faulty | Pieces | Announced
 """The input of a batch from a source, or a piece of it. Collecting its rows may raise `Unreadable`."""
 
 AnySource = TypeVar("AnySource", bound=Source)
@@ -228,7 +228,7 @@ class ReadFromMemory(ReadInChunks, Protocol):
     checkpoint.
     """
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame]:
+    def chunks(self, rows: int) -> Iterator[AnyFrame]:
         """Yields the rows in order of arrival. Each chunk is a batch, also on Spark."""
 
     def all_rows(self) -> pl.DataFrame:

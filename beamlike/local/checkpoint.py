@@ -5,6 +5,7 @@ runners have.
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.local.journal import Journal
+from beamlike.local.journal_reading import journal_to_read
 from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.system import durable
@@ -90,3 +92,7 @@ class LocalCheckpoint(CheckpointFolder):
         with stored("write", self.path):
             durable.make_folder(self.at())
         return Journal.open(self._journal, self.damaged, new=not manifest["begun"])
+
+    def journal_to_read(self) -> AbstractContextManager[Journal]:
+        """Opens the journal of a run that is locked, and does not change the checkpoint."""
+        return journal_to_read(self._journal, self.damaged)

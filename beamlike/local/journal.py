@@ -7,12 +7,14 @@ killed or the machine loses power.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from threading import Lock
 from typing import Any, Final, Self
+from urllib.parse import quote
 
 import attrs
 
@@ -37,6 +39,7 @@ from beamlike.runtime.batch.storage import not_stored
 from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.system.behind import Behind
 from stages.facts import from_json, to_json
+from stages.state.memory import D, Memory
 from stages.state.store import DictStore
 
 KEPT_BATCHES: Final = 100
@@ -87,24 +90,31 @@ class Journal:
     _changed: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     _unsettled: dict[tuple[str, str], bytes | None] = attrs.field(factory=dict, init=False)
     """Changes of committed batches that are perhaps not written to the database yet."""
+    _memory: Memory = attrs.field(factory=Memory, init=False)
     _sums: dict[tuple[str, str], int] = attrs.field(factory=dict, init=False)
     _totals: dict[str, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
-    def open(cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool) -> Self:
-        """Opens the journal. With `new` it is created, otherwise it must exist."""
+    def open(
+        cls, path: str, damaged: Callable[[str], CheckpointError], *, new: bool, unchanged: bool = False
+    ) -> Self:
+        """Opens the journal. With `new` it is created, otherwise it must exist. With `unchanged` it can only be read,
+        and must be one of this version that no process has open.
+        """
+        if unchanged and not os.path.exists(path):
+            raise damaged(f"{path}, which has the state, is gone or empty")
         with _translated(path, damaged):
-            connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            connection = read_only(path) if unchanged else _connected(path)
             journal = cls(path, damaged, connection)
             try:
-                journal._prepare(new=new)
+                journal._prepare(new=new, unchanged=unchanged)
             except BaseException:
                 connection.close()
                 raise
             return journal
 
-    def _prepare(self, *, new: bool) -> None:
-        for setting in SETTINGS:
+    def _prepare(self, *, new: bool, unchanged: bool) -> None:
+        for setting in () if unchanged else SETTINGS:
             self._connection.execute(setting)
         # The version is 0 in a database without tables, which is new or was emptied.
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -121,8 +131,9 @@ class Journal:
             raise self.damaged(
                 f"{self.path} is of version {version}, and this version of beamlike reads {VERSION}"
             )
-        with self._transaction():
-            undo.make_tables(self._connection)
+        if not unchanged:
+            with self._transaction():
+                undo.make_tables(self._connection)
         self._verify()
         self._last = self._found_last()
 
@@ -330,6 +341,18 @@ class Journal:
             ) from None
         return {name: value for name, value in now.items() if value is not None and name[0] != _RUN}
 
+    def keys(self, stage: str) -> list[str]:
+        """Returns the keys of a stage that have a value in the current batch."""
+        known = dict.fromkeys(self._sums, True)
+        for values in (self._unsettled, self._changed):
+            known |= {name: value is not None for name, value in values.items()}
+        return [key for (owner, key), there in known.items() if there and owner == stage]
+
+    @property
+    def changed(self) -> bool:
+        """True if a value has changed in the current batch."""
+        return bool(self._changed)
+
     # The methods of a `StateStore`.
 
     @property
@@ -343,12 +366,22 @@ class Journal:
                 return known[stage, key]
         return self._read(stage, key) if (stage, key) in self._sums else None
 
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        """Returns the decoded value of a key. While the value does not change, it is decoded once."""
+        name = stage, key
+        token = self._changed.get(name, self._unsettled.get(name, self._sums.get(name)))
+        if token is None:
+            return None
+        return self._memory.get(name, token, lambda: decode(self.get(stage, key) or b""))
+
     def put(self, stage: str, key: str, value: bytes) -> None:
         """Sets the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
         """Deletes the value in the current batch."""
+        self._memory.forget((stage, key))
         self._changed[stage, key] = None
 
     def _read(self, stage: str, key: str) -> bytes:
@@ -385,6 +418,15 @@ class Journal:
 
     def _translating(self) -> Any:
         return _translated(self.path, self.damaged)
+
+
+def _connected(where: str, *, uri: bool = False) -> sqlite3.Connection:
+    return sqlite3.connect(where, timeout=0, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def read_only(path: str) -> sqlite3.Connection:
+    """Opens a database that no process has open, so that SQLite creates no file and takes no lock."""
+    return _connected(f"file:{quote(path)}?immutable=1", uri=True)
 
 
 @contextmanager

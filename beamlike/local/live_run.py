@@ -18,11 +18,12 @@ from beamlike.local.feed import NextBatch
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.local.opening import OpenLocalRun, check_plan
 from beamlike.local.options import LocalOptions
-from beamlike.local.prefetch import FEW
+from beamlike.local.prefetch import is_small
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.ends import is_over
 from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
 from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
@@ -89,6 +90,9 @@ class LiveRun(Shown):
             self._control.go_to(Phase.GIVEN_UP)
             records.close("stopped")
             raise
+        except BaseException as error:
+            self._opened.run.progress.close(error)
+            raise
         finally:
             try:
                 self._held.close()
@@ -152,6 +156,9 @@ class LiveRun(Shown):
                 if not (self.runner.drain and found.has_input):
                     self._see_to_what_is_due(found)
                     return
+            elif is_over(self.plan, self.last):
+                self._opened.run.progress.over()
+                return
             elif self._control.phase is Phase.GOING:
                 self._rest(due)
 
@@ -196,7 +203,8 @@ class LiveRun(Shown):
         self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
-        self.batches.append(in_one_thread(take) if self._few else take())
+        few = bool(self.batches) and is_small(self.batches[-1])
+        self.batches.append(in_one_thread(take) if few else take())
         self._opened.finish(batch, self.batches[-1])
         self._opened.run.records.tracker.end()
 
@@ -235,11 +243,6 @@ class LiveRun(Shown):
                 opened.run.note("draining", holds=False)
             raise
         opened.journal.settle()
-
-    @property
-    def _few(self) -> bool:
-        """True if the last batch had so few rows that several threads of polars would mostly wait."""
-        return bool(self.batches) and sum(one.read or 0 for one in self.batches[-1].sources.values()) < FEW
 
     @property
     def _goes_on(self) -> bool:

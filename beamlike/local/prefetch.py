@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 import attrs
 
 from beamlike.plan.model import Plan, SourcePlan
+from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.ingested import Chunk, Ingested
 from beamlike.system.activity import tracked_by
@@ -28,6 +29,11 @@ FEW: Final = 20_000
 def threads_for(ingested: Mapping[str, Ingested], threads: Threads) -> Threads:
     """Returns the threads for a batch with these ingested rows; a small batch uses only the calling thread."""
     return threads if sum(got.read for got in ingested.values()) >= FEW else ALONE
+
+
+def is_small(last: BatchRecord | None) -> bool:
+    """True if the batch before had so few rows that several threads of polars would mostly wait in the next one."""
+    return last is not None and sum(one.read or 0 for one in last.sources.values()) < FEW
 
 
 @attrs.frozen(eq=False)

@@ -18,12 +18,8 @@ from stages.facts import from_facts
 
 def recorded_run(checkpoint: LocalCheckpoint, manifest: dict[str, Any]) -> RecordedRun:
     """Reads the input of the batches from the journal of a run, which must not be running."""
-    with checkpoint.lock("a replay"):
-        journal = checkpoint.journal({**manifest, "begun": True})
-        try:
-            return RecordedRun(checkpoint.path, manifest, _batches(journal, manifest))
-        finally:
-            journal.close()
+    with checkpoint.lock("a replay"), checkpoint.journal_to_read() as journal:
+        return RecordedRun(checkpoint.path, manifest, _batches(journal, manifest))
 
 
 def _batches(journal: Journal, manifest: Mapping[str, Any]) -> dict[int, RecordedBatch]:

@@ -50,8 +50,7 @@ def save(checkpoint: str, savepoint: str) -> Savepoint:
         raise no_run(source.path)
     with ExitStack() as held:
         held.enter_context(source.lock("beamlike savepoint"))
-        journal = source.journal({**manifest, "begun": True})
-        held.callback(journal.close)
+        journal = held.enter_context(source.journal_to_read())
         with stored("write", target):
             return _save(source, manifest, journal, target)
 

@@ -40,6 +40,12 @@ def make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+def has_tables(connection: sqlite3.Connection) -> bool:
+    """True if the tables exist."""
+    found = connection.execute("SELECT count(*) FROM sqlite_master WHERE name IN ('undone', 'undo')")
+    return bool(found.fetchone()[0] == len(_TABLES))
+
+
 def keep_before(
     connection: sqlite3.Connection,
     batch: int,

@@ -55,7 +55,7 @@ def changes_of(
 def _require_rows(log: Node, step: str) -> None:
     if log.kind != "rows":
         raise PlanError(
-            f"the rows of {log.name!r} are {log.kind}, and a log has rows, of which each counts for itself",
+            f"the rows of {log.name!r} are {log.kind}, but the rows of a log must not retract or repeat each other",
             step=step,
         )
 

@@ -48,7 +48,7 @@ def require_attributes(process: object, sides: Iterable[str], step: str) -> None
     for name in sides:
         if name in declared or name in vars(process) or _has(Process, name) or _has(type(process), name):
             raise DuplicateName(
-                f"side {name!r} is to be self.{name}, and {own} has another {name}; choose another keyword",
+                f"side {name!r} would be self.{name}, but {own} already has {name}; choose another keyword",
                 step=step,
             )
         for method in _methods(process):

@@ -227,7 +227,7 @@ def _carrier(
     if column not in carriers:
         raise PlanError(
             f"{base.name!r} has a row for each {listed(keys)}, and the key {column!r} is not among the columns "
-            f"any more, or was computed anew; keep it in select(...), or {_REMEDY}",
+            f"any more, or was computed again; keep it in select(...), or {_REMEDY}",
             step=step,
         )
     return carriers[column]

@@ -51,7 +51,7 @@ def holder_text(holder: HoldOwner, text: Callable[[int], str] = format_time) -> 
 
 def holding_text(holder: HoldOwner) -> str:
     """Describes why a window holds the watermark."""
-    return "has a pane that may be taken back" if holder.pane else "has elements that wait for a pane"
+    return "has a pane that may be retracted" if holder.pane else "has elements that wait for a pane"
 
 
 def in_hand_text(present: Present) -> str | None:

@@ -16,10 +16,10 @@ class Remedy(StrEnum):
     """Remedies that make a plan fit a run. The strongest is last."""
 
     NAME = "give the step that name, which keeps its state whatever leads to it now, or another one to begin without"
-    TABLE = "give the side another name, as with .named(...), and it is read anew, or continue with the former plan"
+    TABLE = "give the side another name, as with .named(...), and it is read again, or continue with the former plan"
     RESTORE = "take a savepoint of it and restore that with this plan"
-    ANEW = "start anew with another checkpoint, or continue with the former plan"
-    VERSION = "continue with the version of beamlike that wrote it, or start anew with another checkpoint"
+    ANEW = "start again with another checkpoint, or continue with the former plan"
+    VERSION = "continue with the version of beamlike that wrote it, or start again with another checkpoint"
 
 
 @attrs.frozen

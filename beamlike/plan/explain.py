@@ -4,7 +4,7 @@ texts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sinks import written_by_tasks
@@ -38,7 +38,7 @@ def explain(plan: Plan) -> str:
         stages = [described.stages[name] for name in names]
         tree[f"level {level}"] = {_reads(_marked(one.plan), one.plan.inputs): _stage(one) for one in stages}
     tree["sinks"] = {_reads(name, sink.plan.inputs): _sink(sink) for name, sink in described.sinks.items()}
-    tree["on Spark"] = dict.fromkeys(_operators(plan))
+    tree["on Spark"] = _operators(plan)
     return "\n".join([f"pipeline {plan.name}", *_lines(tree)]) + "\n"
 
 
@@ -73,7 +73,7 @@ def _source(source: SourceFacts) -> Tree:
     if plan.timed:
         facts |= {"event time": source.event_time, "watermark": source.watermark}
     if plan.complete:
-        facts["over"] = "when all input is read that exists when a run begins"
+        facts["over"] = "when all its input is read"
     steps: Tree = {
         f"{when} event time": dict.fromkeys(map(_step, found))
         for when, found in (("before", plan.steps_before_time), ("after", plan.steps_after_time))
@@ -154,22 +154,37 @@ def _carried(columns: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words.get(name, "pane") for name in plain))
 
 
-def _operators(plan: Plan) -> Iterable[str]:
-    """Yields one line per PySpark operator, in the order of the query."""
+def _operators(plan: Plan) -> Tree:
+    """Returns a line per PySpark operator, in the order of the query."""
     read = {
         name: source for name, source in plan.sources.items() if not isinstance(source.source, ReadInSteps)
     }
-    for name, source in read.items():
-        yield f"{name}: {_reader(source)} -> mapInArrow(ingest)"
-    yield f"{'end of input' if read else 'steps'}: readStream(text) -> mapInArrow(control)"
+    sources = [f"{name}: {_reader(source)} -> mapInArrow(ingest)" for name, source in read.items()]
+    control = f"{'end of input' if read else 'steps'}: readStream(text) -> mapInArrow(control)"
     by_tasks = [name for name, sink in plan.sinks.items() if written_by_tasks(sink.sink)]
     files = f"files: {', '.join([*by_tasks, 'dead letters'])}"
-    for level, names in enumerate(plan.levels, start=1):
-        writes = f"; {files}" if level == len(plan.levels) else ""
-        yield f"groupBy(shard).transformWithStateInPandas(level {level}: {', '.join(names)}{writes})"
-    if not plan.levels:
-        yield f"mapInArrow({files})"
-    yield f"foreachBatch({', '.join([*(name for name in plan.sinks if name not in by_tasks), 'records'])})"
+    by_driver = ", ".join([*(name for name in plan.sinks if name not in by_tasks), "records"])
+    return {
+        **dict.fromkeys([*sources, control]),
+        **_stateful(plan.levels, files),
+        f"foreachBatch({by_driver})": None,
+    }
+
+
+def _stateful(levels: Sequence[Sequence[str]], files: str) -> Tree:
+    """Returns the operators with state. A run with several shards has one for each level, a run with one shard has one
+    for all of them, and the last one of a run writes the `files`.
+    """
+    each = [f"level {number}: {', '.join(names)}" for number, names in enumerate(levels, start=1)]
+    if not each:
+        return {f"mapInArrow({files})": None}
+    by_level = [f"transformWithState({text})" for text in (*each[:-1], f"{each[-1]}; {files}")]
+    if len(each) == 1:
+        return {f"groupBy(shard).{by_level[0]}": None}
+    return {
+        "groupBy(shard), with several shards": dict.fromkeys(by_level),
+        "groupBy(shard), with one shard": {f"transformWithState({'; '.join([*each, files])})": None},
+    }
 
 
 def _reader(source: SourcePlan) -> str:

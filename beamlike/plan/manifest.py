@@ -32,6 +32,17 @@ VERSION: Final = 2
 """The version of the manifest's format. Version 1 has text instead of data, and no version number (see
 `legacy_manifest`).
 """
+WITH_FILES: Final = 3
+"""The version of the manifest of a run on Spark whose state is in files. Code that would look for it in Spark's own
+store refuses this version.
+"""
+
+
+class Store(StrEnum):
+    """The store of the state of a run on Spark: Spark's own, or files of the checkpoint."""
+
+    SPARK = "spark"
+    FILES = "files"
 
 
 class Runner(StrEnum):
@@ -47,12 +58,12 @@ _RUN_SINCE: Final = {"runner": Runner.SPARK, "version": 1}
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
     **dict.fromkeys(("shards", "levels", "operators"), int),
-    **dict.fromkeys(("pipeline", "run"), str),
+    **dict.fromkeys(("pipeline", "run", "store"), str),
     **dict.fromkeys(("sources", "stages"), dict),
     **dict.fromkeys((TICKS, *_STATES, "rows"), bool),
 }
 _SHAPE_OF_STAGE: Final = ("level", "aggregates", "accumulators", "state")
-_PUT_BACK: Final = "put it back from a copy, or start anew with another checkpoint"
+_PUT_BACK: Final = "put it back from a copy, or start again with another checkpoint"
 
 _USUAL: Final = {**choices_of(Windowing()), "windows": None}
 """Settings at their default. They are left out of a manifest, as are settings that are false, zero or empty."""
@@ -81,7 +92,7 @@ def new_manifest(described: Mapping[str, Any]) -> dict[str, Any]:
     Its flags are `begun` (the sinks are prepared), `whole` (the run stopped between two batches), `restoring` (state is
     being restored), `draining` and `drained` (the sources were ended, and all windows closed). The manifest of a
     restored savepoint also has `restored`. On Spark there are `operators`, the number of stateful operators of the
-    query, and `rows`, which is true if the last of them exchanges rows with Spark.
+    query, `rows`, which is true if the last of them exchanges rows with Spark, and `store`, which has their state.
     """
     return {**described, **dict.fromkeys(_STATES, False), "run": uuid.uuid4().hex[:8]}
 
@@ -108,10 +119,10 @@ def checked(read: Any, what: str) -> dict[str, Any]:
         known = " and ".join(map(str, sorted((*BROUGHT_ALONG, ENCODING))))
         told = f"{what} has state of encoding {encoding}, and this version of beamlike knows {known}"
         raise CheckpointError(f"{told}: {Remedy.VERSION}")
-    if (version := found.get("version", 1)) not in range(1, VERSION + 1):
-        told = f"{what} has a manifest of version {version}, and this version of beamlike knows those up to {VERSION}"
+    if (version := found.get("version", 1)) not in range(1, WITH_FILES + 1):
+        told = f"{what} has a manifest of version {version}, and this version of beamlike knows up to {WITH_FILES}"
         raise CheckpointError(f"{told}: {Remedy.VERSION}")
-    found = {**_RUN_SINCE, "operators": found.get("levels"), "rows": False, **found}
+    found = {**_RUN_SINCE, "operators": found.get("levels"), "rows": False, "store": Store.SPARK, **found}
     # In version 1, the fact about batches without input is text.
     if found["version"] == 1 and isinstance(words := found.get(TICKS), str):
         found[TICKS] = words != "none"
@@ -121,6 +132,8 @@ def checked(read: Any, what: str) -> dict[str, Any]:
         if not wrong
         else []
     )
+    if not wrong and found["store"] not in {*Store}:
+        wrong = ["store"]
     if wrong:
         raise CheckpointError(
             f"{what} has a manifest in which {wrong[0]!r} is missing or damaged: {_PUT_BACK}"

@@ -14,7 +14,7 @@ from beamlike.system.seals import SUM, sealed, unsealed
 from stages.facts import SPARSE, from_facts, to_facts
 
 Ending = Literal["ended", "stopped", "failed"]
-"""How a run closed its records. A run that was killed does not close them."""
+"""The way in which a run closed its records. A run that was killed does not close them."""
 
 
 @attrs.frozen

@@ -12,7 +12,7 @@ MOST_WINDOWS: Final = 20
 """The greatest number of windows of a stage in the record of a batch."""
 
 KEPT, INCOMPLETE, DELAYED = "kept", "incomplete", "delayed"
-"""How an on-time pane keeps a promise: it does, its share is too small, or it is too late."""
+"""The states of a promise for an on-time pane: it is kept, the share is too small, or the pane is too late."""
 
 
 @attrs.frozen

@@ -9,7 +9,7 @@ from beamlike.records.model import MOST_UNREAD, BatchRecord
 from beamlike.system.after_end import AFTER_END
 
 Files = Mapping[str, Mapping[str, str]]
-"""By source: the files that changed, each with the kind of change."""
+"""The files that changed, each with the kind of change, by source."""
 
 
 def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyType({})) -> Iterator[str]:
@@ -30,7 +30,7 @@ def unread_input(batches: Iterable[BatchRecord], changed: Files = MappingProxyTy
         late = {file: how for file, how in both.items() if how.startswith(AFTER_END)}
         if late:
             file, how = next(iter(late.items()))
-            yield f"source `{name}` is over, and does not read {file!r}{_more(late)}, which came later ({how})"
+            yield f"source `{name}` has ended, and does not read {file!r}{_more(late)}, which came later ({how})"
         if not (found := {file: how for file, how in both.items() if file not in late}):
             continue
         file, how = next(iter(found.items()))

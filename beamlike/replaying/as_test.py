@@ -118,8 +118,8 @@ def _frames(chunk: Chunk) -> Iterator[pl.DataFrame]:
                 yield from _frames(one)
         case Faulty():
             pass
-        case pl.LazyFrame():
-            yield chunk.collect()
+        case pl.DataFrame() | pl.LazyFrame():
+            yield chunk.lazy().collect()
 
 
 def _stream(plan: Plan, source: str, steps: Sequence[Step]) -> TestStream:

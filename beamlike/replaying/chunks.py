@@ -32,9 +32,9 @@ def chunk_facts(chunk: Chunk, keep: Keep, only: Only) -> dict[str, Any]:
             return {"file": file, "last": last, "over": over, "rows": chunk_facts(rows, keep, only)}
         case Faulty(dead_letters):
             return {"faulty": keep(dead_letters.clear() if only else dead_letters)}
-        case pl.LazyFrame():
+        case pl.DataFrame() | pl.LazyFrame():
             try:
-                frame = chunk.collect()
+                frame = chunk.lazy().collect()
             except Unreadable as error:
                 return {"faulty": keep(error.faulty.dead_letters)}
             return {"frame": keep(rows_of_key(frame, only))}
@@ -65,7 +65,7 @@ def chunk_of(facts: Mapping[str, Any], frame: Callable[[str], pl.DataFrame]) -> 
         case {"faulty": name}:
             return Faulty(frame(name))
         case {"frame": name}:
-            return frame(name).lazy()
+            return frame(name)
     raise ValueError(f"no chunk: {facts!r}")
 
 

@@ -128,9 +128,9 @@ def _leaves(chunk: Chunk, file: str) -> Iterator[tuple[str, pl.DataFrame]]:
                 yield from _leaves(one, file)
         case Faulty():
             pass  # what cannot be read is no row
-        case pl.LazyFrame():
+        case pl.DataFrame() | pl.LazyFrame():
             try:
-                yield file, chunk.collect()
+                yield file, chunk.lazy().collect()
             except Unreadable:
                 return
 

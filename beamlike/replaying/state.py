@@ -129,13 +129,9 @@ def _stored(run: RecordedRun, number: int, spark: SparkOptions, few: int) -> lis
 
 def _in_journal(run: RecordedRun, number: int) -> list[Start]:
     checkpoint = LocalCheckpoint(run.path)
-    with checkpoint.lock("a replay"):
-        journal = checkpoint.journal({**run.manifest, "begun": True})
-        try:
-            after = min(max(number, journal.reach()), run.done + 1) - 1
-            values = journal.values_before(after + 1) if after < number else {}
-        finally:
-            journal.close()
+    with checkpoint.lock("a replay"), checkpoint.journal_to_read() as journal:
+        after = min(max(number, journal.reach()), run.done + 1) - 1
+        values = journal.values_before(after + 1) if after < number else {}
     return [Start(after, "the state in the journal", lambda plan: DictStore(dict(values)))]
 
 

@@ -206,9 +206,7 @@ def require_column_name(name: object, step: str | None) -> None:
     if not isinstance(name, str):
         raise WrongType(f"a column is named by a string, not by {name!r}", step=step)
     if name == "*" or (name.startswith("^") and name.endswith("$")):
-        raise PlanError(
-            f"column {name!r}: that is a pattern, which stands for several columns; rename it", step=step
-        )
+        raise PlanError(f"column {name!r}: this is a pattern for several columns; rename it", step=step)
     if name.startswith(RESERVED_PREFIX):
         raise ReservedName(
             f"column {name!r}: names that begin with two underscores are the engine's own; choose another",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from functools import lru_cache
+from typing import Final, Literal, cast
 
 import attrs
 import polars as pl
@@ -98,8 +99,30 @@ def read_event_time(
     dtype = lf.collect_schema()[column]
     check_event_time_type(dtype, unit, column=column)
     time = _microseconds(pl.col(column), dtype, unit)
-    within = (time >= MIN_TIME) & (time <= (GLOBAL_WINDOW_END - 1 if future is None else future.last))
+    within = (time >= MIN_TIME) & (time <= _last(future))
     return lf.with_columns(pl.when(within).then(time).alias(EVENT_TIME))
+
+
+def event_times(rows: pl.DataFrame, column: str, unit: str | None, future: Future | None) -> pl.Series | None:
+    """Returns the column EVENT_TIME of rows in memory, as `read_event_time` adds it; None if it has a null."""
+    times = rows.select(_read_column(column, rows.collect_schema()[column], unit)).to_series()
+    first, last = cast(int | None, times.min()), cast(int | None, times.max())
+    if first is None or last is None or times.null_count():
+        return None
+    # A comparison of all rows takes several times as long as the least and the greatest one.
+    return times if first >= MIN_TIME and last <= _last(future) else None
+
+
+@lru_cache(maxsize=256)
+def _read_column(column: str, dtype: pl.DataType, unit: str | None) -> pl.Expr:
+    """Returns an expression for EVENT_TIME, except for its limits."""
+    check_event_time_type(dtype, unit, column=column)
+    return _microseconds(pl.col(column), dtype, unit).alias(EVENT_TIME)
+
+
+def _last(future: Future | None) -> int:
+    """Returns the last valid event time (us)."""
+    return GLOBAL_WINDOW_END - 1 if future is None else future.last
 
 
 def _microseconds(value: pl.Expr, dtype: pl.DataType, unit: str | None) -> pl.Expr:

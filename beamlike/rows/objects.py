@@ -17,6 +17,7 @@ from beamlike.rows.converter import AS_THEY_ARE, Hook, from_field, is_as_it_is, 
 from beamlike.rows.models import is_model
 from beamlike.rows.row_class import RowClass
 from beamlike.rows.row_classes import NO_DEFAULT, RowField, fields_of_class, is_row_class
+from windowing.python_values import dicts_of, tuples_of
 
 _NULL: Final = (
     "column {column!r} is null, and {field} may not be None: give it a default, or the type {type} | None"
@@ -63,9 +64,9 @@ class RowObjects:
     def raw(self, rows: pl.DataFrame) -> list[Any]:
         """Converts rows to a list of the arguments of `make`: tuples or dicts."""
         if not self._positional:
-            return self._named(rows).rows(named=True)
+            return list(dicts_of(self._named(rows)))
         tuples, defaults = self._tuples(rows)
-        return list(map(defaults, tuples.iter_rows())) if defaults else tuples.rows()
+        return list(map(defaults, tuples_of(tuples)) if defaults else tuples_of(tuples))
 
     def iterate(self, given: pl.DataFrame) -> Iterator[Any]:
         """Returns an iterator of objects, one for each row. If a row cannot become an object, its `next` raises, and
@@ -73,9 +74,9 @@ class RowObjects:
         """
         if self._positional:
             tuples, defaults = self._tuples(given)
-            rows = tuples.iter_rows()
+            rows = tuples_of(tuples)
             return starmap(self.kind, map(defaults, rows) if defaults else rows)
-        dicts = self._named(given).iter_rows(named=True)
+        dicts = dicts_of(self._named(given))
         return dicts if is_plain_dict(self.kind) else map(maker(self.kind), dicts)
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Final, Protocol
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from beamlike.io.files.paths import uri
-from beamlike.plan.manifest import needs_processing_time
+from beamlike.plan.manifest import Store, needs_processing_time
 from beamlike.plan.matching import Fit, fitted
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
@@ -27,6 +27,7 @@ from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.digests import digest_of_streams
+from beamlike.runtime.run.ends import is_over
 from beamlike.runtime.run.open_run import OpenRun
 from beamlike.runtime.run.options import RunOptions, seconds
 from beamlike.runtime.run.progress import Progress
@@ -39,7 +40,9 @@ from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.connect.relay import Batch, Relay
+from beamlike.spark.polling import FilePoller
 from beamlike.spark.query.build import envelopes, reads_rows
+from beamlike.spark.query.file_operators import StateFolder
 from beamlike.spark.query.input_size import is_small
 from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Listings
@@ -50,10 +53,12 @@ from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
 from beamlike.spark.session.connect import archive_for, require_reached
 from beamlike.spark.session.kinds import is_connect, setting
 from beamlike.spark.session.session import NEEDED, interpret, worker_environment
+from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.stopping import BatchGate, RunningQuery, started
 from windowing.time import MIN_TIME
 
 _SHARDS: Final = "spark.sql.shuffle.partitions"
+_RETAINED: Final = "spark.sql.streaming.minBatchesToRetain"
 
 
 class SparkOptions(RunOptions, Protocol):
@@ -151,10 +156,33 @@ class OpenSparkRun:
         planned = self.options.trigger == "available_now" and bool(self.listings.waiting)
         return (self.drains or planned) and not self.plays
 
+    def poller(self, query: RunningQuery, batches: Sequence[BatchRecord]) -> FilePoller | None:
+        """Returns the poller of a run with an interval; None for any other. `batches` are those of this run so far."""
+        if self.options.trigger == "available_now" or self.plays:
+            return None
+
+        def finish() -> None:
+            self.run.progress.over()
+            query.finish()
+
+        def ended() -> bool:
+            return is_over(self.plan, batches[-1]) if batches else self._was_over
+
+        return FilePoller(self.listings, self.options.trigger, query.is_active, query.halt, ended, finish)
+
+    @property
+    def _was_over(self) -> bool:
+        """True if no input can follow that of the earlier runs, as all sources are complete and over."""
+        whole = (name for name, source in self.plan.sources.items() if source.whole)
+        # A stage that is new is yet to receive the end of its sources, in the first batch.
+        return not self.over and {*self.plan.sources} <= {*self.listings.over, *whole}
+
     def gate(self, on_batch: Callable[[BatchRecord], None]) -> BatchGate:
         """Returns the function that the query calls for each batch. `on_batch` receives the record of the batch."""
         run, records = self.run.manifest["run"], self.run.records
         clock = None if self.plays else wall_clock
+        if self._commands_ticks:
+            on_batch = partial(_with_tick, self.checkpoint, on_batch)
         writer = BatchWriter(
             plan=self.plan,
             run=run,
@@ -165,6 +193,7 @@ class OpenSparkRun:
             leftovers=Leftovers(self._parts().sinks, run),
             may_replay=self.run.may_replay,
             changed=self.listings.changed,
+            state=self._publisher(),
         )
         # No run continues from a temporary checkpoint, so its files are not synced.
         kept = self.options.checkpoint is not None
@@ -198,8 +227,23 @@ class OpenSparkRun:
         timed = (
             self.options.trigger == "available_now" and not self.drains and needs_processing_time(self.plan)
         )
-        if done >= 0 and (timed or self.over):
+        if done >= 0 and (timed or self.over or self._commands_ticks):
             self.checkpoint.tick(done, self.over)
+
+    @property
+    def _commands_ticks(self) -> bool:
+        """True if each batch must command the next one, because Spark runs no batch without input for operators that
+        are stateless for it.
+        """
+        in_files = self.run.manifest["store"] == Store.FILES
+        return in_files and self.options.trigger != "available_now" and needs_processing_time(self.plan)
+
+    def _publisher(self) -> StatePublisher | None:
+        if self.run.manifest["store"] != Store.FILES:
+            return None
+        # A batch that is not committed may be replayed, from the version before it.
+        kept = max(2, int(self.session.conf.get(_RETAINED) or 0))
+        return StatePublisher(self.checkpoint.state, kept, may_replay=self.run.may_replay)
 
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
@@ -218,6 +262,7 @@ class OpenSparkRun:
             small=self.small,
             operators=self.run.manifest["operators"],
             rows=self.run.manifest["rows"],
+            folder=StateFolder.of(self.checkpoint, self.run.manifest),
             listings=listings,
             control=control,
             writer=parts,
@@ -235,6 +280,11 @@ class OpenSparkRun:
         return query.trigger(
             processingTime=f"{seconds(self.options.trigger) * 1000:.0f} milliseconds"
         ).start()
+
+
+def _with_tick(checkpoint: Checkpoint, on_batch: Callable[[BatchRecord], None], record: BatchRecord) -> None:
+    on_batch(record)
+    checkpoint.tick(record.batch)
 
 
 def _drains(plan: Plan, options: SparkOptions) -> bool:

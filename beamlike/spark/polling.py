@@ -19,13 +19,16 @@ _SHORTEST: Final = 0.1  # seconds between two polls
 class FilePoller:
     """A thread that looks for new input twice per batch interval while the query is `alive`.
 
-    If that fails, `error` has the reason, and `give_up` is called.
+    If that fails, `error` has the reason, and `give_up` is called. When `ended` is true, no input can follow, and
+    `finish` is called.
     """
 
     listings: Listings
     interval: Trigger
     alive: Callable[[], bool]
     give_up: Callable[[], None]
+    ended: Callable[[], bool]
+    finish: Callable[[], None]
     error: Exception | None = None
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
 
@@ -48,6 +51,9 @@ class FilePoller:
         while not self._over.wait(pause) and self.alive():
             try:
                 self.listings.look()
+                if self.ended():
+                    self.finish()
+                    return
             except Exception as error:
                 if not self._over.is_set():
                     self.error = error

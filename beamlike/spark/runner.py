@@ -6,14 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
-from typing import Self
+from typing import Literal, Self
 
 import attrs
+from attrs.validators import in_, optional
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from beamlike.io.files.paths import absolute, path_text_if_any
 from beamlike.logical.watermark import require_alignable
+from beamlike.plan.manifest import Store
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
@@ -68,6 +70,8 @@ class SparkRunner:
         quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
+        state: Where a new checkpoint has its state: in Spark's own state store ("spark"), or in files that the tasks
+            write ("files"), which takes less CPU time. By default that of the checkpoint; for a new one, "spark".
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
@@ -89,6 +93,9 @@ class SparkRunner:
     on_batch: Callable[[BatchRecord], None] | None = None
     quiet: bool = False
     continue_as: str | None = attrs.field(default=None, kw_only=True, validator=is_run_id)
+    state: Literal["spark", "files"] | None = attrs.field(
+        default=None, kw_only=True, validator=optional(in_(("spark", "files")))
+    )
     telemetry: tuple[Telemetry, ...] = attrs.field(default=(), kw_only=True, converter=telemetry_of)
 
     def __attrs_post_init__(self) -> None:
@@ -158,14 +165,18 @@ class SparkRunner:
         plan = with_sinks_of_run(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
         if self.checkpoint is not None:
-            refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain)
+            refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain, store=self._store)
         session = self._session(plan)
         if self.checkpoint is None and not runs_here(session):
             raise ValueError(
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
         path = absolute(self.checkpoint or temporary_checkpoint())
-        return SparkRun.begin(plan, self, session, Checkpoint(session, path))
+        return SparkRun.begin(plan, self, session, Checkpoint(session, path, store=self._store))
+
+    @property
+    def _store(self) -> Store | None:
+        return None if self.state is None else Store(self.state)
 
     def _session(self, plan: Plan) -> SparkSession:
         # Before Spark starts, so that an object that cannot be pickled is found early.
@@ -214,9 +225,8 @@ class SparkRun(Shown):
 
                 gate = opened.gate(record)
                 query = opened.start(gate)
-                poller = None
-                if runner.trigger != "available_now" and not opened.plays:
-                    poller = FilePoller(opened.listings, runner.trigger, query.is_active, query.halt)
+                poller = opened.poller(query, batches)
+                if poller is not None:
                     poller.start()
             run = cls(
                 plan=opened.plan,
@@ -248,6 +258,10 @@ class SparkRun(Shown):
         """Waits until the available input is processed, and drains the run if the runner does so. Raises the error of a
         failed query.
         """
+        with self._opened.run.progress:
+            self._wait()
+
+    def _wait(self) -> None:
         try:
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
@@ -282,7 +296,6 @@ class SparkRun(Shown):
             raise
         finally:
             self._opened.run.records.close("failed")
-            self._opened.run.progress.close()
             self._release()
 
     def _take_all(self) -> None:

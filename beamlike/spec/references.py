@@ -77,7 +77,7 @@ _PLACES: Final[Mapping[str, Callable[[type], bool]]] = {
     "Sink": _is_sink,
     FUNCTION: _has_call,
 }
-"""What a class must be, so that a file may call it, by the kind of object that an argument expects."""
+"""The condition on classes that a file may call, by the kind of object that an argument expects."""
 
 
 def place_of(owner: str, parameter: Parameter) -> str:

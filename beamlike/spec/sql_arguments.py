@@ -35,7 +35,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "query": "IN (SELECT ...): write LEFT SEMI JOIN, or LEFT ANTI JOIN for NOT IN",
     "spec": "ROWS or RANGE: a rank is that of all rows of the window",
 }
-"""What to write in place of an argument, by its name in sqlglot."""
+"""The advice for an unsupported argument, by its name in sqlglot."""
 
 _ONE: Final = ("this",)
 _TWO: Final = ("this", "expression")

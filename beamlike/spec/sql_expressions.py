@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from functools import reduce
 from operator import or_
 from typing import Any, Final
@@ -17,6 +17,7 @@ from sqlglot import exp
 from beamlike.errors import BadQuery, nearest
 from beamlike.expressions import functions
 from beamlike.rows.dtypes import as_narwhals
+from beamlike.spec.sql_casts import TIMES, TYPES, cast, is_text, time_literal
 from windowing.time import microseconds
 
 SYSTEM: Final[Mapping[str, Callable[[], nw.Expr]]] = {
@@ -44,17 +45,6 @@ METHODS: Final[Mapping[type[exp.Expr], str]] = {
 }  # fmt: skip
 """Functions of one argument that are methods of a column."""
 _PARTS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
-_TYPES: Final[Mapping[str, pl.DataType]] = {
-    "TINYINT": pl.Int8(), "SMALLINT": pl.Int16(), "INT": pl.Int32(), "BIGINT": pl.Int64(), "FLOAT": pl.Float32(),
-    "DOUBLE": pl.Float64(), "BOOLEAN": pl.Boolean(), "TEXT": pl.String(), "VARCHAR": pl.String(), "CHAR": pl.String(),
-    "DATE": pl.Date(), "TIMESTAMP": pl.Datetime("us"), "TIMESTAMPTZ": pl.Datetime("us", "UTC"),
-}  # fmt: skip
-
-_FROM_TEXT: Final[Mapping[str, Callable[[str], date]]] = {
-    "DATE": date.fromisoformat,
-    "TIMESTAMP": datetime.fromisoformat,
-    "TIMESTAMPTZ": datetime.fromisoformat,
-}
 
 
 @attrs.frozen
@@ -65,6 +55,8 @@ class Scope:
     tables: Mapping[str, Mapping[str, str]]
     replaced: Mapping[exp.Expr, str] = attrs.field(factory=dict)
     """Parts that are columns already, such as aggregates."""
+    types: Mapping[str, pl.DataType] = attrs.field(factory=dict)
+    """The types of the columns of the collection."""
 
     def fault(self, node: exp.Expr, message: str) -> BadQuery:
         """Returns an error at the place of a part of the query."""
@@ -286,23 +278,19 @@ class Scope:
             if not 1 <= digits <= 38 or scale > digits:
                 raise self.fault(node.this, "DECIMAL has 1 to 38 digits, of which the scale is a part")
             return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
-        if kind not in _TYPES or node.to.expressions:
-            raise self.fault(node.this, f"there is no type {node.to.sql()}{nearest(node.to.sql(), _TYPES)}")
-        if kind in _FROM_TEXT and isinstance(node.this, exp.Literal) and node.this.is_string:
+        if kind not in TYPES or node.to.expressions:
+            raise self.fault(node.this, f"there is no type {node.to.sql()}{nearest(node.to.sql(), TYPES)}")
+        if kind in TIMES and isinstance(node.this, exp.Literal) and node.this.is_string:
             return self._time(node.this, kind)
-        return self.expression(node.this).cast(as_narwhals(_TYPES[kind]))  # type: ignore[arg-type]
+        value = self.expression(node.this)
+        return cast(value, kind, is_text=is_text(value, self.types))
 
     def _time(self, node: exp.Literal, kind: str) -> nw.Expr:
-        """Returns the literal for a text such as that of `DATE '2026-01-31'`. A time without a zone is in UTC, if it
-        needs one.
-        """
+        """Returns the literal for a text such as that of `DATE '2026-01-31'`."""
         try:
-            value = _FROM_TEXT[kind](node.name)
+            return time_literal(node.name, kind)
         except ValueError:
             raise self.fault(node, f"{node.name!r} is no {kind}; write one such as '2026-01-31'") from None
-        if kind == "TIMESTAMPTZ" and isinstance(value, datetime):
-            value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
-        return nw.lit(value, as_narwhals(_TYPES[kind]))
 
     def _part(self, node: exp.SplitPart) -> nw.Expr:
         """Returns a part of a text; an empty text if there are fewer parts."""

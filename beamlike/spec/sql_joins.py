@@ -92,7 +92,7 @@ class Join:
         else:
             made = left.join(right, **options, keep_forever=True)
         scope = self.scope if how in ("semi", "anti") else self._scope(found, own)
-        return self._filtered(made, scope, others), scope
+        return self._filtered(made, scope, others)
 
     def _require_version(self, version: exp.Version) -> None:
         """Raises `BadQuery` unless the version of the right side is that of the left row's event time."""
@@ -152,8 +152,10 @@ class Join:
         left, right = made
         return left, right
 
-    def _filtered(self, made: Collection, scope: Scope, others: list[exp.Expr]) -> Collection:
-        return made.filter(*map(scope.condition, others)) if others else made
+    def _filtered(self, made: Collection, scope: Scope, others: list[exp.Expr]) -> tuple[Collection, Scope]:
+        """Returns the rows for which the other conditions are true, with their columns."""
+        scope = attrs.evolve(scope, types=made.schema)
+        return made.filter(*map(scope.condition, others)) if others else made, scope
 
     def _how(self) -> str:
         side, kind = self.node.side.lower(), self.node.kind.upper()
@@ -284,7 +286,7 @@ class Join:
             made = made.with_columns(**{actual: table[name] for actual, name in names.items()})
         if how == "left":
             made, scope = self._looked_up_keys(made, scope, found, table)
-        return self._filtered(made, scope, found.others), scope
+        return self._filtered(made, scope, found.others)
 
     def _looked_up_keys(
         self, made: Collection, scope: Scope, found: Conditions, table: Any

@@ -111,7 +111,7 @@ class Query:
         if source.this.args.get("version"):
             raise fault(self.text, source.this, "FOR SYSTEM_TIME AS OF: write it after JOIN and its table")
         made, alias = self._table(source.this, emit)
-        scope = Scope(self.text, {alias: {name: name for name in made.schema}})
+        scope = Scope(self.text, {alias: {name: name for name in made.schema}}, types=made.schema)
         for join in select.args.get("joins") or ():
             right, other = self._table(join.this, emit)
             if other in scope.tables:
@@ -184,7 +184,7 @@ class Query:
             alias: {name: place for name, place in columns.items() if place in keys.values()}
             for alias, columns in scope.tables.items()
         }
-        after = Scope(self.text, kept, {**names, **keys})
+        after = Scope(self.text, kept, {**names, **keys}, made.schema)
         if having:
             made = made.filter(after.condition(having.this))
         return self._projected(select, made, after)

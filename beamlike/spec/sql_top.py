@@ -123,7 +123,8 @@ class TopN:
         order = [*base.schema, *([number] if number else [])]
         made = made if [*made.schema] == order else made.select(*order)
         source: Any = self.select.args["from_"]
-        return made, Scope(self.query, {source.this.alias or "_": {name: name for name in made.schema}})
+        tables = {source.this.alias or "_": {name: name for name in made.schema}}
+        return made, Scope(self.query, tables, types=made.schema)
 
     def _reads_number(self) -> bool:
         """True if the query selects the rank."""

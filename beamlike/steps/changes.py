@@ -139,7 +139,7 @@ class ChangesOfLog(Step):
         if dtype == pl.Boolean:
             return
         text = pl.concat_str(pl.lit(f"{self.op!r} is '"), op.cast(pl.String).str.head(_SHOWN), pl.lit("'"))
-        gone = "; the rows of a table that was emptied are not in the log, so read it anew, with a new checkpoint"
+        gone = "; the rows of a table that was emptied are not in the log, so read it again, with a new checkpoint"
         yield op == "t", pl.concat_str(text, pl.lit(gone))
         known = pl.lit(f"; it must be {_either(self.operations)}")
         yield ~op.is_in(self.operations), pl.concat_str(text, known)

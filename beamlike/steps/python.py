@@ -22,6 +22,7 @@ from beamlike.steps.python_results import as_columns
 from beamlike.system.activity import activity
 from windowing.columns import SYSTEM_COLUMNS
 from windowing.python_rows import each, is_one_row, unusable
+from windowing.python_values import dicts_of
 
 _LOST: Final = object()
 """The result for a row for which the function raised an error."""
@@ -108,7 +109,7 @@ class PythonStep(Step):
 
     def values(self, rows: pl.DataFrame) -> Iterator[Any]:
         """Yields the rows as the function receives them: dicts, or objects of its class."""
-        return rows.iter_rows(named=True) if self.takes is None else self.takes.iterate(rows)
+        return dicts_of(rows) if self.takes is None else self.takes.iterate(rows)
 
     def call(self, rows: pl.DataFrame, system: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         """Returns the function's results next to the system columns of their rows. Failed rows are added to
@@ -227,7 +228,7 @@ class MapBatches(PythonStep):
         if result.height != height:
             raise StepError(
                 self.name,
-                f"map_batches gave {result.height} rows for {height}, so it cannot be said which "
+                f"map_batches gave {result.height} rows for {height}, so it is not known which "
                 "event time they have; give one row for each, or use flat_map, or filter before",
             )
         return result

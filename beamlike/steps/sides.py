@@ -19,6 +19,7 @@ from stages.sides.declarations import IS_ROW
 from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
 from windowing.identity import Declared, identity_of
 from windowing.python_rows import each, unusable
+from windowing.python_values import dicts_of, tuples_of, values_of
 
 CONTENT: Final = "content"
 ROW: Final = "row"
@@ -139,7 +140,7 @@ class View:
 
 def _values(rows: pl.DataFrame, column: str | None) -> list[Any]:
     own = rows.drop(SYSTEM_COLUMNS, strict=False)
-    return own.to_dicts() if column is None else own[column].to_list()
+    return list(dicts_of(own)) if column is None else values_of(own[column])
 
 
 @attrs.frozen
@@ -160,7 +161,7 @@ class DictView(View):
     column: str | None
 
     def of(self, rows: pl.DataFrame) -> dict[Any, Any]:
-        keys = rows[self.keys[0]].to_list() if len(self.keys) == 1 else rows.select(self.keys).rows()
+        keys = values_of(rows[self.keys[0]]) if len(self.keys) == 1 else tuples_of(rows.select(self.keys))
         return dict(zip(keys, _values(rows, self.column), strict=True))
 
 

@@ -43,7 +43,7 @@ def in_one_thread(task: Task[T]) -> T:
             _HERE.alone = False
         return frame
 
-    _NOTHING.map_batches(call).collect(engine="streaming")
+    _NOTHING.map_batches(call).collect(engine="streaming", optimizations=pl.QueryOptFlags.none())
     for error in raised:
         raise error
     return given[0]
@@ -51,7 +51,7 @@ def in_one_thread(task: Task[T]) -> T:
 
 _NOTHING: Final = pl.LazyFrame()
 _HERE: Final = threading.local()
-"""Its attribute `alone` is True while this thread runs such a task."""
+"""The state of this thread; its attribute `alone` is True while it runs such a task."""
 
 
 @attrs.frozen(eq=False)

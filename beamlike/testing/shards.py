@@ -42,14 +42,14 @@ class ShardedRun:
         self.topology = Topology.of(self.plan, labels)
         self.levels = [Level.of(self.plan, names, self.topology) for names in self.plan.levels]
 
-    def ingested(self, chunks: Mapping[str, pl.LazyFrame], now: int = 1) -> list[Envelope]:
+    def ingested(self, chunks: Mapping[str, pl.DataFrame | pl.LazyFrame], now: int = 1) -> list[Envelope]:
         """Returns the envelopes of the tasks that read these rows of each source, at a processing time (us)."""
         sent: list[Envelope] = []
         for name, chunk in chunks.items():
-            rows = chunk.collect()
+            rows = chunk.lazy().collect()
             size = max(1, -(-len(rows) // self.tasks))
             for task, piece in enumerate(rows.iter_slices(size)):
-                got = ingest(self.plan.sources[name], piece.lazy(), now)
+                got = ingest(self.plan.sources[name], piece, now)
                 for consumer, frame in got.frames.items():
                     lifted = self.topology.lift(consumer, frame)
                     sent += self.topology.data(consumer, lifted, f"{name}:{task:03d}")

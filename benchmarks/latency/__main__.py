@@ -33,17 +33,17 @@ from benchmarks.section import resume
 from tests.connectors.kafka import Cluster, broker
 
 _WARM: Final = 15  # seconds after the first pane
-_START: Final = 100  # seconds, within which the first pane comes
+_START: Final = 100  # seconds, within which the first pane must arrive
 
 
 def _end(value: bytes) -> int:
-    """The end of a pane's window in milliseconds."""
+    """Returns the end of a pane's window in milliseconds."""
     found = json.loads(value)["window_end"]
     return found if isinstance(found, int) else int(datetime.fromisoformat(found).timestamp() * 1000)
 
 
 def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]:
-    """The end of the window of each pane, and its time of arrival, both in milliseconds."""
+    """Returns the end of the window of each pane, and its time of arrival, both in milliseconds."""
     panes: list[tuple[int, int]] = []
     while not until(len(panes)):
         polled, now = _polled(consumer), time.time_ns() // 1_000_000
@@ -52,7 +52,7 @@ def _panes(consumer: Any, until: Callable[[int], bool]) -> list[tuple[int, int]]
 
 
 def _polled(consumer: Any) -> list[Any]:
-    """The messages that are available. A request for many at once would wait until there are as many."""
+    """Returns the messages that are available. A request for many at once would wait until there are as many."""
     first = consumer.poll(0.05)
     return [] if first is None else [first, *consumer.consume(1_000, timeout=0)]
 
@@ -77,7 +77,7 @@ def _stop(process: subprocess.Popen[Any]) -> None:
 
 
 def measured(cluster: Cluster, name: str, job: str, rate: int, seconds: int, work: Path) -> Figure:
-    """The latencies of an engine at a rate. Raises `Failed` with what its log says."""
+    """Measures the latencies of an engine at a rate. Raises `Failed` with the reason in its log."""
     panes = observed(cluster, ENGINES_OF[name], job, rate, seconds, work)
     return Figure.of(name, rate, job, [came - arrived for arrived, came in panes])
 
@@ -91,7 +91,7 @@ def observed(
     work: Path,
     done: Callable[[Path], object] = lambda folder: None,
 ) -> list[tuple[int, int]]:
-    """For each pane of an engine with a job, the arrival of the element that ended its window, and that of the pane.
+    """Returns for each pane of a job the arrival of the element that ended its window, and the arrival of the pane.
 
     `done` is called with the folder of the job when the job has been stopped.
     """
@@ -172,7 +172,7 @@ def observed(
 @resume
 def main(jobs: str, rates: str, seconds: int, only: str, work: Path, resume: bool) -> None:
     """Measures, keeps and shows the figures."""
-    # What was started is to end with this process, however that ends.
+    # Started processes must end with this process, however that ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console, about = Console(), machine(find_java())
     wanted = [

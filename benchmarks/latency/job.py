@@ -15,12 +15,12 @@ import beamlike as bl
 
 
 def windows(elements: bl.Collection) -> bl.Collection:
-    """Counts by key and second."""
+    """Counts elements by key and second."""
     return elements.window_into(bl.FixedWindows("1s")).group_by("key").aggregate(n=bl.count())
 
 
 def flagship(elements: bl.Collection) -> bl.Collection:
-    """The sessions of each key, on two platforms, and their number and mean length by second."""
+    """Returns the sessions of each key, on two platforms, and their number and mean length by second."""
     lengths = [
         elements.filter(nw.col("key") % 2 == platform)
         .window_into(bl.Sessions("300ms"), timestamp_combiner=bl.END_OF_WINDOW)
@@ -43,7 +43,7 @@ COLUMNS: dict[str, dict[str, type]] = {
 
 
 def pipeline(servers: str, source: str, target: str, job: str) -> bl.Pipeline:
-    """A job from a topic to another."""
+    """Returns the pipeline of a job from a topic to another."""
     p = bl.Pipeline("latency")
     elements = p.read(
         "elements",

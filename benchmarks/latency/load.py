@@ -1,8 +1,8 @@
-"""Sends elements to a topic at a steady rate, and tells when the first one of each second was there.
+"""Sends elements to a topic at a steady rate, and prints when the first one of each second was stored.
 
 python -m benchmarks.latency.load SERVERS TOPIC RATE KEYS
 
-For each second, a line with its beginning and the time at which the broker had its first element, in milliseconds.
+Each line has the beginning of a second and the time at which the broker had its first element, in milliseconds.
 """
 
 from __future__ import annotations

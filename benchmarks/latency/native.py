@@ -18,13 +18,13 @@ _TRIGGER = "0 seconds"  # the next batch follows at once
 
 
 def windows(elements: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Counts by key and second, and their columns."""
+    """Returns counts by key and second, and their columns."""
     counted = elements.groupBy(F.window("at", "1 second"), "key").agg(F.count("*").alias("n"))
     return counted, ["key", "n"]
 
 
 def flagship(elements: DataFrame) -> tuple[DataFrame, list[str]]:
-    """The number and mean length of sessions by second, and their columns."""
+    """Returns the number and mean length of sessions by second, and their columns."""
     sessions = elements.groupBy(F.session_window("at", "300 milliseconds"), "key").agg(
         F.count("*").alias("plays")
     )

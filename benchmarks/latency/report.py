@@ -66,7 +66,7 @@ class Figure:
 
     @classmethod
     def of(cls, engine: str, rate: int, job: str, latencies: Sequence[int]) -> Self:
-        """The figure for these latencies of panes; there may be none, if an engine does not keep up."""
+        """Returns the figure for these latencies of panes; there may be none, if an engine does not keep up."""
         if not latencies:
             return cls(engine, rate, job, failed="no pane came in time: it does not keep up")
         p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
@@ -74,7 +74,7 @@ class Figure:
 
     @classmethod
     def kept(cls, facts: Mapping[str, Any]) -> Self:
-        """The stored figure."""
+        """Returns the stored figure."""
         return cls(**{field.name: facts[field.name] for field in attrs.fields(cls)})
 
     @property
@@ -84,7 +84,7 @@ class Figure:
 
 
 def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
-    """A Markdown table: p50 / p99 in milliseconds, a row for each engine, a column for each job and rate."""
+    """Returns a Markdown table: p50 / p99 in ms, a row for each engine, a column for each job and rate."""
     columns = [
         (job, rate) for job in JOBS for rate in sorted({one.rate for one in figures if one.job == job})
     ]
@@ -99,13 +99,13 @@ def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
 
 
 def beside(figures: Sequence[Figure]) -> str:
-    """A sentence on the load of the machine. An engine that was measured before another is a part of its load."""
+    """Returns a sentence on the load of the machine. An engine measured before another is a part of its load."""
     loads = sorted(figure.load for figure in figures if figure.load) or [0.0]
     return f"Load average in the minute before each turn: {loads[0]:.1f} to {loads[-1]:.1f}."
 
 
 def lines(kept: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page, and the load of the machine."""
+    """Yields the table of the page, and the load of the machine."""
     figures = [Figure.kept(one) for one in kept]
     yield table(figures, TITLES)
     yield ""

@@ -67,7 +67,7 @@ def batches(spans: Sequence[Span]) -> Iterator[dict[str, Span]]:
 
 
 def parts(batch: Mapping[str, Span], arrived: float, came: float) -> dict[str, tuple[float, float]]:
-    """The parts of a pane's latency: begin and duration in milliseconds, since the arrival of its last element."""
+    """Returns the parts of a pane's latency: begin and duration in ms, since the arrival of its last element."""
     begin = batch["poll"][1]
     spans = {name: batch[name][1:3] for name in PARTS if name in batch}
     spans |= {"before": (arrived, begin), "reader": (batch["commit"][2], came)}
@@ -77,7 +77,7 @@ def parts(batch: Mapping[str, Span], arrived: float, came: float) -> dict[str, t
 
 
 def matched(spans: Sequence[Span], panes: Sequence[tuple[int, int]]) -> list[dict[str, tuple[float, float]]]:
-    """The parts of each moment at which panes were read: with the batch whose transaction was committed last."""
+    """Returns the parts of each moment at which panes were read, with the first batch that was committed."""
     made = list(batches(spans))
     found = []
     for arrived, came in sorted(dict(reversed(panes)).items()):
@@ -88,7 +88,7 @@ def matched(spans: Sequence[Span], panes: Sequence[tuple[int, int]]) -> list[dic
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page: medians of each part, by job and rate."""
+    """Yields the table of the page: medians of each part, by job and rate."""
     names = [
         f"{each['job']}, {each['rate']:,} a second: {kind}" for each in figures for kind in ("ms", "CPU ms")
     ]
@@ -125,7 +125,7 @@ def draw(figure_of: Figures, path: Path) -> None:
 
 
 def measured(job: str, rate: int, seconds: int) -> dict[str, Any]:
-    """The medians of all parts, and the parts of the moment with the median latency."""
+    """Measures the medians of all parts, and the parts of the moment with the median latency."""
     spans = list[Span]()
 
     def keep(folder: Path) -> None:

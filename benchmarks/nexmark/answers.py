@@ -155,14 +155,14 @@ LAST_PANE: Final[Mapping[int, tuple[str, ...]]] = {
     18: ("bidder", "auction"),
     19: ("auction",),
 }
-"""Of queries that tell a result again and again: the columns by which the last pane is chosen."""
+"""Queries that repeat a result, with the columns by which the last pane is chosen."""
 
 SUMMED: Final[Mapping[int, tuple[str, ...]]] = {12: ("bidder",)}
-"""Of queries of which only the sum over all panes counts: by which columns it is summed up."""
+"""Queries of which only the sum over all panes is compared, with the columns of the groups."""
 
 
 def answer(query: int, data: Path) -> pl.DataFrame:
-    """The answer of the query for the events below `data`."""
+    """Returns the answer of the query for the events below `data`."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         for kind in KINDS:

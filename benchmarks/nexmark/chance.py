@@ -14,28 +14,28 @@ Floats = npt.NDArray[np.float64]
 
 @attrs.frozen
 class Chance:
-    """Numbers that depend on the seed, on what they are for, and on the number of the event."""
+    """Numbers that depend on the seed, on their use, and on the number of the event."""
 
     seed: int
 
     def bits(self, use: str, numbers: Ints) -> npt.NDArray[np.uint64]:
-        """64 bits for each number: SplitMix64 of its place in a sequence that begins where seed and use say."""
+        """Returns 64 bits for each number: SplitMix64 of its place in a sequence that depends on seed and use."""
         start = np.uint64((self.seed * 0x2545F4914F6CDD1D + crc32(use.encode()) * 0x9E3779B1) % 2**64)
         with np.errstate(over="ignore"):
             mixed = _mixed(start) + numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
             return _mixed(mixed)
 
     def uniform(self, use: str, numbers: Ints) -> Floats:
-        """Random numbers from 0 to 1, without 1."""
+        """Returns random numbers from 0 to 1, without 1."""
         return (self.bits(use, numbers) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, use: str, numbers: Ints, bound: int | Ints) -> Ints:
-        """Whole numbers from 0 up to a bound, which they never are."""
+        """Returns whole numbers from 0 up to a bound, which is excluded."""
         return (self.uniform(use, numbers) * bound).astype(np.int64)
 
 
 def _mixed(bits: npt.NDArray[np.uint64] | np.uint64) -> npt.NDArray[np.uint64]:
-    """The last steps of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Applies the last steps of SplitMix64 (Steele, Lea and Flood, 2014)."""
     bits = np.asarray(bits, dtype=np.uint64)
     with np.errstate(over="ignore"):
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -13,18 +13,18 @@ import polars as pl
 from benchmarks.nexmark.answers import LAST_PANE, SQL, SUMMED, answer
 
 _NEAR = 1e-9
-"""By how much floats may differ, in proportion."""
+"""The relative difference that floats may have."""
 
 
 def written(out: Path) -> pl.DataFrame:
-    """The rows of all Parquet files below `out`; none if there is none."""
+    """Returns the rows of all Parquet files below `out`; none if there is none."""
     files = sorted(path for path in out.rglob("*.parquet") if not path.name.startswith((".", "_")))
     frames = [pl.read_parquet(path, hive_partitioning=False) for path in files]
     return pl.concat(frames) if frames else pl.DataFrame()
 
 
 def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows of the result: all rows, the last pane of each key, or the sums of all panes."""
+    """Returns the rows of the result: all rows, the last pane of each key, or the sums of all panes."""
     if rows.is_empty():
         return rows
     if query in LAST_PANE:
@@ -36,7 +36,7 @@ def counted(query: int, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def difference(query: int, rows: pl.DataFrame, expected: pl.DataFrame) -> str | None:
-    """The difference between the written and the expected rows; None if there is none."""
+    """Returns the difference between the written and the expected rows; None if there is none."""
     rows = counted(query, rows)
     if rows.is_empty() and expected.is_empty():
         return None
@@ -62,7 +62,7 @@ def _equal(ours: pl.Series, theirs: pl.Series) -> pl.Series:
 
 
 def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sorted by all columns, floats last; times and numbers as whole numbers of 64 bits."""
+    """Returns the rows sorted by all columns, floats last; times and numbers as whole numbers of 64 bits."""
     frame = frame.with_columns(
         pl.col(pl.Datetime).dt.timestamp("us"), (pl.selectors.integer()).cast(pl.Int64)
     )
@@ -74,7 +74,7 @@ def _in_order(frame: pl.DataFrame) -> pl.DataFrame:
 @click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 def main(query: int, data: Path, out: Path) -> None:
-    """Say whether what is below OUT answers the query over the events below DATA."""
+    """Check that the rows below OUT answer the query over the events below DATA."""
     wrong = difference(query, written(out), answer(query, data))
     if wrong is not None:
         raise click.ClickException(f"query {query}: {wrong}")

@@ -14,14 +14,14 @@ from benchmarks.nexmark.chance import Chance, Ints
 
 KINDS: Final = ("persons", "auctions", "bids")
 EPOCH: Final = 50
-"""Of so many events the first is a person, the next `AUCTIONS` are auctions, and the others bids."""
+"""The number of events in a cycle: a person first, then `AUCTIONS` auctions, then bids."""
 AUCTIONS: Final = 3
 FIRST_ID: Final = 1_000
 FIRST_TIME: Final = 1_767_225_547_000_000
 """2025-12-31T23:59:07Z in microseconds, so that a day ends soon."""
 
-_HOT: Final = 100  # the hot auction, person or seller is the first of so many
-_AUCTIONS_AHEAD: Final = 100  # an auction lives, on average, until so many more have appeared
+_HOT: Final = 100  # the first of this many auctions, persons or sellers is hot
+_AUCTIONS_AHEAD: Final = 100  # an auction lives, on average, until this many more have appeared
 _ACTIVE_AUCTIONS, _ACTIVE_PEOPLE = 100, 1_000  # the newest, of which those that are not hot are chosen
 _CHANNELS: Final = 10_000
 _HOT_CHANNELS: Final = ("Google", "Facebook", "Baidu", "Apple")
@@ -63,9 +63,9 @@ def _whole(least: int, most: int | None = None) -> object:
 
 @attrs.frozen
 class Nexmark:
-    """The choice of events. Event `n` has the time `start + n / rate`: microseconds, and events per second.
+    """The parameters of events. Event `n` has the time `start + n / rate`: microseconds, and events per second.
 
-    With `lead`, a bid may be for an auction whose id is up to so many ahead of the newest.
+    With `lead`, a bid may be for an auction whose id is up to `lead` ahead of the newest.
     """
 
     seed: int = attrs.field(default=1, validator=_whole(0))
@@ -79,12 +79,12 @@ class Nexmark:
         return Chance(self.seed)
 
     def times(self, numbers: Ints) -> Ints:
-        """The event times in microseconds."""
+        """Returns the event times in microseconds."""
         whole, rest = np.divmod(numbers, self.rate)
         return self.start + whole * 1_000_000 + rest * 1_000_000 // self.rate
 
     def persons(self, numbers: Ints) -> pl.DataFrame:
-        """The persons among the events with these numbers."""
+        """Returns the persons among the events with these numbers."""
         n = numbers[numbers % EPOCH == 0]
         chance = self.chance
         first, last = _chosen(_FIRST_NAMES, chance, "first", n), _chosen(_LAST_NAMES, chance, "last", n)
@@ -101,11 +101,11 @@ class Nexmark:
         return _frame(columns)
 
     def auctions(self, numbers: Ints) -> pl.DataFrame:
-        """The auctions among the events with these numbers."""
+        """Returns the auctions among the events with these numbers."""
         place = numbers % EPOCH
         n = numbers[(place >= 1) & (place <= AUCTIONS)]
         chance, at = self.chance, self.times(n)
-        # In whole milliseconds from 1 to twice the time that so many auctions take to appear.
+        # In whole milliseconds from 1 to twice the time in which that many auctions appear.
         longest = max(1, 2 * _AUCTIONS_AHEAD * EPOCH * 1_000 // (AUCTIONS * self.rate))
         initial = self._price("initial", n)
         seller = self._person("seller", n, hot_plus=0)
@@ -123,7 +123,7 @@ class Nexmark:
         return _frame(columns)
 
     def bids(self, numbers: Ints) -> pl.DataFrame:
-        """The bids among the events with these numbers."""
+        """Returns the bids among the events with these numbers."""
         n = numbers[numbers % EPOCH > AUCTIONS]
         chance = self.chance
         newest = _newest_auction(n)
@@ -142,7 +142,7 @@ class Nexmark:
         return _frame(columns)
 
     def _channels(self, n: Ints, number: Ints, popular: np.ndarray) -> dict[str, pl.Series]:
-        """`channel` and `url`; the first of the names are those of the channels that are popular."""
+        """Returns `channel` and `url`; the first names are those of the popular channels."""
         chance, every = self.chance, np.arange(_CHANNELS, dtype=np.int64)
         names = pl.Series([*_HOT_CHANNELS, *(f"channel-{each}" for each in every)])
         told = chance.uniform("channel id", every) < 0.9
@@ -163,14 +163,14 @@ class Nexmark:
         return {"channel": names.gather(channel), "url": url.to_series()}
 
     def _person(self, use: str, n: Ints, hot_plus: int) -> Ints:
-        """Three of four times the hot one, else one of the newest."""
+        """Returns the hot person three times out of four, else one of the newest."""
         newest = FIRST_ID + n // EPOCH
         active = np.minimum(newest - FIRST_ID + 1, _ACTIVE_PEOPLE)
         cold = newest - self.chance.below(use, n, active)
         return np.where(self.chance.uniform(f"hot {use}", n) < 0.75, newest // _HOT * _HOT + hot_plus, cold)
 
     def _price(self, use: str, n: Ints) -> Ints:
-        """Prices in cents, from 100 to 100,000,000, as likely between 1 and 10 as between 10 and 100."""
+        """Returns prices in cents, from 100 to 100,000,000, with a uniform logarithm."""
         return np.round(100 * 10 ** (6 * self.chance.uniform(use, n))).astype(np.int64)
 
     def _words(self, use: str, n: Ints) -> pl.Series:
@@ -180,13 +180,13 @@ class Nexmark:
 
 
 def side() -> pl.DataFrame:
-    """The table of query 13: a text for each of 10,000 keys."""
+    """Returns the table of query 13: a text for each of 10,000 keys."""
     keys = pl.DataFrame({"key": pl.int_range(10_000, dtype=pl.Int64, eager=True)})
     return keys.with_columns(value=pl.format("value {}", "key"))
 
 
 def _newest_auction(n: Ints) -> Ints:
-    """The id of the newest auction when event `n` happens, itself included."""
+    """Returns the id of the newest auction when event `n` happens, itself included."""
     epoch, place = np.divmod(n, EPOCH)
     return FIRST_ID + AUCTIONS * epoch + np.minimum(place, AUCTIONS) - 1
 

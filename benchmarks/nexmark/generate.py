@@ -28,7 +28,7 @@ _RECORD = "parameters.json"
 
 @attrs.frozen
 class Arrivals:
-    """So many events, cut by arrival into as many files of each kind; file i of all kinds covers the same time.
+    """A number of events, divided by arrival into files of each kind; file i of all kinds covers the same time.
 
     A `share` of events arrives later than it happened, by up to `bound` microseconds.
     """
@@ -40,11 +40,11 @@ class Arrivals:
     bound: int = attrs.field(default=0, validator=and_(instance_of(int), ge(0)))
 
     def numbers(self, file: int) -> Ints:
-        """The numbers of the events of a file, in order of arrival."""
+        """Returns the numbers of the events of a file, in order of arrival."""
         first, last = (self.events * each // self.files for each in (file, file + 1))
         if not self.share or not self.bound:
             return np.arange(first, last, dtype=np.int64)
-        # What arrives in this stretch of time has happened at most `bound` before it.
+        # Events that arrive in this interval are at most `bound` older.
         early = max(0, first - self.bound * self.nexmark.rate // 1_000_000 - 1)
         candidates = np.arange(early, last, dtype=np.int64)
         arrival = self._arrival(candidates)
@@ -54,13 +54,13 @@ class Arrivals:
         return candidates[here][np.argsort(arrival[here], kind="stable")]
 
     def frames(self, file: int) -> Iterator[tuple[str, pl.DataFrame]]:
-        """The events of a file, by kind."""
+        """Yields the events of a file, by kind."""
         numbers = self.numbers(file)
         for kind in KINDS:
             yield kind, getattr(self.nexmark, kind)(numbers)
 
     def _arrival(self, numbers: Ints) -> Ints:
-        """The times of arrival (us)."""
+        """Returns the times of arrival (us)."""
         chance = self.nexmark.chance
         delay = chance.below("delay", numbers, self.bound + 1)
         return self.nexmark.times(numbers) + np.where(
@@ -69,9 +69,9 @@ class Arrivals:
 
 
 def write(out: Path, arrivals: Arrivals, form: str = "parquet") -> Path:
-    """Writes `out/<kind>/part-00000.<form>` and so on, and `out/side.parquet`; gives `out`.
+    """Writes `out/<kind>/part-00000.<form>` and so on, and `out/side.parquet`; returns `out`.
 
-    A folder that has these events already is left as it is.
+    A folder that has these events already is not changed.
     """
     record, wanted = out / _RECORD, json.dumps({**attrs.asdict(arrivals), "format": form}, sort_keys=True)
     if record.exists() and record.read_text() == wanted:
@@ -130,7 +130,7 @@ def main(
 
 
 def microseconds_of(text: str) -> int:
-    """A time in ISO 8601, in UTC where it has no zone, as microseconds."""
+    """Converts a time in ISO 8601, in UTC if it has no zone, to microseconds."""
     time = datetime.fromisoformat(text)
     time = time if time.tzinfo else time.replace(tzinfo=UTC)
     return round(time.timestamp() * 1_000_000)

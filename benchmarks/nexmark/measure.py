@@ -82,7 +82,7 @@ def _native(query: int, data: Path, out: Path) -> Sequence[str]:
 
 
 def _peer(script: str, folder: str = ".") -> Callable[[int, Path, Path], Sequence[str]]:
-    """A script for the Python of a framework's environment."""
+    """Returns the command of a script for the Python of a framework's environment."""
     path = Path(__file__).parents[1] / "peers" / script
     return lambda query, data, out: [
         f"{path}",
@@ -114,13 +114,13 @@ TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of all engines."""
+    """Yields the table of all engines."""
     cannot = {name: engine.cannot for name, engine in ENGINES_OF.items()}
     yield from report.table(report.runs_of(figures), TITLES, cannot).splitlines()
 
 
 def in_short(figures: Sequence[Figures]) -> Iterator[str]:
-    """The table of the page on Nexmark, and how many times the CPU of the runner on Spark others take."""
+    """Yields the table of the page on Nexmark, and how many times the CPU of the runner on Spark others take."""
     return report.in_short(report.runs_of(figures))
 
 
@@ -129,7 +129,7 @@ IN_SHORT: Final = Section("nexmark in short", SECTION.key, in_short, SECTION.pat
 
 
 def inputs(events: int, work: Path) -> Path:
-    """The events in files of two and a half million; and in one file of each kind, with times as numbers, for Flink."""
+    """Writes the events to files of two and a half million, and for Flink to one per kind, with times as numbers."""
     data = work / f"events-{events}"
     write(data, Arrivals(events=events, files=max(1, events // _BATCH)))
     merged = data / "merged"
@@ -144,7 +144,7 @@ def inputs(events: int, work: Path) -> Path:
 
 
 def run(name: str, query: int, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Run a query on so many events and check its answer."""
+    """Runs a query on `events` events and checks its answer."""
     engine, data = ENGINES_OF[name], inputs(events, work)
     out, log = work / f"{name}-{query}", work / f"{name}-{query}-{events}.log"
     shutil.rmtree(out, ignore_errors=True)
@@ -168,7 +168,7 @@ def run(name: str, query: int, events: int, work: Path, environments: Path, env:
 
 
 def less(one: Run | None, other: Run) -> Run:
-    """The run that took less CPU time; one that went wrong has none to compare."""
+    """Returns the run that took less CPU time; a failed run does not count."""
     if one is None or one.failed or one.wrong:
         return other
     return one if other.failed or other.wrong or one.cpu <= other.cpu else other
@@ -218,7 +218,7 @@ def main(
     environments: Path,
     results: Path,
 ) -> None:
-    """Run each query on each engine on so many events, and on a tenth of them, which tells what their start costs."""
+    """Run each query on each engine on all events, and on a tenth of them, to know the cost of the start."""
     console, java = Console(), find_java()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)

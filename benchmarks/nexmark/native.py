@@ -1,4 +1,4 @@
-"""The queries of Nexmark in native Structured Streaming, those that it supports, each a query in Spark SQL.
+"""The queries of Nexmark that native Structured Streaming supports, each a query in Spark SQL.
 
 python -m benchmarks.nexmark.native --query 5 --data build/nexmark --out build/native-5
 """
@@ -135,7 +135,7 @@ CANNOT: Final[Mapping[int, str]] = {
 
 
 def views(spark: SparkSession, data: Path, bound: str) -> None:
-    """The streams, a file of each kind in a micro-batch; all of them as one; and the table beside them."""
+    """Creates views of the streams, a file of each kind in a micro-batch; of all as one; and of the side table."""
     streams: dict[str, DataFrame] = {}
     for kind in KINDS:
         stream = spark.readStream.schema(_COLUMNS[kind]).option("maxFilesPerTrigger", 1)
@@ -150,7 +150,7 @@ def views(spark: SparkSession, data: Path, bound: str) -> None:
 
 
 def run(query: int, data: Path, out: Path, cores: int, bound: str) -> None:
-    """Runs it over all files of `data`; its rows are dropped, but of the query about files, which go below `out`."""
+    """Runs the query over all files of `data`. Its rows are dropped; only the query about files writes below `out`."""
     spark, native = session(cores), NATIVE[query]
     views(spark, data, bound)
     rows = spark.sql(native.sql)

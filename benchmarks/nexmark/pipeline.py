@@ -42,7 +42,7 @@ _FOLDER: Final = "%Y-%m-%dT%H:%M:%SZ"
 
 @attrs.frozen
 class Dropped:
-    """A sink that tasks write, as they do files, and that keeps nothing."""
+    """A sink that tasks write, like files, and that keeps nothing."""
 
     distributed: ClassVar[bool] = True
 
@@ -54,14 +54,14 @@ class Dropped:
         return self
 
     def prepare(self, frame: pl.DataFrame, part: Part) -> Mapping[str, str]:
-        """No files."""
+        """Does nothing, because there are no files."""
         return {}
 
     def settle(self, run: str, batch: int, parts: Mapping[str, str], *, again: bool) -> None:
-        """Nothing to show."""
+        """Does nothing, because there is nothing to publish."""
 
     def shown_early(self) -> None:
-        """Nothing is seen."""
+        """Does nothing, because no rows are published."""
 
 
 def pipeline(
@@ -72,12 +72,12 @@ def pipeline(
     out_of_orderness: str | None = None,
     files_per_batch: int | None = None,
 ) -> bl.Pipeline:
-    """The query over the events below `data`, in the order of the names of the files; rows are written below `out`.
+    """Declares the query over the events below `data`, in order of file names; rows are written below `out`.
 
     Without `out` rows are dropped, which excludes the cost of writing; the query about files needs one.
 
-    `out_of_orderness`: by how much an event may be older than one of its kind that came before it. Without it, that is
-    measured before.
+    `out_of_orderness` is the duration by which an event may be older than an earlier one of its kind. By default, it is
+    measured in advance.
     """
     p = bl.Pipeline(f"nexmark-{query}")
     streams = {
@@ -103,7 +103,7 @@ def pipeline(
 
 
 def _write_files(events: bl.Collection, out: Path) -> None:
-    """A folder of files for each window, and when it is complete, once, how many events are in them."""
+    """Writes a folder of files for each window, and once, when it is complete, the number of its events."""
     folder = bl.window_start().dt.to_string(_FOLDER)
     events.with_columns(folder=folder).write("answer", bl.Parquet(out, partition_by=["folder"]))
     counts = events.aggregate(
@@ -114,7 +114,7 @@ def _write_files(events: bl.Collection, out: Path) -> None:
 
 
 def measured(folder: Path) -> str:
-    """The greatest difference by which an event of these files is older than an earlier one, as a duration."""
+    """Returns the greatest difference by which an event of these files is older than an earlier one, as a duration."""
     names = sorted(path for path in folder.rglob("*.parquet") if not path.name.startswith((".", "_")))
     if not names:
         return "0s"

@@ -11,13 +11,13 @@ from beamlike.io.kafka.client import confluent_kafka
 from benchmarks.nexmark.generate import Arrivals
 
 KEYS: Final = {"persons": "id", "auctions": "id", "bids": "auction"}
-"""What the partition of an event follows from: those of one auction are in the order in which they came."""
+"""The column that determines the partition of an event, so that bids for an auction stay in order of arrival."""
 
 
 def send(servers: str, arrivals: Arrivals, prefix: str = "") -> None:
     """Sends all events to the topics `<prefix>persons`, `<prefix>auctions` and `<prefix>bids`.
 
-    Raises `RuntimeError` if the brokers have not taken all of them after a minute without any.
+    Raises `RuntimeError` if the brokers accept no events for a minute before all are sent.
     """
     settings = {"bootstrap.servers": servers, "enable.idempotence": True, "linger.ms": 50}
     producer = confluent_kafka().Producer(settings)

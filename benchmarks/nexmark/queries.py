@@ -18,7 +18,7 @@ EARLY: Final = {
     "trigger": bl.AfterWatermark(early=bl.AfterCount(1)),
     "accumulation": bl.ACCUMULATING,
 }
-"""A result whenever elements have come, each in place of the one before."""
+"""A result whenever elements have arrived; each replaces the one before."""
 
 CLASSES: Final = {
     "": None,
@@ -65,35 +65,35 @@ class Auction:
 
 
 def query_0(auction: Auction) -> bl.Collection:
-    """Every event, unchanged."""
+    """Returns every event, unchanged."""
     return auction.events
 
 
 def query_1(auction: Auction) -> bl.Collection:
-    """Bids in euros."""
+    """Returns bids in euros."""
     return auction.bids.with_columns(price=bl.col("price") * EURO)
 
 
 def query_2(auction: Auction) -> bl.Collection:
-    """Bids for some auctions."""
+    """Returns bids for some auctions."""
     return auction.bids.filter(bl.col("auction") % 123 == 0).select("auction", "price")
 
 
 def query_3(auction: Auction) -> bl.Collection:
-    """People who sell in category 10, in three states."""
+    """Returns people who sell in category 10, in three states."""
     persons = auction.persons.filter(bl.col("state").is_in(STATES)).select("id", "name", "city", "state")
     auctions = auction.auctions.filter(bl.col("category") == 10).select("seller", auction="id")
     return persons.join(auctions, left_on="id", right_on="seller", keep_forever=True).drop("id")
 
 
 def query_4(auction: Auction) -> bl.Collection:
-    """The mean winning price of each category, so far."""
+    """Returns the mean winning price of each category, so far."""
     so_far = auction.winning.window_into(bl.GlobalWindows(), **EARLY).group_by("category")
     return so_far.aggregate(mean_price=bl.mean("price"))
 
 
 def query_5(auction: Auction) -> bl.Collection:
-    """The auctions with the most bids in the last ten seconds, every two seconds."""
+    """Returns the auctions with the most bids in the last ten seconds, every two seconds."""
     counts = (
         auction.bids.window_into(bl.SlidingWindows("10s", "2s"))
         .group_by("auction")
@@ -104,54 +104,54 @@ def query_5(auction: Auction) -> bl.Collection:
 
 
 def query_6(auction: Auction) -> bl.Collection:
-    """The mean winning price of the last ten auctions of each seller, so far."""
+    """Returns the mean winning price of the last ten auctions of each seller, so far."""
     so_far = auction.winning.window_into(bl.GlobalWindows(), **EARLY).group_by("seller")
     last = so_far.aggregate(last=bl.top("price", 10, by=["expires", "auction"]))
     return last.select("seller", mean_price=bl.col("last").list.mean())
 
 
 def query_7(auction: Auction) -> bl.Collection:
-    """The highest bids of every ten seconds."""
+    """Returns the highest bids of every ten seconds."""
     windows = auction.bids.window_into(bl.FixedWindows("10s"))
     return windows.aggregate(bid=bl.top(BID, 1, by="price", ties=True)).explode("bid").unnest("bid")
 
 
 def query_8(auction: Auction) -> bl.Collection:
-    """People who registered and opened an auction within the same ten seconds."""
+    """Returns people who registered and opened an auction within the same ten seconds."""
     persons = auction.persons.select("id", "name").window_into(bl.FixedWindows("10s"))
     sellers = auction.auctions.select("seller").window_into(bl.FixedWindows("10s"))
     return persons.join(sellers, left_on="id", right_on="seller", how="semi")
 
 
 def query_9(auction: Auction) -> bl.Collection:
-    """The winning bid of each auction."""
+    """Returns the winning bid of each auction."""
     return auction.winning
 
 
 def query_10(auction: Auction) -> bl.Collection:
-    """Every event, with the window of ten seconds to whose folder it goes."""
+    """Returns every event, with its window of ten seconds, which is the folder of the event."""
     return auction.events.window_into(bl.FixedWindows("10s"))
 
 
 def query_11(auction: Auction) -> bl.Collection:
-    """The number of bids that a person makes without a pause."""
+    """Returns the number of bids that a person makes without a pause."""
     return auction.bids.window_into(bl.Sessions("10s")).group_by("bidder").aggregate(bids=bl.count())
 
 
 def query_12(auction: Auction) -> bl.Collection:
-    """The number of bids of each person within ten seconds of processing time."""
+    """Returns the number of bids of each person within ten seconds of processing time."""
     paced = bl.Repeatedly(bl.AfterCount(1))
     return auction.bids.window_into(trigger=paced).group_by("bidder").aggregate(bids=bl.count())
 
 
 def query_13(auction: Auction) -> bl.Collection:
-    """Bids with a value of a table."""
+    """Returns bids with a value of a table."""
     keyed, row = auction.bids.with_columns(key=bl.col("auction") % 10_000), bl.lookup(auction.side, on="key")
     return keyed.filter(row.found()).with_columns(value=row["value"]).drop("key")
 
 
 def query_14(auction: Auction) -> bl.Collection:
-    """Bids of some height, by the time of day, and how many c their channel has."""
+    """Returns bids above a price, with the time of day, and the number of letters c in their channel."""
     euros, hour = bl.col("price") * EURO, bl.col("at").dt.hour()
     time_of_day = (
         bl.when(hour.is_between(8, 18))
@@ -171,13 +171,13 @@ def with_c_count(bids: pl.DataFrame) -> pl.DataFrame:
 
 
 def query_15(auction: Auction) -> bl.Collection:
-    """Bids, bidders and auctions of each day, by price."""
+    """Returns bids, bidders and auctions of each day, by price."""
     days = auction.bids.window_into(bl.FixedWindows("1d"), **EARLY)
     return days.aggregate(**distinct()).with_columns(day=bl.window_start())
 
 
 def query_16(auction: Auction) -> bl.Collection:
-    """Bids, bidders and auctions of each channel and day, by price, and the last minute of a bid."""
+    """Returns bids, bidders and auctions of each channel and day, by price, and the last minute of a bid."""
     days = auction.bids.window_into(bl.FixedWindows("1d"), **EARLY).group_by("channel")
     counts = days.aggregate(**distinct(), last=bl.max("at"))
     last_minute = bl.col("last").dt.to_string("%H:%M")
@@ -185,12 +185,12 @@ def query_16(auction: Auction) -> bl.Collection:
 
 
 def by_class(name: str, aggregate: Callable[..., Any], *column: str) -> dict[str, Any]:
-    """An aggregate of all bids, and of those of each class of prices."""
+    """Returns an aggregate of all bids, and of those of each class of prices."""
     return {f"{name}{suffix}": aggregate(*column, where=where) for suffix, where in CLASSES.items()}
 
 
 def distinct() -> dict[str, Any]:
-    """The numbers of bids, bidders and auctions, by class."""
+    """Returns the numbers of bids, bidders and auctions, by class."""
     return {
         **by_class("bids", bl.count),
         **by_class("bidders", bl.count_distinct, "bidder"),
@@ -199,7 +199,7 @@ def distinct() -> dict[str, Any]:
 
 
 def query_17(auction: Auction) -> bl.Collection:
-    """The bids of each auction and day, by price."""
+    """Returns the bids of each auction and day, by price."""
     days = auction.bids.window_into(bl.FixedWindows("1d"), **EARLY).group_by("auction")
     return days.aggregate(
         **by_class("bids", bl.count),
@@ -211,27 +211,27 @@ def query_17(auction: Auction) -> bl.Collection:
 
 
 def query_18(auction: Auction) -> bl.Collection:
-    """The last bid of each person for each auction."""
+    """Returns the last bid of each person for each auction."""
     so_far = auction.bids.window_into(**EARLY).group_by("bidder", "auction")
     rest = ["price", "channel", "url", "at"]
     return so_far.aggregate(bid=bl.arg_max(rest, by=["at", "price", "channel", "url"])).unnest("bid")
 
 
 def query_19(auction: Auction) -> bl.Collection:
-    """The ten highest bids of each auction."""
+    """Returns the ten highest bids of each auction."""
     so_far = auction.bids.window_into(**EARLY).group_by("auction")
     highest = so_far.aggregate(bid=bl.top(["at", "bidder", "channel", "url", "price"], 10, by="price"))
     return highest.explode("bid", number="rank").unnest("bid")
 
 
 def query_20(auction: Auction) -> bl.Collection:
-    """Bids with their auctions, of category 10."""
+    """Returns bids with their auctions, of category 10."""
     auctions = auction.auctions.filter(bl.col("category") == 10).rename({"at": "auction_at"})
     return auction.bids.join(auctions, left_on="auction", right_on="id", keep_forever=True)
 
 
 def query_21(auction: Auction) -> bl.Collection:
-    """Bids with the id of their channel."""
+    """Returns bids with the id of their channel."""
     named = bl.regexp_extract("url", "[?&]channel_id=([^&]+)")
     for channel, number in {"Baidu": "3", "Facebook": "2", "Google": "1", "Apple": "0"}.items():
         named = bl.when(bl.col("channel") == channel).then(bl.lit(number)).otherwise(named)
@@ -239,7 +239,7 @@ def query_21(auction: Auction) -> bl.Collection:
 
 
 def query_22(auction: Auction) -> bl.Collection:
-    """Bids with the directories of their url."""
+    """Returns bids with the directories of their url."""
     parts = bl.col("url").str.split("/")
     return auction.bids.with_columns(**{f"dir{number}": parts.list.get(number + 2) for number in (1, 2, 3)})
 

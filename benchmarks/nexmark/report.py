@@ -34,24 +34,24 @@ class Run:
 
 
 def runs_of(kept: Iterable[Figures]) -> list[Run]:
-    """The runs that were kept."""
+    """Returns the stored runs."""
     names = [field.name for field in attrs.fields(Run)]
     return [Run(**{name: figure[name] for name in names if name in figure}) for figure in kept]
 
 
 def sizes(events: int) -> tuple[int, int]:
-    """The numbers of events that are measured: the difference is what events cost without a start."""
+    """Returns the two measured numbers of events: their difference excludes the cost of the start."""
     return max(1, events // 10), events
 
 
 def largest(runs: Sequence[Run], engine: str, query: int) -> Run | None:
-    """The run on the most events that has not failed."""
+    """Returns the run on the most events that has not failed."""
     mine = [run for run in runs if (run.engine, run.query) == (engine, query) and not run.failed]
     return max(mine, key=lambda run: run.events, default=None)
 
 
 def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
-    """Microseconds of CPU that an event more takes, once the engine runs; None where that is not known."""
+    """Returns microseconds of CPU per additional event, once the engine runs; None if unknown."""
     most = largest(runs, engine, query)
     if most is None:
         return None
@@ -65,12 +65,12 @@ def cpu_per_event(runs: Sequence[Run], engine: str, query: int) -> float | None:
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean of ratios."""
+    """Returns the geometric mean of ratios."""
     return exp(sum(map(log, values)) / len(values))
 
 
 def table(runs: Sequence[Run], titles: Mapping[str, str], cannot: Mapping[str, Mapping[int, str]]) -> str:
-    """Thousand events per second and core of each query, CPU per event, memory; ratios, and what could not be done."""
+    """Returns a table of thousand events per second and core, CPU per event and memory; ratios, and failures."""
     engines = [name for name in titles if any(run.engine == name for run in runs)]
     others = [name for name in engines if name not in ("local", _OURS)]
     head = ["query"]
@@ -108,7 +108,7 @@ _SHORT = {"local": "in process", "spark": "on Spark", "flink": "Flink SQL 2.3", 
 
 
 def in_short(runs: Sequence[Run]) -> Iterator[str]:
-    """CPU microseconds of one more event, and memory at the largest input; and the ratios to the runner on Spark."""
+    """Yields CPU us of one more event, and memory at the largest input; and ratios to the runner on Spark."""
     queries = sorted({run.query for run in runs})
     costs = {(name, query): cpu_per_event(runs, name, query) for name in _SHORT for query in queries}
     ratios = {
@@ -144,7 +144,7 @@ def _cells(run: Run | None, per_event: float | None) -> tuple[str, str, str]:
 
 
 def plot(runs: Sequence[Run], titles: Mapping[str, str], path: Path) -> None:
-    """Events per second and core of each query, a mark for each engine."""
+    """Plots events per second and core of each query, a mark for each engine."""
     queries = sorted({run.query for run in runs})
     figure, axes = figures(1, 1, (9, 4.5))
     axes = axes[0, 0]

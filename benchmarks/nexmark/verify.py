@@ -31,7 +31,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--work", default=Path("build/nexmark"), type=_FOLDER, help="For events and answers.")
 @click.option("--runner", "runners", multiple=True, default=("local", "spark"))
 def main(events: int, seed: int, work: Path, runners: tuple[str, ...]) -> None:
-    """Say of each query and runner whether the answer is right; fail if one is not."""
+    """Check the answer of each query on each runner; fail if one is wrong."""
     arrivals = Arrivals(Nexmark(seed, lead=10), events, max(2, events // _BATCH), share=0.1, bound=500_000)
     data, out, wrong = write(work / f"verified-{events}-{seed}", arrivals), work / "answer", 0
     for query in QUERIES:

@@ -1,1 +1,1 @@
-"""The flagship job in other frameworks: scripts for environments of their own, which have none of this project."""
+"""The flagship job in other frameworks: scripts for separate environments, without this project."""

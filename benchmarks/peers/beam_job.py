@@ -23,14 +23,14 @@ _SCHEMA = pa.schema(
 
 
 class Length(beam.DoFn):
-    """The length in seconds of the session that a key's result is of."""
+    """Emits the length in seconds of the session of a key's result."""
 
     def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[float]:
         yield (window.end.micros - window.start.micros) / 1e6
 
 
 class Average(beam.CombineFn):
-    """Mean and number."""
+    """Computes mean and number."""
 
     def create_accumulator(self) -> tuple[float, int]:
         return 0.0, 0
@@ -47,7 +47,7 @@ class Average(beam.CombineFn):
 
 
 class Row(beam.DoFn):
-    """A result with the start of its window."""
+    """Adds the start of its window to a result."""
 
     def process(
         self, element: tuple[float, int], window: Any = beam.DoFn.WindowParam
@@ -60,7 +60,7 @@ class Row(beam.DoFn):
 
 
 class Plays(beam.DoFn):
-    """The plays of a table by user, each where it is in event time."""
+    """Emits the plays of a table by user, with their event time."""
 
     def process(self, element: pa.Table) -> Iterator[TimestampedValue]:
         times = element.column("event_time").cast(pa.int64()).to_pylist()

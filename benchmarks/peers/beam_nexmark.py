@@ -30,14 +30,14 @@ COLUMNS = {1: [name for name, _ in BID], 2: ["auction", "price"], 5: ["auction",
 
 
 class Rows(beam.DoFn):
-    """The rows of a table."""
+    """Emits the rows of a table."""
 
     def process(self, table: pa.Table) -> Iterable[dict[str, Any]]:
         return table.to_pylist()
 
 
 class Timed(beam.DoFn):
-    """Ids of a table, each where it is in event time."""
+    """Emits the ids of a table, with their event time."""
 
     def __init__(self, column: str) -> None:
         self.column = column
@@ -49,7 +49,7 @@ class Timed(beam.DoFn):
 
 
 class Most(beam.CombineFn):
-    """The auctions with the most bids, and how many."""
+    """Computes the auctions with the most bids, and the number of these."""
 
     def create_accumulator(self) -> tuple[int, list[int]]:
         return 0, []
@@ -67,13 +67,13 @@ class Most(beam.CombineFn):
 
 
 def bounds(window: Any) -> dict[str, Any]:
-    """The bounds of a window, as columns."""
+    """Returns the bounds of a window, as columns."""
     ends = {"window_start": window.start, "window_end": window.end}
     return {name: end.to_utc_datetime(has_tz=True) for name, end in ends.items()}
 
 
 class Hot(beam.DoFn):
-    """A row for each of the auctions."""
+    """Emits a row for each of the auctions."""
 
     def process(
         self, best: tuple[int, list[int]], window: Any = beam.DoFn.WindowParam
@@ -83,7 +83,7 @@ class Hot(beam.DoFn):
 
 
 class Session(beam.DoFn):
-    """A row for each session."""
+    """Emits a row for each session."""
 
     def process(
         self, counted: tuple[int, int], window: Any = beam.DoFn.WindowParam
@@ -92,7 +92,7 @@ class Session(beam.DoFn):
 
 
 def answer(query: int, tables: Any) -> Any:
-    """The rows of the query."""
+    """Returns the rows of the query."""
     if query == 1:
         rows = tables | beam.ParDo(Rows())
         return rows | beam.Map(lambda bid: {**bid, "price": bid["price"] * 0.908})
@@ -107,7 +107,7 @@ def answer(query: int, tables: Any) -> Any:
 
 
 def main(data: Path, out: Path, query: int) -> None:
-    """Runs it over all bids."""
+    """Runs the query over all bids."""
     with beam.Pipeline(options=PipelineOptions([])) as pipeline:
         bids = pipeline | beam.io.ReadFromParquetBatched(
             str(data / "bids" / "*.parquet"), columns=COLUMNS[query]

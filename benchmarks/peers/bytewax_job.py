@@ -1,4 +1,4 @@
-"""The flagship job in Bytewax: with its session windows, or with sessions that are found by hand in its keyed state.
+"""The flagship job in Bytewax: with its session windows, or with sessions computed by hand in its keyed state.
 
 python bytewax_job.py [--by-hand] DATA OUT THREADS
 """
@@ -32,9 +32,9 @@ _SCHEMA = pa.schema(
 
 
 class Plays(StatefulSourcePartition[Any, None]):
-    """The files of one source, one after another: those of a user would be late if they were read side by side.
+    """Reads the files of one source in sequence: read in parallel, they would make plays of a user late.
 
-    A play is its user and its time in microseconds, an integer: it costs less than a datetime to make and to pass on.
+    A play is its user and its time in microseconds. An integer costs less than a datetime.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -48,7 +48,7 @@ class Plays(StatefulSourcePartition[Any, None]):
                 yield list(zip(users, times, strict=True))
 
     def next_batch(self) -> list[tuple[str, int]]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None
@@ -115,7 +115,7 @@ class _ReplayLogic(win.ClockLogic[Any, datetime]):
 
 
 class Replay(win.Clock[Any, datetime]):
-    """`EventClock` with a system time that stands still, as files are read faster than they were written."""
+    """An `EventClock` with a system time that stands still, because files are read faster than they were written."""
 
     def __init__(self, time: Callable[[Any], datetime], wait: timedelta) -> None:
         self.time, self.wait = time, wait
@@ -173,7 +173,7 @@ class ByHand(op.StatefulBatchLogic[int, Any, list[tuple[int, int]]]):
 
 
 def _with(time: int, sessions: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The sessions with one more play, which may join some of them, in order of time."""
+    """Returns the sessions with one more play, which may join some of them, in order of time."""
     near = [each for each in sessions if each[0] - _GAP_MICROS <= time <= each[1] + _GAP_MICROS]
     joined = min([time, *(first for first, _ in near)]), max([time, *(last for _, last in near)])
     return sorted([*(each for each in sessions if each not in near), joined])
@@ -203,7 +203,7 @@ def _row(item: tuple[str, tuple[int, tuple[float, int]]]) -> dict[str, Any]:
 
 
 def lengths(name: str, plays: Any, by_hand: bool) -> Any:
-    """A stream of the sessions' lengths in seconds, with the last instants of their windows."""
+    """Returns a stream of the sessions' lengths in seconds, with the last instants of their windows."""
     if by_hand:
         return op.map(f"length_{name}", op.stateful_batch(f"sessions_{name}", plays, ByHand), _length_by_hand)
     clock = Replay(_moment, timedelta(microseconds=_BOUND_MICROS))
@@ -220,7 +220,7 @@ def flow(data: Path, out: Path, by_hand: bool) -> Dataflow:
         lengths(name, op.input(f"read_{name}", flow, Folder(data / name)), by_hand)
         for name in ("mobile", "console")
     ]
-    # No watermark comes from the steps before: with a wait of seconds most sessions would be late here.
+    # Earlier steps pass on no watermark: with a wait of seconds most sessions would be late here.
     sums = win.fold_window(
         "average",
         op.merge("flatten", *both),

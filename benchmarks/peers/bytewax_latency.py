@@ -1,8 +1,8 @@
-"""Counts by key and second from a topic to another, in Bytewax, with its connector of Kafka.
+"""Counts by key and second from a topic to another, in Bytewax, with its Kafka connector.
 
 python bytewax_latency.py SERVERS INPUT OUTPUT CHECKPOINT
 
-Without recovery, whose snapshots are taken at the end of an epoch. What is sent is there at once.
+It has no recovery, whose snapshots are made at the end of an epoch, so that rows are visible when they are sent.
 """
 
 from __future__ import annotations

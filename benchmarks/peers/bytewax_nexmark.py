@@ -38,7 +38,7 @@ SCHEMAS = {
 
 
 class Bids(StatefulSourcePartition[Any, None]):
-    """The files of bids in their order: rows, or pairs of an id, which is a key, and the time (us)."""
+    """Reads the files of bids in order: rows, or pairs of an id, which is a key, and the time (us)."""
 
     def __init__(self, folder: Path, query: int) -> None:
         self._batches = self._pairs(folder, query) if query in (5, 11) else self._rows(folder)
@@ -56,7 +56,7 @@ class Bids(StatefulSourcePartition[Any, None]):
                 yield list(zip(ids, batch.column("at").cast(pa.int64()).to_pylist(), strict=True))
 
     def next_batch(self) -> list[Any]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None
@@ -96,7 +96,7 @@ class Answer(Results):
 
 
 def counts(stream: Any, windower: win.Windower[Any]) -> Any:
-    """(key, (number of the window, count)), and (key, (number, bounds))."""
+    """Returns (key, (number of the window, count)), and (key, (number, bounds))."""
     clock = Replay(_moment, _WAIT)
     return win.fold_window(
         "count", stream, clock, windower, lambda: 0, lambda n, _: n + 1, lambda a, b: a + b, ordered=False
@@ -104,7 +104,7 @@ def counts(stream: Any, windower: win.Windower[Any]) -> Any:
 
 
 def hot(stream: Any) -> Any:
-    """The auctions with the most bids of each window."""
+    """Returns the auctions with the most bids of each window."""
     windower = win.SlidingWindower(length=timedelta(seconds=10), offset=timedelta(seconds=2), align_to=_EPOCH)
     found = counts(stream, windower)
     of_window = op.map("of window", found.down, lambda it: (str(it[1][0]), (int(it[0]), it[1][1])))
@@ -125,7 +125,7 @@ def _hot_rows(item: tuple[str, list[tuple[int, int]]]) -> list[dict[str, Any]]:
 
 
 def sessions(stream: Any) -> Any:
-    """The bids of each session."""
+    """Returns the bids of each session."""
     found = counts(stream, win.SessionWindower(gap=timedelta(seconds=10)))
     key = lambda it: (f"{it[0]} {it[1][0]}", it[1][1])  # noqa: E731
     both = op.join("both", op.map("counted", found.down, key), op.map("bounds", found.meta, key))
@@ -145,7 +145,7 @@ def _session_row(item: tuple[str, tuple[int, win.WindowMetadata]]) -> dict[str, 
 
 
 def flow(data: Path, out: Path, query: int) -> Dataflow:
-    """The query from the bids to its answer."""
+    """Declares the query from the bids to its answer."""
     flow = Dataflow("nexmark")
     bids = op.input("bids", flow, Folder(data / "bids", query))
     match query:

@@ -1,4 +1,4 @@
-"""Silent sensors in Bytewax: a stateful operator, by hand, as its notifications are of the system's time only.
+"""Silent sensors in Bytewax: a stateful operator, because Bytewax notifies by system time only.
 
 python bytewax_silence.py DATA OUT THREADS
 """
@@ -26,7 +26,7 @@ _SCHEMA = pa.schema([("sensor", pa.string()), ("since", pa.timestamp("us", "UTC"
 
 
 class Silence(op.StatefulBatchLogic[int, Any, int]):
-    """The readings of a sensor come in order. Without a timer of event time, a silence is told when it is over."""
+    """Reports a silence at the next reading, because there are no timers of event time; readings are in order."""
 
     def __init__(self, since: int | None) -> None:
         self.since = since
@@ -61,7 +61,7 @@ class Readings(StatefulSourcePartition[Any, None]):
                 yield list(zip(batch.column("sensor").to_pylist(), times, strict=True))
 
     def next_batch(self) -> list[tuple[str, int]]:
-        return next(self._batches)  # StopIteration is how a source says that it is at its end
+        return next(self._batches)  # StopIteration marks the end of a source
 
     def snapshot(self) -> None:
         return None

@@ -23,7 +23,7 @@ CREATE TABLE {name} (
 
 
 def write(rows: Iterable[tuple[int, float, int]], out: Path) -> None:
-    """Rows of window start (milliseconds), mean and sessions as a Parquet file below `out`."""
+    """Writes rows of window start (milliseconds), mean and sessions to a Parquet file below `out`."""
     out.mkdir(parents=True, exist_ok=True)
     starts, means, sessions = zip(*rows, strict=True)
     times = [datetime.fromtimestamp(start / 1000, UTC) for start in starts]

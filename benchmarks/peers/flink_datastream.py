@@ -1,6 +1,6 @@
 """The flagship job in PyFlink's DataStream API, with Python in Flink's own threads.
 
-Java reads the plays, and knows their times and watermarks, through Flink's table API.
+Java reads the plays through Flink's table API, and assigns times and watermarks.
 
 python flink_datastream.py DATA OUT PARALLELISM
 """
@@ -69,7 +69,7 @@ class Length(ProcessWindowFunction):
 
 
 def lengths(table: StreamTableEnvironment, path: Path) -> DataStream:
-    """The lengths in seconds of the sessions in one file of plays."""
+    """Returns the lengths in seconds of the sessions in one file of plays."""
     table.execute_sql(PLAYS.format(name=path.stem, path=path.absolute()))
     plays = table.to_data_stream(table.sql_query(f"SELECT `user`, `event_time` FROM {path.stem}"))
     return (

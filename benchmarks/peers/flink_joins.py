@@ -1,9 +1,9 @@
-"""An interval join, and one row of each key, in Flink SQL, to a table that takes rows and keeps none.
+"""An interval join, and one row of each key, in Flink SQL, to a table that keeps no rows.
 
 python flink_joins.py DATA join|dedup SECONDS
 
-DATA has left.parquet and right.parquet: k, v and at, in whole microseconds. The right row of a pair is at most so many
-seconds, of whole minutes below a hundred, after the left one.
+DATA has left.parquet and right.parquet: k, v and at, in whole microseconds. The right row of a pair is at most SECONDS
+after the left one: whole minutes, below a hundred.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JOBS = {
       SELECT l.k, l.`at`, r.v, r.`at` AS at_right FROM `left` l JOIN `right` r ON l.k = r.k
       WHERE r.ts BETWEEN l.ts AND l.ts + INTERVAL '{minutes}' MINUTE
     """,
-    # By time of arrival, which is Flink's fastest: the first row of a key is told at once, and once.
+    # By time of arrival, which is Flink's fastest: the first row of a key is emitted at once, and once.
     "dedup": """
       SELECT k, v, `at` FROM (
         SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY proctime ASC) AS place FROM `left`)
@@ -33,7 +33,7 @@ JOBS = {
 
 
 def main(data: Path, job: str, seconds: int) -> None:
-    """Runs it to the end of its input."""
+    """Runs the job to the end of its input."""
     table = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     config = table.get_config()
     config.set("parallelism.default", "1").set("table.local-time-zone", "UTC")

@@ -2,8 +2,8 @@
 
 python flink_latency.py SERVERS INPUT OUTPUT CHECKPOINT windows|flagship
 
-Every element may move the watermark, which is looked at every five milliseconds. What is sent is there at once: with
-exactly-once delivery a reader of committed messages would wait for the next checkpoint.
+Every element may advance the watermark, which is checked every five milliseconds. Rows are visible when they are sent:
+with exactly-once delivery a reader of committed messages would wait for the next checkpoint.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ QUERIES: Mapping[int, str] = {
 
 
 def environment(parallelism: int) -> TableEnvironment:
-    """Streaming, with the choices that the community's runs make."""
+    """Returns a streaming environment with the settings of the community's runs."""
     table = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     config = table.get_config()
     config.set("parallelism.default", str(parallelism)).set("table.local-time-zone", "UTC")
@@ -201,7 +201,7 @@ def environment(parallelism: int) -> TableEnvironment:
 
 
 def main(data: Path, out: Path, parallelism: int, query: int) -> None:
-    """Runs it to the end of its input."""
+    """Runs the query to the end of its input."""
     table = environment(parallelism)
     for kind, columns in COLUMNS.items():
         path = (data / f"{kind}.parquet").absolute()
@@ -211,7 +211,7 @@ def main(data: Path, out: Path, parallelism: int, query: int) -> None:
 
 
 def _target(query: int, out: Path) -> str:
-    """The target of the rows: files for query 10, which is about files, and none for other queries."""
+    """Returns the target of the rows: files for query 10, which is about files, and none for other queries."""
     if query != 10:
         return "WITH ('connector' = 'blackhole')"
     place = f"'path' = '{out.absolute()}', 'format' = 'parquet'"

@@ -1,6 +1,6 @@
 """Silent sensors in PyFlink's DataStream API: a KeyedProcessFunction, with Python in Flink's own threads.
 
-Java reads the readings, and knows their times and watermarks, through Flink's table API.
+Java reads the readings through Flink's table API, and assigns times and watermarks.
 
 python flink_silence.py DATA OUT PARALLELISM
 """
@@ -32,7 +32,7 @@ CREATE TABLE readings (
 
 
 class Silence(KeyedProcessFunction):
-    """Says that a sensor has been silent for ten minutes."""
+    """Reports that a sensor has been silent for ten minutes."""
 
     def open(self, runtime_context: Any) -> None:
         self.since = runtime_context.get_state(ValueStateDescriptor("since", Types.LONG()))
@@ -41,7 +41,7 @@ class Silence(KeyedProcessFunction):
         timers, before = ctx.timer_service(), self.since.value()
         if before is not None:
             timers.delete_event_time_timer(before + _SILENCE)
-            # The readings of a sensor come in order, and this one before the watermark: the timer has not fired.
+            # The readings of a sensor arrive in order, and this one before the watermark: the timer has not fired.
             if ctx.timestamp() >= before + _SILENCE:
                 yield ctx.get_current_key(), before
         self.since.update(ctx.timestamp())

@@ -154,7 +154,7 @@ def _silent(layout: WindowLayout) -> pl.Expr:
 def shown(panes: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
     """Returns the panes that a step emits, without silent ones and without internal columns."""
     if not layout.retractions:
-        return panes[list(layout.panes)]
+        return panes[:, list(layout.panes)]
     return panes.filter(~pl.col(SILENT)).drop(EMITTED, SILENT)
 
 

@@ -18,7 +18,7 @@ from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
 from stages.dropped import late_schema
 from stages.frames import concat_nonempty, has_nested, partition, repeated, split
-from stages.grouping.accepting import AcceptedInput, with_accumulators
+from stages.grouping.accepting import AcceptedInput, divide_collected, with_accumulators
 from stages.grouping.described import facts_of, kept_for_changes
 from stages.grouping.dropped import DividedInput, DroppedInput, DroppedRows, Met
 from stages.grouping.firing import collect, deadline, delay_holds, due_by_clock, fire, in_order, ready, shown
@@ -40,7 +40,6 @@ from stages.operator import MAIN, Input, Operator, StepOutput
 from stages.state_tables import BucketFacts, KeyedTable, Loaded, Spread, State, StateTable, Table, WindowTable
 from windowing.clocks import WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS, WINDOW_END
-from windowing.lateness import is_collected
 from windowing.overlap import merges_with
 from windowing.timestamp_combiners import TimestampCombiner
 from windowing.triggers.base import TriggerContext
@@ -51,6 +50,9 @@ FEW: Final = 1_000
 
 _NO_ELEMENTS: Final = (pl.Series(COUNT, [0]), pl.Series(NEW_HOLD, [None], pl.Int64))
 """The columns of arrivals in a row of state."""
+
+_AT_END: Final = {WATERMARK: pl.col(WINDOW_END)}
+"""The deadlines of windows that emit at their end, and are collected then."""
 
 
 @attrs.frozen(slots=False)
@@ -243,7 +245,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         if self.may_pre_aggregate:
             elements = pre_aggregate_slices(elements, self.layout)
         placed, outside = place(elements, self.windowing.windows)
-        behind, accepted = partition(placed, self._is_collected(placed, clock.input_before))
+        behind, accepted = divide_collected(placed, clock.input_before, self.windowing.allowed_lateness)
         lifted = with_accumulators(accepted, self.layout, clock.input_before, arrived)
         incoming = self._merger.reduce(lifted)
         wanted = self.late_columns is not None
@@ -317,7 +319,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         closed = Combined(partition(got, got[CLOSED])[0], combined.placed)
         rows, panes = self._fire_ready(absorb(got, self.layout, context), clock, context)
         if len(others):
-            untouched = concat_nonempty(untouched, others[list(self.layout.state)])
+            untouched = concat_nonempty(untouched, others[:, list(self.layout.state)])
         return rows, untouched, Met(closed, unmatched), in_order(panes, self.keys)
 
     def _touched(
@@ -340,7 +342,9 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         """Advances the clocks: collects windows, and fires others that are ready. Returns (windows left, panes)."""
         then, now = self._context(clock.previous), self._context(clock.now)
         panes = self.layout.no_panes
-        over, rows = partition(rows, self._is_collected(rows, now.watermark))
+        if len(self.clocks) == 1 and not now.any_over(rows[WINDOW_END]):
+            return rows, panes
+        over, rows = divide_collected(rows, now.watermark, self.windowing.allowed_lateness)
         if len(over):
             panes = collect(partition(over, ~over[CLOSED])[0], self.layout, clock, now)
         ends = rows[WINDOW_END]
@@ -354,15 +358,11 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
             panes = concat_nonempty(panes, due)
         return concat_nonempty(others, checked), in_order(panes, self.keys)
 
-    def _is_collected(self, rows: pl.DataFrame, watermark: int) -> pl.Series:
-        """Returns a mask of the windows that are collected at this watermark (us)."""
-        return is_collected(rows[WINDOW_END], watermark, self.windowing.allowed_lateness)
-
     def _fire_ready(
         self, rows: pl.DataFrame, clock: StepClock, context: TriggerContext
     ) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Fires the windows that are ready. Returns (all windows, panes)."""
-        if self.windowing.trigger.waits_for_end and not context.is_over(rows[WINDOW_END]).any():
+        if self.windowing.trigger.waits_for_end and not context.any_over(rows[WINDOW_END]):
             return rows, self.layout.no_panes
         firing, others = partition(rows, ready(self.layout, context))
         if firing.is_empty():
@@ -378,12 +378,18 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
         parts = windows if self.merging and windows.merges_in_parts else None
         return DroppedRows(self.layout, self.late_schema, parts).rows(arrivals, met)
 
-    @property
+    @cached_property
     def clocks(self) -> tuple[str, ...]:
         """The watermark, and the clocks of the trigger."""
         return (WATERMARK, *sorted(self.windowing.trigger.clocks() - {WATERMARK}))
 
     def deadlines(self, times: Times) -> dict[str, pl.Expr]:
+        if (
+            self.clocks == (WATERMARK,)
+            and self.windowing.trigger.waits_for_end
+            and not self.windowing.allowed_lateness
+        ):
+            return _AT_END
         context = self._context(times)
         return {clock: deadline(self.layout, context, clock) for clock in self.clocks}
 

@@ -61,6 +61,7 @@ COUNT: Final = "__count"
 """A column of arrivals: the number of elements in the row."""
 NEW_HOLD: Final = "__new_hold"
 """A column of arrivals: the time (us) at which the elements of the row hold the watermark; null if they do not."""
+_NO_HOLD: Final = pl.Series(NEW_HOLD, [None], pl.Int64)
 
 
 def _accumulator(name: str, part: str) -> str:
@@ -232,6 +233,20 @@ class WindowLayout:
         if self.stands:
             lifts[STANDING] = self.parts[STANDING].literal()  # until `standing` knows which elements are late
         return lifts
+
+    def lifted_alone(self, placed: pl.DataFrame) -> pl.DataFrame:
+        """Returns the key, window, accumulators and hold of single elements. The hold is null, since their window alone
+        determines it.
+        """
+        if self._lifted_elements:
+            return self.marked(placed).select(self._lifted_alone)
+        return placed[:, [*self.keys, *WINDOW_COLUMNS]].hstack([_NO_HOLD.new_from_index(0, len(placed))])
+
+    @cached_property
+    def _lifted_alone(self) -> list[pl.Expr]:
+        kept = [pl.col(name) for name in (*self.keys, *WINDOW_COLUMNS)]
+        lifted = [value.alias(name) for name, value in self._lifted_elements.items()]
+        return [*kept, pl.lit(None, pl.Int64).alias(NEW_HOLD), *lifted]
 
     def standing(self, time: pl.Expr, watermark: int, *, retractions: bool) -> pl.Expr:
         """Returns an expression for the pane time that a single element determines; null, or an empty list, for a late

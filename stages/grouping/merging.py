@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.frames import at, has_nested, partition, repeated
+from stages.frames import at, has_nested, partition, repeated, with_series
 from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, STANDING, WindowLayout
 from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
@@ -37,10 +37,8 @@ _SAME: Final = "__same"
 """True for an open window of state that has the bounds of its run already."""
 _NOT: Final = "|not"
 """The suffix of a column with the negation of a trigger cell, by which "all" is computed as "not any not"."""
-_TRUE: Final = pl.Series(_ACTIVE, [True])
-_FALSE: Final = pl.Series(_ACTIVE, [False])
 MANY: Final = 2
-"""If keys have more than this many windows for each arrival, windows that no arrival can merge with are left out."""
+"""The number of windows per arrival above which windows that no arrival can merge with are left out."""
 MERGED_COLUMNS: Final = ("__merged_start", "__merged_end")
 """The bounds of the run of a window."""
 
@@ -78,7 +76,7 @@ class WindowMerger:
         else:
             reduced = arrivals.group_by(*self._window, maintain_order=True).agg(folds)
         fresh = [repeated(column, len(reduced)) for column in self.layout.fresh_row]
-        return reduced.hstack(fresh)[list(self.layout.incoming)]
+        return reduced.hstack(fresh)[:, list(self.layout.incoming)]
 
     def combine(self, state: pl.DataFrame, incoming: pl.DataFrame, context: TriggerContext) -> Combined:
         """Merges arrivals into state rows, which have the columns COUNT and NEW_HOLD, too."""
@@ -96,12 +94,17 @@ class WindowMerger:
         If arrivals alone, without an open window of state, make a window with the bounds of a closed one, it is closed.
         """
         closed, open_ = partition(state, state[CLOSED])
-        ordered = _in_runs(open_, incoming, self.layout)
-        masked = [*self._masked, *_late_by_merging(self.layout, context)]
-        merged = self._by_run(ordered.with_columns(masked), self._folds_of_runs)
-        merged = _complete_merge(merged, self.layout, context)
-        rows = merged[list(self.layout.incoming)] if closed.is_empty() else self._meet(merged, closed)
-        return Combined(rows, lambda: self._placed(ordered.filter(~pl.col(_ACTIVE)), MERGED_COLUMNS))
+        runs = _in_runs(open_, incoming, self.layout)
+        rows = runs.rows
+        if masked := _late_by_merging(self.layout, context):
+            rows = runs.with_bounds().with_columns(masked)
+        if self._bits or not _is_unnumbered(open_):
+            rows = rows.with_columns(self._masked)
+        merged = _complete_merge(self._by_run(rows, self._folds_of_runs), self.layout, context)
+        combined = merged[:, list(self.layout.incoming)] if closed.is_empty() else self._meet(merged, closed)
+        return Combined(
+            combined, lambda: self._placed(runs.with_bounds().filter(~pl.col(_ACTIVE)), MERGED_COLUMNS)
+        )
 
     def _placed(self, incoming: pl.DataFrame, merged: tuple[str, str]) -> pl.DataFrame:
         """Returns the keys and bounds of arrivals with the bounds after the merge, which are the columns `merged`."""
@@ -143,8 +146,7 @@ class WindowMerger:
     @cached_property
     def _folds_of_runs(self) -> list[pl.Expr]:
         """Aggregations that merge the rows of a run, after `_masked`, into one row."""
-        cells = self.layout.windowing.trigger.cells().items()
-        negations = {name + _NOT: pl.col(name + _NOT).any() for name, cell in cells if cell.fold == "any"}
+        negations = {name + _NOT: pl.col(name + _NOT).any() for name in self._bits}
         return self._folds + _named(negations | {_PARTS: pl.col(_ACTIVE).sum(), _SAME: pl.col(_SAME).any()})
 
     @cached_property
@@ -155,11 +157,16 @@ class WindowMerger:
             name: pl.when(same).then(pl.col(name)).otherwise(0) for name in (NEXT_INDEX, NEXT_NONSPECULATIVE)
         }
         masked[LAST_TIMING] = pl.when(same).then(pl.col(LAST_TIMING))
-        bits = [name for name, cell in self.layout.windowing.trigger.cells().items() if cell.fold == "any"]
-        return _named(masked | {name + _NOT: active & ~pl.col(name) for name in bits})
+        return _named(masked | {name + _NOT: active & ~pl.col(name) for name in self._bits})
+
+    @cached_property
+    def _bits(self) -> list[str]:
+        """The trigger cells that are flags."""
+        return [name for name, cell in self.layout.windowing.trigger.cells().items() if cell.fold == "any"]
 
     def _meet(self, merged: pl.DataFrame, closed: pl.DataFrame) -> pl.DataFrame:
         """Merges windows that arrivals alone make into closed ones with the same bounds."""
+        merged = merged[:, [*self.layout.incoming, _PARTS]]
         fresh = merged.filter(pl.col(_PARTS) == 0).drop(_PARTS)
         open_ = merged.filter(pl.col(_PARTS) > 0).drop(_PARTS)
         remaining = closed.join(open_, on=list(self._window), how="anti", nulls_equal=True)
@@ -171,44 +178,60 @@ def _named(columns: Mapping[str, pl.Expr]) -> list[pl.Expr]:
     return [column.alias(name) for name, column in columns.items()]
 
 
-def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> pl.DataFrame:
-    """Adds to all rows the number and the bounds of their run, and sorts them by run.
+def _is_unnumbered(rows: pl.DataFrame) -> bool:
+    """True if none of these windows has emitted a pane."""
+    counts = (rows[NEXT_INDEX].max(), rows[NEXT_NONSPECULATIVE].max())
+    return not any(counts) and rows[LAST_TIMING].null_count() == len(rows)
+
+
+@attrs.frozen(eq=False)
+class _Runs:
+    """Open windows of state and arrivals, sorted by run, with the columns RUN, `_ACTIVE` and `_SAME`.
+
+    `bounds` are the start and end (us) of the run of each row.
+    """
+
+    rows: pl.DataFrame
+    bounds: list[npt.NDArray[np.int64]]
+
+    def with_bounds(self) -> pl.DataFrame:
+        """Returns the rows with MERGED_COLUMNS, which few steps need."""
+        return self.rows.hstack([pl.Series(*one) for one in zip(MERGED_COLUMNS, self.bounds, strict=True)])
+
+
+def _in_runs(active: pl.DataFrame, incoming: pl.DataFrame, layout: WindowLayout) -> _Runs:
+    """Finds the runs of windows.
 
     Within a run, open windows come first, by time, then arrivals in their order, since `last` prefers the later of two
     values with equal times.
     """
-    rows = pl.concat(
-        [
-            active.hstack([repeated(_TRUE, len(active))]),
-            incoming.hstack([repeated(_FALSE, len(incoming))]),
-        ]
-    )
+    rows = active.vstack(incoming)
     rows = rows.hstack([pl.Series(_NUMBER, np.arange(len(rows)))])
     windows = layout.windowing.windows
     ordered = windows.merge(rows, layout.keys)
-    run, number, open_ = (ordered[name].to_numpy() for name in (RUN, _NUMBER, _ACTIVE))
+    run, number = (ordered[name].to_numpy() for name in (RUN, _NUMBER))
+    open_ = number < len(active)
     merged = _bounds(windows, ordered)
     same = open_.copy()
     for bound, column in zip(merged, WINDOW_COLUMNS, strict=True):
         same &= bound == ordered[column].to_numpy()
     count = len(rows)
     place = 2 * count * run.astype(np.int64) + np.where(open_, np.arange(count), count + number)
-    columns = zip((*MERGED_COLUMNS, _SAME), (*merged, same), strict=True)
-    found = ordered.hstack([pl.Series(*one) for one in columns])
+    found = ordered.hstack([pl.Series(_ACTIVE, open_), pl.Series(_SAME, same)])
     found.drop_in_place(_NUMBER)
     # Mostly arrivals are later than the windows that they merge with, so that rows are in this order already.
-    return found if (place[1:] > place[:-1]).all() else at(found, np.argsort(place))
+    return _Runs(found if (place[1:] > place[:-1]).all() else at(found, np.argsort(place)), merged)
 
 
 def _bounds(windows: WindowFn, ordered: pl.DataFrame) -> list[npt.NDArray[np.int64]]:
     """Returns the start and end (us) of the merged window that each row becomes a part of, its run."""
-    run = ordered[RUN].to_numpy() - 1
+    run = ordered[RUN].to_numpy() - np.uint32(1)
     if not windows.merges_by_overlap:
         bounds = ordered.group_by(RUN, maintain_order=True).agg(**windows.run_bounds())
         return [bounds[column].to_numpy()[run] for column in WINDOW_COLUMNS]
     if ordered.is_empty():
         return [np.zeros(0, np.int64), np.zeros(0, np.int64)]
-    first = np.flatnonzero(np.diff(run, prepend=-1))
+    first = np.flatnonzero(np.concatenate(([True], run[1:] != run[:-1])))
     start, end = (ordered[column].to_numpy() for column in WINDOW_COLUMNS)
     return [start[first][run], np.maximum.reduceat(end, first)[run]]
 
@@ -228,6 +251,9 @@ def _late_by_merging(layout: WindowLayout, context: TriggerContext) -> list[pl.E
 def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Updates trigger cells and holds of windows that have grown or merged, and closes those that are finished."""
     trigger = layout.windowing.trigger
+    holds = layout.windowing.timestamp_combiner.depends_on_window and _must_hold(merged, context)
+    if not (holds or trigger.cells()):
+        return merged
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
     env = {name: pl.col(name) for name in trigger.cells()}
     env |= {
@@ -237,25 +263,38 @@ def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: Trigger
     }
     completed = trigger.on_merge(env, ROOT, grown, context)
     columns = {name: completed[name] for name in trigger.cells()}
-    if layout.windowing.timestamp_combiner.depends_on_window:
+    if holds:
         # As for a new element, there is no hold before the input watermark, so none for a window that is over.
         held = pl.col(HOLD).is_not_null() & ~context.window_is_over()
         columns[HOLD] = pl.when(~grown).then(HOLD).when(held).then(pl.col(WINDOW_END) - 1)
-    if columns:
-        merged = merged.with_columns(**columns)
+    merged = merged.with_columns(**columns)
     if not trigger.may_finish():
-        return merged[[*layout.incoming, _PARTS]]
+        return merged
     # No part is finished, but merging trigger cells may finish a composite trigger. Then pending elements are dropped.
     closed = (pl.col(_PARTS) > 0) & trigger.finished({name: pl.col(name) for name in trigger.cells()}, ROOT)
     return merged.with_columns(
         closed.alias(CLOSED), (pl.col(COUNT) + pl.when(closed).then(PENDING).otherwise(0)).alias(COUNT)
-    ).select(*layout.incoming, _PARTS)
+    )
+
+
+def _must_hold(merged: pl.DataFrame, context: TriggerContext) -> bool:
+    """True if the hold of some window changes with its end. `absorb` computes those of windows with new elements that
+    are not over, which are nearly all that grow.
+    """
+    alone = (merged[_PARTS].to_numpy() > 1) & (merged[COUNT].to_numpy() == 0)
+    return bool(alone.any()) or context.any_over(merged[WINDOW_END])
 
 
 def absorb(combined: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Updates pending counts, holds and trigger cells of windows with new elements; closed ones do not change."""
     trigger, combiner = layout.windowing.trigger, layout.hold_combiner
     any_closed = bool(combined[CLOSED].any())
+    if combiner.depends_on_window and not (any_closed or trigger.cells()):
+        ends = combined[WINDOW_END]
+        if not context.any_over(ends):
+            # Only counts and holds change, and a hold follows the end of its window, which never gets earlier.
+            pending, hold = combined[PENDING] + combined[COUNT], (ends - 1).alias(HOLD)
+            return with_series(combined[:, list(layout.state)], pending, hold)
     got = ~pl.col(CLOSED) if any_closed else EVERYWHERE
     new = pl.col(WINDOW_END) - 1 if combiner.depends_on_window else pl.col(NEW_HOLD)
     holds = got if layout.counts_times else got & ~context.window_is_over()
@@ -268,7 +307,7 @@ def absorb(combined: pl.DataFrame, layout: WindowLayout, context: TriggerContext
         PENDING: pl.col(PENDING) + count,
         HOLD: combiner.both(pl.col(HOLD), pl.when(holds).then(new)),
     }
-    return combined.with_columns(**absorbed)[list(layout.state)]
+    return combined.with_columns(**absorbed)[:, list(layout.state)]
 
 
 def split_alone(

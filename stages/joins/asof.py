@@ -59,6 +59,7 @@ class Versions(StateTable[KeyedTable]):
             bounds=(EVENT_TIME, NEXT),
             schema=self.rows,
             incoming=self.rows,
+            ends_silently=True,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
@@ -195,7 +196,10 @@ class AsOfJoin(TimeJoin):
         new = new_versions.with_columns(
             pl.lit(value, pl.Int64).alias(name) for name, value in nothing.items()
         )
-        loaded = state.load_with(table, new.select(list(table.rows)), requested)
+        incoming = new.select(list(table.rows))
+        loaded = (
+            state.load_with(table, incoming, requested) if len(requested) else state.load(table, incoming)
+        )
         # Keys without new versions keep their NEXT.
         changed = loaded.rows.join(loaded.incoming, self.keys, "semi", nulls_equal=True)
         others = loaded.rows.join(loaded.incoming, self.keys, "anti", nulls_equal=True)

@@ -99,6 +99,7 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
             "bounds": (EVENT_TIME, GOES),
             "schema": self.rows,
             "incoming": self.rows,
+            "ends_silently": not self.outer,
         }
         name = "" if self.name == LEFT else self.name
         # In an outer join, MATCHED of stored rows is set later, which is an update by key. Other rows never change.

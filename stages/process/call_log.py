@@ -60,6 +60,16 @@ class CallLog:
     fired: int = 0
     early: list[int] = attrs.field(factory=list)
 
+    def remove(self, cell: int, fired: int) -> None:
+        """Removes the entries of the last cell, which has no dead letters. `fired` is the count before it."""
+        count = len(self.cells)
+        while count and self.cells[count - 1] == cell:
+            count -= 1
+        del self.items[count:], self.times[count:], self.cells[count:]
+        while self.early and self.early[-1] >= count:
+            self.early.pop()
+        self.fired = fired
+
     def mark(self) -> tuple[int, int, int, int, int]:
         """Returns the current length of the log, for `reset_to`."""
         return (

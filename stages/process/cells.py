@@ -21,6 +21,7 @@ from stages.process.fields import FieldColumn
 from stages.process.layout import CellLayout
 from stages.process.stateful import Unavailable
 from stages.process.timers import Family, Single
+from windowing.python_values import values_of
 
 NO_SIDES: Final[Mapping[str, Any]] = MappingProxyType({})
 """The values of the sides of a process that has none."""
@@ -44,7 +45,9 @@ class CellState:
         self.unreadable: UnreadableState | None = None
         """The error of a field that could not be loaded. It is raised after the call even if the method caught it."""
         self.timers: list[Single | Family] = [
-            (Family if declared.family else Single)(name, declared, call)
+            (Family if declared.family else Single)(
+                name, declared, call, [cells[column].to_list() for column in self._columns_of(name)]
+            )
             for name, declared in layout.timers.items()
         ]
         self.expiring = [ExpiringField(field, call) for field in layout.fields if field.ttl is not None]
@@ -58,17 +61,17 @@ class CellState:
         own = {field.name for field in self.plain}
         self._fixed = [(name, value) for name, value in self._attributes.items() if name not in own]
         self._values = [(field, _values(cells[field.column], field)) for field in self.plain]
+        # Cells are many, so what is done for each of them looks only at names and lists.
+        self._immutable = [(field.name, values) for field, values in self._values if field.immutable]
+        self._mutable = [(field.name, values) for field, values in self._values if not field.immutable]
         self._changed: dict[str, dict[int, Any]] = {field.name: {} for field in self.lazy}
         self._expiring = [
-            (one, cells[one.field.column].to_list(), cells[one.field.written].to_list())
+            (one, values_of(cells[one.field.column]), cells[one.field.written].to_list())
             for one in self.expiring
         ]
-        self._firings = [
-            (timer, [cells[column].to_list() for column in self._columns_of(timer)]) for timer in self.timers
-        ]
 
-    def _columns_of(self, timer: Single | Family) -> list[str]:
-        return [*self.layout.timer_columns(timer.name), *self.layout.hold_columns(timer.name)]
+    def _columns_of(self, timer: str) -> list[str]:
+        return [*self.layout.timer_columns(timer), *self.layout.hold_columns(timer)]
 
     def _object(self, declared: Process) -> Process:
         process = copy(declared)
@@ -105,32 +108,35 @@ class CellState:
         attributes = self._attributes
         for field in self.lazy:
             attributes.pop(field.name, None)
-        for field, values in self._values:
-            attributes[field.name] = values[cell] if field.immutable else deepcopy(values[cell])
+        for name, values in self._immutable:
+            attributes[name] = values[cell]
+        for name, values in self._mutable:
+            attributes[name] = deepcopy(values[cell])
         for one, values, written in self._expiring:
             one.load(values[cell], written[cell])
-        for timer, columns in self._firings:
-            timer.load(cell, *columns)
+        for timer in self.timers:
+            timer.load(cell)
 
     def store(self, cell: int) -> None:
         """Stores the attributes of the user's object as this cell. If one cannot be stored, raises and stores none."""
         attributes = self._attributes
-        changed = [
-            (field.name, field.store(attributes.pop(field.name)))
-            for field in self.lazy
-            if field.name in attributes
-        ]
-        stored = [one.stored() for one in self.expiring]
+        loaded = [field for field in self.lazy if field.name in attributes] if self.lazy else ()
+        changed = (
+            [(field.name, field.store(attributes.pop(field.name))) for field in loaded] if loaded else ()
+        )
+        stored = [one.stored() for one in self.expiring] if self.expiring else ()
         self._require_no_other_attribute()
         # Everything that may raise is above, and all writes are below: a cell is stored completely or not at all.
-        for field, values in self._values:
-            values[cell] = attributes.get(field.name)
+        for name, values in self._immutable:
+            values[cell] = attributes.get(name)
+        for name, values in self._mutable:
+            values[cell] = attributes.get(name)
         for name, value in changed:
             self._changed[name][cell] = value
         for (one, values, written), value in zip(self._expiring, stored, strict=True):
             values[cell], written[cell] = value, one.written
-        for timer, columns in self._firings:
-            timer.store(cell, *columns)
+        for timer in self.timers:
+            timer.store(cell)
 
     def reset_parameters(self) -> None:
         """Resets all attributes that are not state fields to their declared values."""
@@ -208,10 +214,10 @@ class CellState:
                 pl.Series(one.field.written, written, dtype=pl.Int64),
             ]
         columns += [self._merged(field, misfits) for field in self.lazy if self._changed[field.name]]
-        for timer, lists in self._firings:
+        for timer in self.timers:
             columns += [
                 pl.Series(name, values, dtype=self.layout.cells[name])
-                for name, values in zip(self._columns_of(timer), lists, strict=True)
+                for name, values in zip(self._columns_of(timer.name), timer.columns, strict=True)
             ]
         cells = self.cells.with_columns(columns)
         dead = list(dead)
@@ -241,7 +247,7 @@ class CellState:
 
 def _values(column: pl.Series, field: FieldColumn) -> list[Any]:
     """Returns the values of a field by cell, with its default in place of null."""
-    values: list[Any] = column.to_list()
+    values = values_of(column)
     if field.default is not None:
         return [field.default if value is None else value for value in values]
     return values

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from windowing.python_values import column_of_times
+
 MISFITS: Final = (
     TypeError,
     ValueError,
@@ -41,6 +43,9 @@ def as_column(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
 
 def strict_series(name: str, values: list[Any], dtype: pl.DataType) -> pl.Series:
     """Converts values to a column. Raises one of `MISFITS` that is an `Exception` if a value does not fit."""
+    times = column_of_times(name, values, dtype)
+    if times is not None:
+        return times
     try:
         return pl.Series(name, values, dtype=dtype, strict=True)
     except (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from stages.process.calls import Call, Window
 from stages.process.state_fields import Field
-from stages.process.time_conversion import to_datetime
+from stages.process.time_conversion import EPOCH, to_datetime
 from stages.process.timer_fields import Timer
 
 
@@ -86,7 +86,11 @@ class Process:
     @property
     def time(self) -> datetime:
         """The event time of the row or timer; for a processing-time timer, the event time of the rows that it emits."""
-        return to_datetime(self._call.now)
+        # Nearly every method reads it, and further calls would double its cost.
+        try:
+            return EPOCH + timedelta(0, 0, self._call.now)
+        except OverflowError:
+            return to_datetime(self._call.now)
 
     @property
     def window(self) -> Window | None:

@@ -87,6 +87,7 @@ class SeenIds(StateTable[TimeTable]):
             incoming=self.rows,
             spread=spread,
             waits_until=waits_until,
+            ends_silently=True,
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:
@@ -155,7 +156,7 @@ class Dedup(Keyed):
         seen = (
             self.cells.table.no_rows
             if rows.is_empty()
-            else state.scan(self.cells, self.cells.between(arrived))
+            else state.scan(self.cells, self.cells.between(arrived), arrived.select(self.keys))
         )
         passed = arrived.join(self._passed(arrived, seen), on=NUMBER, how="semi", maintain_order="left")
         loaded = state.load(self.cells, passed.select(list(self.cells.rows)))

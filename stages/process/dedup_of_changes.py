@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MANY: Final = 2
-"""If there are more than this many rows of state for each arrival, rows of ids without arrivals are left out."""
+"""The number of state rows per arrival above which rows of ids without arrivals are left out."""
 EMITTED: Final = "__emitted"
 """A column of each row of state: true if the row is emitted, and not retracted."""
 

@@ -11,7 +11,7 @@ Python is called for each row only here: input and output are columns. The rows 
                     -> event timers up to the watermark -> processing timers -> expiry -> store fields and timers
 
 The log has an entry for each emitted row (item, time, cell), and for each row or firing for which a method raised. If
-a cell fails, the log is reset to its length before the cell, and the cell is run again.
+a cell fails, its entries are removed, and the cell is run again.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ from stages.process.calls import Call
 from stages.process.cells import CellState
 from stages.process.declarations import Process, TimestampedValue
 from stages.process.layout import CellLayout
+from stages.process.row_reader import RowReader
 from stages.process.time_conversion import from_datetime
 from stages.process.timers import SOON, Family, Single
 from windowing.python_rows import Objects, is_one_row
+from windowing.python_values import values_of
 from windowing.time import MAX_TIME, MIN_TIME, format_duration, format_time
 
 MOST_HOPS: Final = 10_000
@@ -40,8 +42,6 @@ MOST_HOPS: Final = 10_000
 
 MOST_IN_A_STEP: Final = 1_000_000
 """The maximum number of firings of a cell in a step that other firings of the step set. It bounds the emitted rows."""
-
-_CHUNK: Final = 10_000  # rows as dicts at a time
 
 Check = Callable[[Sequence[Any]], Mapping[int, str]]
 """A function that returns, by position, the reason for each result that does not fit the declared columns."""
@@ -86,28 +86,31 @@ class Executor:
         self.input_before, self.watermark, self.at_end = clock.input_before, clock.watermark, clock.at_end
         self.processing_time = clock.processing_time
         self.log = CallLog()
-        keys = [plan.state[key].to_list() for key in layout.keys]
+        keys = [values_of(plan.state[key]) for key in layout.keys]
         self.call = Call(layout.key_type, keys, self.processing_time, self.at_end)
         self.state = CellState(process, layout, plan.state, self.call, plan.sides)
         self.methods = {name: getattr(self.state.process, f"on_{name}") for name in layout.timers}
         self.timers = self.state.timers
         self.event_timers = [timer for timer in self.timers if timer.event]
+        self.last_timers = [timer for timer in self.event_timers if not (self.at_end and timer.drops)]
+        """The event timers that fire after the last row of a cell."""
         self.processing_timers = [timer for timer in self.timers if not timer.event]
         self.expires = layout.expires
         self.expiries = plan.state.select(layout.latest.alias("")).to_series().to_list()
         self.starts, self.ends = (plan.state[column].to_list() for column in layout.window)
         self.known = plan.state[PENDING].is_not_null().to_list()
         self.dead: list[int] = []
-        self.element, self.after_call = self._receiving(self.state.process.element), self.state.after_call
-        self._chunk: list[Any] = []
-        self._first = 0
+        self.element = self._receiving(self.state.process.element)
+        self.after_call = self.state.after_call
+        self.rows = RowReader(plan.rows, objects)
+        self._plain = plan.late is None and plan.retracted is None
         self._invoke: Invoke = self._trusted
         self._chained = 0
         self._touched = False
 
     def _receiving(self, element: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Returns the method that is called for the rows of a chunk. If rows are objects, each call receives an object
-        of its own, since the method may change it.
+        """Returns the method that is called for the rows. If rows are objects, each call receives an object of its own,
+        since the method may change it.
         """
         if self.objects is None:
             return element
@@ -116,73 +119,111 @@ class Executor:
 
     def run(self) -> CallLog:
         """Runs all cells, and returns the log of all calls."""
-        for cell in range(len(self.starts)):
-            if cell in self.call_by_call:
-                self._run_cell(cell, self._checked, self.known[cell])
-                continue
-            # No copy of the state is needed: only `store` writes it, at the end of a cell that has succeeded.
-            mark = self.log.mark()
-            try:
-                self._run_cell(cell, self._trusted, True)
-            except Exception as error:
-                self._raise_unless_of_rows(error)
-                self.log.reset_to(mark)
-                self._chunk = []  # a method may have changed the row of its call
-                self.state.reset_parameters()
-                self._run_cell(cell, self._checked, self.known[cell])
+        begin = 0
+        for cell in [*sorted(self.call_by_call), len(self.starts)]:
+            while begin < cell:
+                begin = self._run_cells(begin, cell)
+            if cell < len(self.starts):
+                self._run_call_by_call(cell)
+            begin = cell + 1
         return self.log
 
-    def _run_cell(self, cell: int, invoke: Invoke, touched: bool) -> None:
-        """Runs one cell. Unless `touched`, the cell is stored only if at least one of its calls succeeds."""
-        self._invoke, self._touched = invoke, touched
+    def _run_cells(self, begin: int, end: int) -> int:
+        """Runs these cells, and returns the position after them, or after the first one in which a method raises: it is
+        run again call by call.
+        """
+        fired = self.log.fired
+        rows = self.rows.since(self.plan.begins[begin])
+        self._invoke = self._trusted
+        try:
+            for cell in range(begin, end):
+                fired = self.log.fired
+                self._run_cell(cell, rows, True)
+        except Exception as error:
+            self._raise_unless_of_rows(error)
+            # No copy of the state is needed: only `store` writes it, at the end of a cell that has succeeded.
+            cell = self.call.cell
+            self.log.remove(cell, fired)
+            self.state.reset_parameters()
+            self._run_call_by_call(cell)
+            return cell + 1
+        return end
+
+    def _run_call_by_call(self, cell: int) -> None:
+        """Runs a cell so that a call that fails leaves no trace."""
+        begin, end = self.plan.begins[cell : cell + 2]
+        self._invoke = self._checked
+        self._run_cell(cell, self.rows.between(begin, end), self.known[cell], plain=False)
+
+    def _run_cell(self, cell: int, rows: Iterator[Any], touched: bool, plain: bool = True) -> None:
+        """Runs one cell, whose rows are the next of `rows`. Unless `touched`, the cell is stored only if at least one
+        of its calls succeeds. `plain` is true if calls are not checked.
+        """
         plan, call = self.plan, self.call
+        self._touched = touched
         call.cell, call.start, call.end = cell, self.starts[cell], self.ends[cell]
         call.expiry = self.expiries[cell]
         self._chained, call.endless = 0, False
         self.state.load(cell)
         begin, timed_from, end = plan.begins[cell], plan.timed_from[cell], plan.begins[cell + 1]
         # Late rows, and rows in order of arrival: their methods read the watermark before the step.
+        plain = plain and self._plain
         if begin < timed_from:
             call.watermark = self.input_before
-            for row, given in enumerate(self._row_dicts(begin, timed_from), begin):
-                self._row(row, plan.times[row], given)
-                self._fire_until(self.input_before, self.event_timers)
-        call.watermark, call.late = self.watermark, False
-        if invoke == self._trusted and plan.late is None and plan.retracted is None:
-            self._plain_rows(timed_from, end)
+            if plain:
+                self._plain_arrivals(plan.times[begin:timed_from], rows)
+            else:
+                for row in range(begin, timed_from):
+                    self._row(row, plan.times[row], next(rows))
+                    self._fire_until(self.input_before, self.event_timers)
+        call.watermark, call.late, call.hops = self.watermark, False, 0
+        if timed_from == end:
+            pass
+        elif plain and plan.times[timed_from] >= self.input_before:
+            self._plain_rows(plan.times[timed_from:end], rows)
         else:
-            self._rows(timed_from, end)
+            for row in range(timed_from, end):
+                self._fire_until(plan.times[row], self.event_timers)
+                self._row(row, plan.times[row], next(rows))
         # All rows of the step have been processed, so timers may fire up to the watermark after the step.
         self._advance()
         self.state.store(cell)
         if not self._touched:
             self.dead.append(cell)
 
-    def _rows(self, begin: int, end: int) -> None:
-        """Calls `element` for the rows at these positions in order of time; timers that are due before a row fire
-        before it.
-        """
-        times = self.plan.times
-        for row, given in enumerate(self._row_dicts(begin, end), begin):
-            self._fire_until(times[row], self.event_timers)
-            self._row(row, times[row], given)
+    # Most rows are plain: none is retracted, and calls are not checked. Calls of `_row` and `_invoke` would take a
+    # third of their time.
 
-    def _plain_rows(self, begin: int, end: int) -> None:
-        """Does the same as `_rows` for rows of which none is late or retracted, in a cell whose calls are not checked.
+    def _plain_arrivals(self, times: Sequence[int], rows: Iterator[Any]) -> None:
+        """Calls `element` for plain rows in order of arrival. A timer that a call sets for the past fires after it."""
+        call, timers, before = self.call, self.event_timers, self.input_before
+        element, after_call, emit = self.element, self.after_call, self._emit
+        for now, row in zip(times, rows):  # noqa: B905  the rows of other cells follow
+            call.now = call.stamp = now
+            call.late, call.hops = now < before, 0
+            result = element(row)
+            if result is not None:
+                emit(result)
+            after_call()
+            for timer in timers:
+                if timer.time is not None and timer.time <= before:
+                    self._fire_until(before, timers)
+                    break
 
-        Most rows are such. Calls of `_row` and `_invoke` would take a third of their time.
+    def _plain_rows(self, times: Sequence[int], rows: Iterator[Any]) -> None:
+        """Calls `element` for plain rows in order of time, of which none is late. A timer that is due before a row
+        fires before it.
         """
-        call, times, timers = self.call, self.plan.times, self.event_timers
-        element, after_call, emit, before = self.element, self.after_call, self._emit, self.input_before
-        for row, given in enumerate(self._row_dicts(begin, end), begin):
-            now = times[row]
+        call, timers = self.call, self.event_timers
+        element, after_call, emit = self.element, self.after_call, self._emit
+        for now, row in zip(times, rows):  # noqa: B905  the rows of other cells follow
             for timer in timers:
                 if timer.time is not None and timer.time <= now:
                     self._fire_until(now, timers)
+                    call.hops = 0
                     break
             call.now = call.stamp = now
-            call.late, call.hops = now < before, 0
-            result = element(given)
+            result = element(row)
             if result is not None:
                 emit(result)
             after_call()
@@ -190,38 +231,15 @@ class Executor:
     def _advance(self) -> None:
         """Fires all timers that are due after the step, and expires the cell if its window is collected."""
         call = self.call
-        firing = self.event_timers
         call.endless = self.at_end
-        if self.at_end:
-            firing = [timer for timer in firing if not timer.drops]
-        self._fire_until(self.watermark, firing)
+        self._fire_until(self.watermark, self.last_timers)
         if self.processing_timers:
-            self._by_processing_time(firing)
+            self._by_processing_time(self.last_timers)
         if call.expiry <= self.watermark:
             call.now = call.stamp = call.expiry
             if self.expires and self._touched:
                 self._invoke(self.state.process.expire, (), ("expire", None, call.now))
             self.dead.append(call.cell)
-
-    def _row_dicts(self, begin: int, end: int) -> Iterable[Any]:
-        """Yields the rows at these positions as dicts, or as `make` of the objects receives them.
-
-        Rows are converted in chunks, often of many cells.
-        """
-        first = self._first
-        if first <= begin and end <= first + len(self._chunk):
-            return self._chunk[begin - first : end - first]
-        return self._across(begin, end)
-
-    def _across(self, begin: int, end: int) -> Iterator[Any]:
-        while begin < end:
-            if not self._first <= begin < self._first + len(self._chunk):
-                rows = self.plan.rows.slice(begin, _CHUNK)
-                self._first = begin
-                self._chunk = rows.rows(named=True) if self.objects is None else self.objects.raw(rows)
-            upto = min(end, self._first + len(self._chunk))
-            yield from self._chunk[begin - self._first : upto - self._first]
-            begin = upto
 
     def _row(self, row: int, time: int, given: Any) -> None:
         call = self.call

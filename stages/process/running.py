@@ -48,6 +48,7 @@ class Totals(StateTable[KeyedTable]):
             schema=held,
             incoming=incoming,
             missing=self.missing,
+            ends_silently=True,
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:

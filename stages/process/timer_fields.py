@@ -11,7 +11,7 @@ from stages.process.choices import Domain, kind_of, one_of
 from stages.process.timers import Family, Single
 
 AtEnd = Literal["fire", "drop"]
-"""What happens with a pending event-time timer at the end of input."""
+"""The effect of the end of input on a pending event-time timer."""
 
 
 @attrs.frozen(eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from heapq import heapify, heappop, heappush
 from itertools import repeat
@@ -43,12 +43,15 @@ class TimerFacts(Protocol):
 
 
 class Pending:
-    """The base class of timers: computes and checks the times of firings. `time` (us) is that of the first, if any."""
+    """The base class of timers: computes and checks the times of firings. `time` (us) is that of the first, if any.
 
-    __slots__ = ("call", "drops", "event", "holds", "name", "time")
+    `columns` are the columns of the timer in the state of all cells, lists with a value for each cell.
+    """
 
-    def __init__(self, name: str, declared: TimerFacts, call: Call) -> None:
-        self.name, self.call = name, call
+    __slots__ = ("call", "columns", "drops", "event", "holds", "name", "time")
+
+    def __init__(self, name: str, declared: TimerFacts, call: Call, columns: Sequence[list[Any]]) -> None:
+        self.name, self.call, self.columns = name, call, columns
         self.event, self.drops, self.holds = declared.domain == "event", declared.drops, declared.holds
         self.time: int | None = None
 
@@ -66,10 +69,7 @@ class Pending:
         """Returns the firing a duration after the current time, at the latest when the window is collected."""
         call = self.call
         if self.event:
-            at = call.now + length(duration)
-            if at > call.expiry:
-                at = call.expiry
-            return self._firing(at, output)
+            return self._firing(min(call.now + length(duration), call.expiry), output)
         return self._firing(min(call.processing_time + length(duration), MAX_TIME), output)
 
     def held(self, time: int | None, output: int | None, hold: int | None = None) -> int | None:
@@ -122,10 +122,17 @@ class Pending:
 class Single(Pending):
     """A single timer: `self.quiet.after("10m")`, `.at(time)`, `.clear()`, `.pending()`."""
 
-    __slots__ = ("hold", "hops", "output")
+    __slots__ = ("_duration", "_holds", "_length", "_outputs", "_times", "hold", "hops", "output")
     output: int | None
     hold: int | None
     hops: int
+
+    def __init__(self, name: str, declared: TimerFacts, call: Call, columns: Sequence[list[Any]]) -> None:
+        super().__init__(name, declared, call, columns)
+        self._times, self._outputs, self._holds = (*columns, [])[:3]
+        # The last duration and its length (us): nearly all calls of a method have the same object.
+        self._duration: Duration | None = None
+        self._length = 0
 
     def after(self, duration: Duration, output: datetime | None = None) -> None:
         """Sets the timer to fire after a duration, at the latest when the window is collected.
@@ -142,8 +149,13 @@ class Single(Pending):
         call = self.call
         if output is None and self.event and not call.hops:
             # Rows set timers in this way for the most part, so nothing else is called.
-            at, latest = call.now + length(duration), call.expiry
-            self.time = self.hold = None if call.now >= latest else min(at, latest)
+            if duration is not self._duration:
+                self._length, self._duration = length(duration), duration
+            now, latest = call.now, call.expiry
+            at = now + self._length
+            if at > latest:
+                at = latest
+            self.time = self.hold = at if now < latest else None
             self.output, self.hops = None, 0
             return
         # Computed first, so that a wrong output timestamp raises even if no firing can be set.
@@ -172,18 +184,19 @@ class Single(Pending):
         assert time is not None
         return time, self.output, self.hold, self.hops
 
-    def load(self, cell: int, *columns: list[int | None]) -> None:
+    def load(self, cell: int) -> None:
         """Loads the firing of a cell from its columns: time, output timestamp and, for processing time, hold."""
-        time, output, *held = (column[cell] for column in columns)
+        time, output = self._times[cell], self._outputs[cell]
         self.time, self.output, self.hops = time, output, 0
-        self.hold = self.held(time, output, *held)
+        self.hold = self.held(time, output, self._holds[cell] if self._holds else None)
 
-    def store(self, cell: int, *columns: list[int | None]) -> None:
+    def store(self, cell: int) -> None:
         """Stores the pending firing at position `cell` of the timer's columns; null if there is none."""
         # Only `time` shows whether a firing is pending: the other attributes may belong to a removed firing.
-        pending = (None,) * 3 if self.time is None else (self.time, self.output, self.hold)
-        for column, value in zip(columns, pending, strict=False):
-            column[cell] = value
+        self._times[cell] = self.time
+        self._outputs[cell] = None if self.time is None else self.output
+        if self._holds:
+            self._holds[cell] = None if self.time is None else self.hold
 
     def saved(self) -> Any:
         """Returns a copy of the pending firing, for `restore`."""
@@ -300,9 +313,9 @@ class Family(Pending):
         self._first()
         return firing
 
-    def load(self, cell: int, *columns: list[Any]) -> None:
+    def load(self, cell: int) -> None:
         """Loads the firings of a cell from columns: tags, times, output timestamps and, for processing time, holds."""
-        tags, times, outputs, *held = (column[cell] or () for column in columns)
+        tags, times, outputs, *held = (column[cell] or () for column in self.columns)
         holds = held[0] if held and held[0] else repeat(None)
         self.by_tag = {
             tag: (time, output, self.held(time, output, hold), 0)
@@ -311,13 +324,13 @@ class Family(Pending):
         self._queue = self._holding = self._undo = None
         self.time = min(times) if times else None
 
-    def store(self, cell: int, *columns: list[Any]) -> None:
+    def store(self, cell: int) -> None:
         """Stores the firings of a cell in its columns; null if none is pending."""
         firings = self.by_tag.values()
         times = [firing[0] for firing in firings]
         outputs = [firing[0] if firing[1] is None else firing[1] for firing in firings]
         pending = (list(self.by_tag), times, outputs, list(map(_hold, firings)))
-        for column, value in zip(columns, pending, strict=False):
+        for column, value in zip(self.columns, pending, strict=False):
             column[cell] = value or None
 
     def saved(self) -> Any:

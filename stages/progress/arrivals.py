@@ -18,8 +18,9 @@ from stages.strategies.histogram import BUCKETS, Histogram, coarser, histogram, 
 from windowing.columns import EVENT_TIME
 
 Arrivals = SourceSummary
-"""By split: `{"times": a histogram of event times}`, or in a large batch `{"newest": the newest event time (us)}`.
+"""A summary by split: `{"times": a histogram of event times}`.
 
+In a large batch it is `{"newest": the newest event time (us)}`.
 If rows of several splits are counted together, the histogram is that of `MIXED`. `"over": True` is added if the split
 was read to its end.
 """

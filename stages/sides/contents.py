@@ -195,7 +195,7 @@ def require_small(side: Side, size: int, rows: int, where: str = "") -> None:
         raise ResultError(
             f"side {side.name!r} takes {size / _MB:,.1f} MB in the memory of each shard ({rows:,} rows{where}), "
             f"and at most {side.limit / _MB:,.1f} MB are allowed: select(...) only the columns that are looked up, "
-            "or allow more with max_bytes=; what is too large for a side is joined, with join(...) or "
+            "or allow more with max_bytes=; for a larger side use join(...) or "
             "join_asof(...), which spreads both inputs over the shards"
         )
 

@@ -33,6 +33,9 @@ LIVE: Final = 32
 SPLIT_BYTES: Final = 16_000_000
 """The size of a bucket in memory (bytes) above which it is divided. It bounds the cost of reading one bucket."""
 
+IN_SLICES: Final = 4
+"""The factor by which a bucket may be larger if a step reads only the rows of its keys: each bucket costs a patch."""
+
 _FIRST: Final = pl.Series(BUCKET, [TIMES])
 """The only bucket of a table that is not spread by time, until it is split."""
 
@@ -42,11 +45,15 @@ _HASH_BITS: Final = 64
 
 @attrs.frozen
 class Buckets:
-    """The assignment of a table's rows to buckets, which depends on the numbers of the `existing` buckets."""
+    """The assignment of a table's rows to buckets, which depends on the numbers of the `existing` buckets.
+
+    `in_slices` is true if a step reads and replaces only some rows of a large bucket.
+    """
 
     keys: tuple[str, ...]
     spread: Spread | None
     existing: tuple[int, ...]
+    in_slices: bool = False
 
     def place(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Adds the column BUCKET, the number of each row's bucket."""
@@ -74,11 +81,18 @@ class Buckets:
             return None
         return frozenset(turn % TIMES for turn in range(first // self._width, last // self._width + 1))
 
+    def hashes(self, bucket: int) -> tuple[int, int]:
+        """Returns the least and the greatest hash of a key that may be in a bucket."""
+        depth = _depth(bucket)
+        width = 1 << _HASH_BITS - depth
+        first = (bucket // TIMES - (1 << depth)) * width
+        return first, first + width - 1
+
     def split(self, bucket: int, size: int) -> Buckets:
         """Divides a bucket of `size` bytes, if that is too large; returns the new assignment of rows to buckets."""
-        depth = _depth(bucket)
-        more = min(_DEEPEST - depth, (2 * size // SPLIT_BYTES).bit_length() - 1)
-        if not self.keys or size <= SPLIT_BYTES or more <= 0:
+        depth, most = _depth(bucket), SPLIT_BYTES * (IN_SLICES if self.in_slices else 1)
+        more = min(_DEEPEST - depth, (2 * size // most).bit_length() - 1)
+        if not self.keys or size <= most or more <= 0:
             return self
         # Part p with n more bits of the hash is parts p * 2**n to (p + 1) * 2**n - 1.
         part, turn = divmod(bucket, TIMES)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, Final
 
 import attrs
 import polars as pl
 
-from stages.frames import concat_nonempty, repeated, size_of
+from stages.frames import concat_nonempty, repeated, rows_at, size_of
+from stages.state.row_numbers import Positions
 from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
@@ -21,6 +23,9 @@ DELETED: Final = "__gone"
 _ROW: Final = "__row"
 
 _CHUNK: Final = "rows"
+
+_PLAIN: Final = frozenset({pl.Int64(), pl.Boolean(), pl.String()})
+"""The types of columns that may be stored as one value."""
 
 FEW: Final = 1_000
 """The number of rows below which the search for constant columns takes longer than writing them."""
@@ -44,12 +49,16 @@ class Written:
 
 @attrs.frozen
 class Chunk:
-    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers."""
+    """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers.
+
+    `indices` are those of `stages.state.lookup`, by key columns: the last chunk that each includes, and the index.
+    """
 
     columns: pl.DataFrame
     constants: Mapping[str, Any]
     rows: int
     deleted: pl.Series | None
+    indices: dict[tuple[str, ...], tuple[Chunk, Any]] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:
@@ -61,6 +70,28 @@ class Chunk:
         if columns.width == 0:
             columns = pl.DataFrame({_ROW: pl.repeat(0, rows, eager=True)})
         return cls(columns, facts["constants"], rows, deleted)
+
+    def at(self, positions: Positions) -> Chunk:
+        """Returns the chunk with only the rows at these positions, which must be ascending and distinct."""
+        if len(positions) == self.rows:
+            return self
+        return Chunk(rows_at(self.columns, positions), self.constants, len(positions), self.deleted)
+
+    def only(self, names: Collection[str]) -> Chunk:
+        """Returns the chunk with only these columns; all columns if it lacks one of them, which is then computed."""
+        if not all(name in self.constants or name in self.columns.columns for name in names):
+            return self
+        columns = [name for name in self.columns.columns if name in names]
+        constants = {name: value for name, value in self.constants.items() if name in names}
+        frame = (
+            self.columns[columns] if columns else pl.DataFrame({_ROW: pl.repeat(0, self.rows, eager=True)})
+        )
+        return Chunk(frame, constants, self.rows, self.deleted)
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory, with an index of 12 bytes for each row."""
+        return size_of(self.columns) + 12 * self.rows
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -76,7 +107,9 @@ def pack(patch: Patch, compress_from: int = 0) -> bytes:
     # Compression to about a quarter takes 3 ms per megabyte; passing a megabyte to Spark and back takes 20 ms or more.
     constants = {} if len(patch.rows) < FEW else _constants(patch.rows)
     facts: dict[str, Any] = {"rows": len(patch.rows), "constants": constants}
-    columns = patch.rows.drop(list(constants)) if constants else patch.rows
+    columns = patch.rows
+    if constants:
+        columns = columns[:, [name for name in columns.columns if name not in constants]]
     version = ENCODING
     if patch.deleted is not None:
         facts["gone"] = len(patch.deleted)
@@ -105,12 +138,16 @@ def unpack(
         if missing:
             frame = frame.with_columns(missing)
         if constants:
-            one = (
-                pl.Series(name, [value], schema[name]) for name, value in constants.items() if name in schema
-            )
+            one = (_one(name, value, schema[name]) for name, value in constants.items() if name in schema)
             frame = frame.hstack([repeated(column, len(frame)) for column in one])
-        frames.append(frame if frame.columns == list(schema) else frame[list(schema)])
+        frames.append(frame if frame.columns == list(schema) else frame[:, list(schema)])
     return frames
+
+
+@lru_cache(maxsize=1_024)
+def _one(name: str, value: Any, dtype: pl.DataType) -> pl.Series:
+    """Returns a column with one value, which most chunks of a table have in common."""
+    return pl.Series(name, [value], dtype)
 
 
 def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> pl.DataFrame:
@@ -125,15 +162,16 @@ def _constants(frame: pl.DataFrame) -> dict[str, object]:
     """
     if frame.is_empty():
         return {}
-    plain = [column for column in frame if column.dtype in (pl.Int64, pl.Boolean, pl.String)]
-    return {column.name: column[0] for column in plain if _is_constant(column)}
-
-
-def _is_constant(column: pl.Series) -> bool:
-    """True if all values are equal, or all are null."""
+    plain = frame[:, [name for name, dtype in frame.schema.items() if dtype in _PLAIN]]
     # In most columns the first and the last value differ, and comparing all values takes a while.
-    if (first := column[0]) != column[-1]:
-        return False
+    ends = zip(plain.iter_columns(), plain.row(0), plain.row(-1), strict=True)
+    return {
+        column.name: first for column, first, last in ends if first == last and _is_constant(column, first)
+    }
+
+
+def _is_constant(column: pl.Series, first: object) -> bool:
+    """True if all values are equal to the first, or all are null."""
     if nulls := column.null_count():
         return nulls == len(column)
     return bool(column.min() == column.max()) if column.dtype == pl.Int64 else bool((column == first).all())
@@ -147,17 +185,25 @@ def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
 
 
-def read(store: StateStore, stage: str, bucket: int, numbers: Iterable[int]) -> list[Chunk]:
-    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing."""
+def read(
+    store: StateStore, stage: str, bucket: int, numbers: Iterable[int], *, again: bool = False
+) -> list[Chunk]:
+    """Reads the chunks `numbers` of a bucket, in this order. Raises `KeyError` if one is missing.
+
+    With `again`, later steps will probably read them again, so the store may remember them.
+    """
     found = []
     for number in numbers:
-        value = store.get(stage, _key(bucket, number))
-        if value is None:
-            raise KeyError(
-                f"the state of stage {stage!r} lacks {_key(bucket, number)!r}, which its index has"
-            )
-        found.append(Chunk.of(value))
+        key = _key(bucket, number)
+        chunk = store.decoded(stage, key, Chunk.of) if again else _once(store.get(stage, key))
+        if chunk is None:
+            raise KeyError(f"the state of stage {stage!r} lacks {key!r}, which its index has")
+        found.append(chunk)
     return found
+
+
+def _once(value: bytes | None) -> Chunk | None:
+    return None if value is None else Chunk.of(value)
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:

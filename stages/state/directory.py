@@ -17,6 +17,7 @@ that may contain one of these keys: none if all keys are new, few if the keys we
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
@@ -24,33 +25,66 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from stages.keys import key_hash
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
+from stages.state.lookup import Hashes, HashIndex, lower_hashes
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
 """The least time of a chunk in which that time is null in all rows."""
 
-MOST_CHUNKS: Final = 0.5
-"""If more than this share of a bucket's chunks may contain a key, all chunks are read at once."""
-
-SAMPLED: Final = 16
-"""Of the row hashes, one in this many is compared first: it shows cheaply that most chunks must be read."""
+FAN: Final = 4
+"""The number of patches of about the same number of rows that are merged into one."""
 
 _ENTRIES: Final = "entries"
 
 
 @attrs.frozen(eq=False)
+class Entry:
+    """The part of a directory that describes the chunks of one write.
+
+    Attributes:
+        index: A key hash for each row.
+        deleted: The row numbers that the write deletes.
+        rows: The number of rows of each chunk.
+        stored: The bytes of all of these chunks in the store.
+        least: The least times of each chunk, by index column.
+    """
+
+    index: HashIndex
+    deleted: npt.NDArray[np.uint32]
+    rows: Sequence[int]
+    stored: int
+    least: Mapping[str, Sequence[int]]
+
+    @classmethod
+    def of(cls, value: bytes) -> Entry:
+        """Decodes a value that `write_entry` put into the store."""
+        entries, facts = decode(value)
+        numbers, gone = entries[_ENTRIES].to_numpy(), facts["gone"]
+        return cls(HashIndex(numbers[gone:]), numbers[:gone], facts["rows"], facts["bytes"], facts["least"])
+
+    @property
+    def length(self) -> int:
+        """The number of rows."""
+        return len(self.index.hashes)
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+        return 3 * self.index.hashes.nbytes + self.deleted.nbytes
+
+
+@attrs.frozen(slots=False, eq=False)
 class Directory:
-    """The directory of a bucket: a key hash and a live flag for each row, by row number, and least times by chunk.
+    """The directory of a bucket: key hashes by write, a live flag for each row number, and least times by chunk.
 
     `lengths` has the number of rows of each chunk. Rows from number `base_rows` on are from patches. `least` is keyed
     by index column, such as the hold. It includes deleted rows, so it may be earlier than the least of the live rows.
     """
 
-    hashes: npt.NDArray[np.uint32]
+    entries: Sequence[Entry]
     live: BucketMask
     lengths: Sequence[int]
     base_rows: int
@@ -62,46 +96,57 @@ class Directory:
 
         Both happen in state that an earlier version of beamlike wrote.
         """
-        hashes, deleted, lengths, stored, least = [], [], list[int](), 0, []
-        while len(lengths) < size.chunks:
-            value = store.get(stage, _key(bucket, len(lengths)))
-            if value is None:
+        entries, chunks = list[Entry](), 0
+        while chunks < size.chunks:
+            entry = store.decoded(stage, _key(bucket, chunks), Entry.of)
+            if entry is None:
                 return None
-            entries, facts = decode(value)
-            numbers = entries[_ENTRIES].to_numpy()
-            deleted.append(numbers[: facts["gone"]])
-            hashes.append(numbers[facts["gone"] :])
-            lengths += facts["rows"]
-            stored += facts["bytes"]
-            least.append(facts["least"])
+            entries.append(entry)
+            chunks += len(entry.rows)
         # An earlier version, without directories, rewrote the chunks but left the entries. Their sizes differ then.
-        if len(lengths) != size.chunks or stored != size.bytes + size.log:
+        if chunks != size.chunks or sum(entry.stored for entry in entries) != size.bytes + size.log:
             return None
-        everything = np.concatenate(hashes)
-        live = np.ones(len(everything), dtype=np.bool_)
-        live[np.concatenate(deleted)] = False
-        times = {name: np.concatenate([each[name] for each in least]) for name in least[0]}
-        return cls(everything, BucketMask(live), lengths, sum(lengths[: size.base]), times)
+        live = np.ones(sum(entry.length for entry in entries), dtype=np.bool_)
+        live[np.concatenate([entry.deleted for entry in entries])] = False
+        lengths = [rows for entry in entries for rows in entry.rows]
+        least = {name: np.concatenate([entry.least[name] for entry in entries]) for name in entries[0].least}
+        return cls(entries, BucketMask(live), lengths, sum(lengths[: size.base]), least)
 
-    def chunks_with(self, keys: pl.DataFrame) -> list[int] | None:
-        """Returns the numbers of the chunks that may contain a live row with one of these keys; None if most chunks
-        may.
+    def numbers_with(self, requested: Hashes) -> RowNumbers:
+        """Returns the numbers of the live rows that may have one of the keys with these hashes.
 
-        No chunk with such a row is missing. Some chunks may be superfluous, as different keys may have the same hash.
+        No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
         """
-        requested, hashes = pl.Series(_hashes(keys, keys.columns)).implode(), pl.Series(self.hashes)
-        for step in (SAMPLED, 1):  # first a sample of the rows, then all of them
-            numbers = np.flatnonzero(hashes[::step].is_in(requested).to_numpy()) * step
-            live = numbers[self.live[numbers]]
-            chunks = np.unique(np.searchsorted(np.cumsum(self.lengths), live, side="right"))
-            if len(chunks) > MOST_CHUNKS * len(self.lengths):
-                return None
-        return [int(chunk) for chunk in chunks]
+        found, first = [np.arange(0)], 0
+        for entry in self.entries:
+            found.append(first + entry.index.find(requested))
+            first += entry.length
+        numbers = np.concatenate(found)
+        return RowNumbers(numbers[self.live[numbers]])
+
+    def mergeable(self, rows: int) -> int:
+        """Returns the number of patches, counted from the last, to merge with the next one, which has so many rows.
+
+        A row is rewritten as often as its patch has grown by the factor `FAN`, and so many patches of each size remain.
+        """
+        merged, patches = 0, self.entries[1:]
+        while True:
+            size = FAN * (rows + sum(entry.length for entry in patches[len(patches) - merged :]))
+            alike = merged
+            while alike < len(patches) and patches[-1 - alike].length < size:
+                alike += 1
+            if alike - merged < FAN - 1:
+                return merged
+            merged = alike
+
+    @cached_property
+    def ends(self) -> npt.NDArray[np.intp]:
+        """For each chunk, the number of the row after its last one."""
+        return np.cumsum(self.lengths)
 
     def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
         """Returns the numbers, within the bucket, of all rows in these chunks, chunk by chunk."""
-        ends = np.cumsum(self.lengths)
-        ranges = [np.arange(ends[chunk] - self.lengths[chunk], ends[chunk]) for chunk in chunks]
+        ranges = [np.arange(self.ends[chunk] - self.lengths[chunk], self.ends[chunk]) for chunk in chunks]
         return RowNumbers(np.concatenate([np.arange(0), *ranges]))
 
     def least_without(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
@@ -131,7 +176,7 @@ def write_entry(
     `times` are the expressions, by index column, of the times whose minima an index contains.
     """
     deleted = np.empty(0, np.uint32) if patch.deleted is None else patch.deleted.to_numpy()
-    entries = np.concatenate([deleted, _hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
+    entries = np.concatenate([deleted, lower_hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
     facts: dict[str, Any] = {"gone": len(deleted), "rows": written.rows, "bytes": sum(written.bytes)}
     facts["least"] = _least(patch.rows, written.rows, times)
     store.put(stage, _key(bucket, first), encode(pl.DataFrame({_ENTRIES: entries}), facts))
@@ -147,6 +192,15 @@ def remove_entries(
         store.delete(stage, _key(bucket, 0))
 
 
+def remove_later_entries(
+    store: StateStore, stage: str, bucket: int, first: int, entries: Sequence[Entry]
+) -> None:
+    """Removes the entries of adjacent writes, except the first one, whose chunks are numbered from `first` on."""
+    for entry in entries[:-1]:
+        first += len(entry.rows)
+        store.delete(stage, _key(bucket, first))
+
+
 def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Expr]) -> dict[str, list[int]]:
     """Returns the least time of each chunk, by index column. `lengths` are the numbers of rows of the chunks."""
     found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times.items())
@@ -158,12 +212,6 @@ def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Ex
         ]
         for values in found
     }
-
-
-def _hashes(rows: pl.DataFrame, keys: Sequence[str]) -> npt.NDArray[np.uint32]:
-    """Returns the lower half of each row's key hash. The upper bits are the same for all keys of a bucket."""
-    hashes = rows.select(key_hash(keys)).to_series().to_numpy()
-    return hashes.astype(np.uint32)
 
 
 def _key(bucket: int, first: int) -> str:

@@ -33,7 +33,7 @@ MAYBE_OVERLAPS: Final = "__stale"
 """The Boolean column of a due-soon row: true if it may overlap with a row or waiting arrival of its bucket."""
 
 SHARE: Final = 16
-"""When a bucket is read, one in this many of its rows moves to the buffer. So a row is read at most some 16 times."""
+"""The share of a read bucket's rows that move to the buffer is one in this many: each is read some 16 times at most."""
 
 FROM_BYTES: Final = 500_000
 """The size of a bucket in memory (bytes) below which no rows move to the buffer, since reading all is cheap."""

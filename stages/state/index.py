@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, cast
@@ -57,6 +58,11 @@ class Size:
     bytes: int = 0
     log: int = 0
 
+    @property
+    def total(self) -> int:
+        """The bytes of all chunks."""
+        return self.bytes + self.log
+
     @classmethod
     def of_rows(cls, written: Written) -> Size:
         """Returns the size of a bucket without a log whose base rows were written as these chunks."""
@@ -101,7 +107,7 @@ class HoldOwner:
         if self.table:
             return f"a row of key {self.key} at {time(self.start)}"
         who = f"key {self.key} in" if self.key else "window"
-        what = "a pane that may be taken back, of " if self.pane else ""
+        what = "a pane that may be retracted, of " if self.pane else ""
         return f"{what}{who} [{time(self.start)}, {time(self.end)})"
 
 
@@ -123,6 +129,11 @@ class Index:
         value = store.get(stage, KEY)
         if value is None:
             return cls(no_buckets(tuple(clocks)))
+        return _SAVED.get((value, tuple(clocks))) or cls.decoded(value, clocks)
+
+    @classmethod
+    def decoded(cls, value: bytes, clocks: Sequence[str]) -> Index:
+        """Decodes a saved index."""
         frame, facts = decode(value)
         holds = facts.get("holds")
         if holds is not None:
@@ -143,7 +154,15 @@ class Index:
         }
         if self.holds is not None:
             facts["holds"] = self.holds
-        store.put(stage, KEY, encode(self.buckets, facts))
+        value = encode(self.buckets, facts)
+        store.put(stage, KEY, value)
+        if len(value) <= _MOST_BYTES:
+            clocks = (
+                name.removeprefix(DEADLINE) for name in self.buckets.columns if name.startswith(DEADLINE)
+            )
+            _SAVED[value, tuple(clocks)] = self
+            if len(_SAVED) > _MOST_SAVED:
+                _SAVED.popitem(last=False)
 
     def due(self, now: Times) -> list[int]:
         """Returns the numbers of the buckets in which a row is due when the clocks are at `now`."""
@@ -163,7 +182,7 @@ class Index:
 
     def sizes(self) -> dict[int, Size]:
         """Returns the sizes of the existing buckets by number."""
-        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets[[BUCKET, *SIZES]].rows()}
+        return {bucket: Size(*sizes) for bucket, *sizes in self.buckets[:, [BUCKET, *SIZES]].rows()}
 
     def replace(
         self, touched: Collection[int], summary: pl.DataFrame, holds: Mapping[int, Histogram] | None = None
@@ -229,6 +248,13 @@ class Index:
         pane, timer = least["holder_pane"] or False, least["holder_timer"]
         due = least["holder_due"]
         return HoldOwner(least["hold"], least["holder_key"], *bounds, pane=pane, timer=timer, due=due)
+
+
+_SAVED: Final = OrderedDict[tuple[bytes, tuple[str, ...]], Index]()
+"""The last small indices that this process has saved, by value and clocks. The next step need not decode them."""
+
+_MOST_SAVED: Final = 64
+_MOST_BYTES: Final = 64_000
 
 
 def histograms(rows: pl.DataFrame) -> dict[int, Histogram]:

@@ -31,10 +31,11 @@ import polars as pl
 from stages.frames import concat_nonempty, rows_at
 from stages.state.buckets import BUCKET, split_by_bucket
 from stages.state.chunks import Patch
-from stages.state.directory import NEVER
+from stages.state.directory import NEVER, Directory
 from stages.state.index import COUNTS, SIZES, Index, Size, folded
+from stages.state.lookup import Requested
 from stages.state.row_numbers import FrameMask, Positions, RowNumbers
-from stages.state.storage import LARGE_BYTES, BucketContent, Storage, holds_of
+from stages.state.storage import BucketContent, Storage, holds_of
 from stages.strategies.histogram import Histogram, merge_histograms
 from windowing.clocks import Times
 
@@ -45,6 +46,9 @@ MOST_DELETED: Final = 0.5
 """A bucket is rewritten if it has more deleted rows than its base rows times this."""
 MOST_ROWS: Final = 8.0
 """A bucket is rewritten if it has more rows, deleted ones included, than its base rows times this."""
+
+SEARCHED_BYTES: Final = 64_000
+"""The size of a bucket in the store (bytes) from which rows with some keys are found by their hashes."""
 
 _NUMBER: Final = "__number"
 _POSITION: Final = "__place"
@@ -103,6 +107,7 @@ class BucketSlice:
         requested: Further rows that the step only reads. They stay in the bucket.
         counts: The row counts of the bucket before the step.
         remainder: The other live rows.
+        directory: The directory of the bucket, if it was read.
     """
 
     bucket: int
@@ -111,6 +116,7 @@ class BucketSlice:
     requested: pl.DataFrame
     counts: RowCounts
     remainder: Remainder
+    directory: Directory | None
 
     @property
     def all(self) -> bool:
@@ -187,39 +193,34 @@ class _Slicer:
 
     def slice(self) -> BucketSlice:
         """Reads the slice, and further chunks of the bucket until the minima of the remaining rows are known."""
-        storage, bucket = self.storage, self.bucket
-        if self.wanted.due is not None or self.now.percentiles:
-            contents: Iterable[BucketContent] = [storage.content(bucket)]
-        else:
-            contents = storage.contents_with(bucket, self.wanted.all_keys)
-        # The last content is the whole bucket, from which a slice can always be made.
-        return next(found for found in map(self._of, contents) if found is not None)
-
-    def _of(self, content: BucketContent) -> BucketSlice | None:
-        """Makes the slice from the rows that were read; None if more rows must be read to find the index row."""
+        storage, bucket, wanted = self.storage, self.bucket, self.wanted
+        everything = wanted.due is not None or bool(self.now.percentiles)
+        content = (
+            storage.content(bucket)
+            if everything
+            else storage.content_with(bucket, Requested.of(wanted.all_keys))
+        )
         positions, requested = self._positions(content)
         counts, remaining = RowCounts.of(content), content.live_positions()
         if content.whole and counts.after(written=0, deleted=len(positions)).worth_rewriting:
             # The slice becomes all live rows. Requested rows are among them, and must not be returned twice.
             positions, requested = Positions(np.flatnonzero(remaining)), Positions(requested[:0])
         remaining[positions] = False
-        rows = rows_at(content.rows, positions)
-        index_row = self._index_row(content, rows, remaining)
-        if index_row is None:
-            return None
-        grown = counts.after(written=len(self.wanted.keys), deleted=len(positions))
+        rows, numbers = rows_at(content.rows, positions), RowNumbers(content.numbers[positions])
+        grown = counts.after(written=len(wanted.keys), deleted=len(positions))
         return BucketSlice(
-            bucket=self.bucket,
+            bucket=bucket,
             rows=rows,
-            numbers=RowNumbers(content.numbers[positions]),
-            requested=content.rows[requested],
+            numbers=numbers,
+            requested=rows_at(content.rows, requested),
             counts=counts,
             remainder=Remainder(
-                index_row=index_row,
+                index_row=self._index_row(content, rows, numbers),
                 holds=self._holds(content, remaining),
                 # The rows are kept only if a rewrite is likely. Otherwise a rewrite reads the bucket again.
                 rows=content.rows.filter(remaining) if grown.worth_rewriting and content.whole else None,
             ),
+            directory=content.directory,
         )
 
     def _positions(self, content: BucketContent) -> tuple[Positions, Positions]:
@@ -240,11 +241,10 @@ class _Slicer:
         mine, others = found.join(keys, how="semi", **on), found.join(keys, how="anti", **on)
         return Positions(mine[_POSITION].to_numpy()), Positions(others[_POSITION].to_numpy())
 
-    def _index_row(
-        self, content: BucketContent, loaded: pl.DataFrame, remaining: FrameMask
-    ) -> pl.DataFrame | None:
-        """Returns the least hold and deadlines of the remaining rows, as an index row; None if more rows must be
-        read.
+    def _index_row(self, content: BucketContent, loaded: pl.DataFrame, numbers: RowNumbers) -> pl.DataFrame:
+        """Returns the least hold and deadlines of the remaining rows, as an index row.
+
+        `loaded` are the rows of the slice, and `numbers` their row numbers.
         """
         storage, bucket = self.storage, self.bucket
         times = storage.least_times(self.now)
@@ -254,13 +254,23 @@ class _Slicer:
         # The index is exact. If no row of the slice has one of its minima, the remainder has all of them.
         if all(time is None or time > before[name] for name, time in first.items()):
             return known
-        among = pl.lit(pl.Series(remaining))
-        numbers = content.rows.select(
-            pl.when(among).then(time).arg_min().alias(name) for name, time in times.items()
+        remaining = content.live.copy()
+        remaining[numbers] = False
+        # The last one has all rows of the bucket.
+        return next(
+            found
+            for read in storage.with_earliest(bucket, content)
+            if _is_least(found := self._least(read.rows, FrameMask(remaining[read.numbers])), read.others)
         )
-        least = content.rows[sorted({number for number in numbers.row(0) if number is not None})]
-        found = storage.summary(placed_in(least, bucket), {bucket: Size()}, self.now).drop(*SIZES, *COUNTS)
-        return found if _is_least(found, content.others) else None
+
+    def _least(self, rows: pl.DataFrame, among: FrameMask) -> pl.DataFrame:
+        """Returns the least hold and deadlines of some rows, as an index row."""
+        times = self.storage.least_times(self.now)
+        flag = pl.lit(pl.Series(among))
+        places = rows.select(pl.when(flag).then(time).arg_min().alias(name) for name, time in times.items())
+        least = rows[sorted({place for place in places.row(0) if place is not None})]
+        found = self.storage.summary(placed_in(least, self.bucket), {self.bucket: Size()}, self.now)
+        return found.drop(*SIZES, *COUNTS)
 
     def _holds(self, content: BucketContent, remaining: FrameMask) -> Histogram:
         if not self.now.percentiles:
@@ -318,11 +328,14 @@ def read_slices(
 
 def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> pl.DataFrame:
     """Reads the rows and waiting arrivals that are in these buckets and have one of these keys."""
-    # Large buckets are read one by one, so that their other rows are not in memory at the same time.
-    one_by_one = [[bucket] for bucket in buckets if storage.size(bucket).bytes >= LARGE_BYTES]
-    groups = [*one_by_one, [bucket for bucket in buckets if [bucket] not in one_by_one]]
-    parts = (concat_nonempty(storage.rows(group), storage.waiting(group)) for group in groups)
-    return pl.concat(part.join(keys, on=keys.columns, how="semi", nulls_equal=True) for part in parts)
+    # Of large buckets, only rows that may have one of the keys are put together.
+    buckets = list(buckets)
+    large = [bucket for bucket in buckets if storage.size(bucket).total >= SEARCHED_BYTES]
+    small = sorted({*buckets} - {*large})
+    requested = Requested.of(keys)
+    found = [storage.rows_with(bucket, requested) for bucket in large]
+    parts = concat_nonempty(storage.rows(small), storage.waiting(small), *found)
+    return parts.join(keys, on=keys.columns, how="semi", nulls_equal=True)
 
 
 def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now: Times) -> Index:
@@ -330,7 +343,10 @@ def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now
     updates = [update for update in updates if not update.nothing]
     if not updates:
         return index
-    sizes = {update.bucket: storage.append_patch(update.bucket, update.patch, now) for update in updates}
+    sizes = {
+        update.bucket: storage.append_patch(update.bucket, update.patch, now, update.old.directory)
+        for update in updates
+    }
     written = pl.concat([placed_in(update.new, update.bucket) for update in updates])
     summary = _summary(storage, updates, written, sizes, now)
     holds = holds_of(written, now)

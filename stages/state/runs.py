@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Final
 
 import attrs
+import numpy as np
 import polars as pl
 
 from stages.frames import concat_nonempty, size_of
@@ -24,6 +25,7 @@ from stages.keys import key_text
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size
+from stages.state.lookup import lower_hashes, rows_among
 from stages.state.store import StateStore
 from stages.state.summary import summarize
 from stages.state_tables import AppendTable, StateTable
@@ -39,6 +41,9 @@ FAN: Final = 8
 """The number of runs of one level that are merged at a time."""
 LARGE_BYTES: Final = 64_000_000
 """The size in the store (bytes) above which runs are not merged."""
+
+FEW_OF: Final = 8
+"""Rows are found by their hashes if at most one in this many rows of a chunk may have a requested key."""
 
 _PHYSICAL: Final = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32)
 
@@ -71,14 +76,20 @@ class Runs:
         requested = keys.drop_nulls()
         if requested.is_empty() or not self.sizes:
             return self.table.no_rows
-        own, sorted_keys = self._keys, requested.select(self._place).to_series().unique().sort()
+        own, placed = self._keys, requested.with_columns(self._place.alias(LEAST)).sort(LEAST)
+        hashes, sorted_keys = lower_hashes(placed, own), placed[LEAST]
         known = self._chunks.filter(pl.col(LEAST).is_not_null())
-        # The range of a chunk includes a requested key if its two ends have different places among the sorted keys.
+        # The requested keys in the range of a chunk are between the places of its two ends among the sorted keys.
         first = sorted_keys.search_sorted(known[LEAST], side="left")
         last = sorted_keys.search_sorted(known[GREATEST], side="right")
-        found = known.filter(first < last)[BUCKET]
-        parts = [self._read([bucket]).join(requested, on=own, how="semi") for bucket in found]
-        return pl.concat([self.table.no_rows, *parts])
+        parts = [self.table.no_rows]
+        for bucket, rows, start, end in zip(known[BUCKET], known["rows"], first, last, strict=True):
+            if FEW_OF * (end - start) > rows:
+                parts.append(self._read([bucket]).join(requested, on=own, how="semi"))
+            elif start < end:
+                found, asked = self._chunks_of(bucket), np.unique(hashes[start:end])
+                parts += rows_among(found, asked, own, self.table.schema, self.table.missing)
+        return pl.concat(parts).join(requested, on=own, how="semi")
 
     def append(self, rows: pl.DataFrame, now: Times) -> Index:
         """Writes rows as a new run, merges small runs, and returns the new index."""
@@ -106,11 +117,13 @@ class Runs:
     def _chunks(self) -> pl.DataFrame:
         return _known(self.index)
 
+    def _chunks_of(self, bucket: int) -> list[chunks.Chunk]:
+        return chunks.read(self.store, self.stage, bucket, range(self.sizes[bucket].base), again=True)
+
     def _read(self, buckets: Sequence[int]) -> pl.DataFrame:
         frames = []
         for bucket in sorted(buckets):
-            found = chunks.read(self.store, self.stage, bucket, range(self.sizes[bucket].base))
-            frames += chunks.unpack(found, self.table.schema, self.table.missing)
+            frames += chunks.unpack(self._chunks_of(bucket), self.table.schema, self.table.missing)
         return concat_nonempty(self.table.no_rows, *frames)
 
     def _written(self, index: Index, rows: pl.DataFrame, level: int, now: Times) -> Index:

@@ -17,6 +17,7 @@ from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
 from stages.state.directory import Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
+from stages.state.lookup import Requested, divided, rows_among
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -30,24 +31,29 @@ LARGE_BYTES: Final = 250_000
 A smaller bucket is read and written whole, which is faster.
 """
 
+MOST_ROWS: Final = 0.5
+"""The share of a bucket's rows that may be needed above which all are read at once."""
+
 
 @attrs.frozen(eq=False)
 class BucketContent:
-    """The rows of some or all chunks of a bucket.
+    """Some or all rows of a bucket.
 
     Attributes:
-        rows: The rows of the chunks that were read, deleted rows included.
+        rows: The rows that were read, which may include deleted ones.
         numbers: The row number of each of them.
         live: A flag for each row of the whole bucket, false for deleted rows.
         base_rows: The number of base rows. Rows with this number or a greater one are from patches.
-        others: A lower bound, by index column, of the least time among the rows that were not read.
+        directory: The directory of the bucket, if not all rows were read.
+        chunks: The chunks that were read then, by number.
     """
 
     rows: pl.DataFrame
     numbers: RowNumbers
     live: BucketMask
     base_rows: int
-    others: Mapping[str, int] = attrs.field(factory=dict)
+    directory: Directory | None = None
+    chunks: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
         # Several contents may share the flags of one directory.
@@ -55,7 +61,7 @@ class BucketContent:
 
     @property
     def whole(self) -> bool:
-        """True if all chunks of the bucket were read."""
+        """True if all rows of the bucket were read."""
         return len(self.numbers) == len(self.live)
 
     @property
@@ -68,11 +74,26 @@ class BucketContent:
         return FrameMask(self.live[self.numbers])
 
     def without(self, deleted: RowNumbers) -> pl.DataFrame:
-        """Returns the live rows of the bucket without the rows `deleted`. All chunks must have been read."""
+        """Returns the live rows of the bucket without the rows `deleted`. All rows must have been read."""
         assert self.whole  # so row numbers are positions
         live = self.live.copy()
         live[deleted] = False
         return self.rows.filter(live)
+
+
+@attrs.frozen(eq=False)
+class Earliest:
+    """The rows of the chunks of a bucket that have the least times.
+
+    Attributes:
+        rows: The rows, deleted ones included.
+        numbers: The row number of each of them.
+        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
+    """
+
+    rows: pl.DataFrame
+    numbers: RowNumbers
+    others: Mapping[str, int]
 
 
 @attrs.frozen(slots=False)
@@ -98,7 +119,7 @@ class Storage:
     def buckets(self) -> Buckets:
         """The assignment of rows to the existing buckets of the table."""
         existing = tuple(bucket for bucket in self.sizes if bucket != BUFFER)
-        return Buckets(self.table.keys, self.table.spread, existing)
+        return Buckets(self.table.keys, self.table.spread, existing, self.table.patched)
 
     def between(self, first: int, last: int) -> list[int]:
         """Returns the buckets that may have rows with times from `first` to `last` (us, inclusive).
@@ -117,7 +138,7 @@ class Storage:
     def content(self, bucket: int) -> BucketContent:
         """Reads all rows of a bucket, including the rows that its patches have deleted."""
         size = self.size(bucket)
-        found = chunks.read(self.store, self.stage, bucket, range(size.chunks))
+        found = self._read_again(bucket, range(size.chunks))
         rows = self._rows_of(found)
         # A row number is a position among the rows of all chunks, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
@@ -127,23 +148,47 @@ class Storage:
         base_rows = sum(chunk.rows for chunk in found[: size.base])
         return BucketContent(rows, RowNumbers(np.arange(len(rows))), BucketMask(live), base_rows)
 
-    def contents_with(self, bucket: int, keys: pl.DataFrame) -> Iterator[BucketContent]:
-        """Reads more and more of a bucket. Each content has all live rows with one of these keys.
+    def content_with(self, bucket: int, requested: Requested) -> BucketContent:
+        """Reads the live rows of a bucket that have one of the requested keys, and perhaps others.
 
-        The first content has as few chunks as possible. The second also has the chunks with the least times, the last
-        one all chunks. Without a directory, or if most chunks are needed, only the last one is read.
+        Without a directory, or if most rows are needed, all rows are read.
         """
         known = Directory.read(self.store, self.stage, bucket, self.size(bucket))
-        if known is not None and (numbers := known.chunks_with(keys)) is not None:
-            yield self._some(bucket, known, numbers)
-            earliest = {chunk for _, chunk in known.least_without(numbers).values()}
-            yield self._some(bucket, known, sorted({*numbers, *earliest}))
-        yield self.content(bucket)
+        if known is None:
+            return self.content(bucket)
+        numbers = known.numbers_with(requested.between(*self.buckets.hashes(bucket)))
+        if len(numbers) > MOST_ROWS * len(known.live):
+            return self.content(bucket)
+        parts = dict(divided(numbers, known.lengths))
+        found = dict(zip(parts, self._read_again(bucket, parts), strict=True))
+        rows = self._rows_of(found[chunk].at(positions) for chunk, positions in parts.items())
+        return BucketContent(rows, numbers, known.live, known.base_rows, known, found)
 
-    def _some(self, bucket: int, known: Directory, numbers: Sequence[int]) -> BucketContent:
-        rows = self._rows_of(chunks.read(self.store, self.stage, bucket, numbers))
-        others = {name: least for name, (least, _) in known.least_without(numbers).items()}
-        return BucketContent(rows, known.numbers_in(numbers), known.live, known.base_rows, others)
+    def with_earliest(self, bucket: int, content: BucketContent) -> Iterator[Earliest]:
+        """Reads more and more of a bucket, of which `content` was read: first the chunks with the least times."""
+        known = content.directory
+        if known is not None:
+            numbers = sorted({chunk for _, chunk in known.least_without(()).values()})
+            read = dict(content.chunks)
+            missing = [chunk for chunk in numbers if chunk not in read]
+            read.update(zip(missing, self._read_again(bucket, missing), strict=True))
+            rows = self._rows_of(read[chunk] for chunk in numbers)
+            others = {name: least for name, (least, _) in known.least_without(numbers).items()}
+            yield Earliest(rows, known.numbers_in(numbers), others)
+            content = self.content(bucket)
+        yield Earliest(content.rows, content.numbers, {})
+
+    def rows_with(self, bucket: int, requested: Requested) -> pl.DataFrame:
+        """Reads the rows and waiting arrivals of a bucket that may have one of the requested keys."""
+        table, size, own = self.table, self.size(bucket), requested.columns == list(self.table.keys)
+        if table.patched:
+            return (self.content_with(bucket, requested) if own else self.content(bucket)).live_rows
+        hashes = requested.between(*self.buckets.hashes(bucket)) if own else requested.all
+        parts, found = [table.no_rows], self._read_again(bucket, range(size.chunks))
+        for first, last in _groups(size):
+            schema = table.schema if last <= size.base else table.incoming
+            parts += rows_among(found[first:last], hashes, requested.columns, schema, table.missing)
+        return concat_nonempty(*parts)
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the waiting arrivals of these buckets, by bucket and in order of arrival."""
@@ -183,7 +228,7 @@ class Storage:
         `rows` are keyed by bucket number, and have the column BUCKET. `due_soon` is the new content of the buffer.
         """
         columns = list(self.table.schema)
-        written = {bucket: part[columns] for bucket, part in rows.items()}
+        written = {bucket: part[:, columns] for bucket, part in rows.items()}
         if len(due_soon):
             written[BUFFER] = due_soon
         sizes = self._write(written, now)
@@ -191,7 +236,7 @@ class Storage:
             self._remove(bucket, sizes.get(bucket, Size()))
         described = [*rows.values()]
         if len(due_soon) or not described:
-            described.append(due_soon[columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
+            described.append(due_soon[:, columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
         touched = {*loaded, *sizes, BUFFER}
         after = concat_nonempty(*described)
         return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
@@ -204,17 +249,39 @@ class Storage:
         sizes = {}
         columns = list(self.table.incoming)
         for bucket, part in split_by_bucket(waiting).items():
-            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[columns]), now)
-        as_rows = self.state_table.as_rows(waiting[columns], now).with_columns(waiting[BUCKET])
+            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[:, columns]), now)
+        as_rows = self.state_table.as_rows(waiting[:, columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
-    def append_patch(self, bucket: int, patch: chunks.Patch, now: Times) -> Size:
-        """Writes a patch after the last chunk of a bucket, and returns the size of the patch."""
-        first = self.size(bucket).chunks
+    def append_patch(
+        self, bucket: int, patch: chunks.Patch, now: Times, known: Directory | None = None
+    ) -> Size:
+        """Writes a patch after the last chunk of a bucket, and returns by how much the bucket has grown.
+
+        If the directory is `known`, the patch is merged with earlier ones as soon as there are several of its size.
+        """
+        before = self.size(bucket)
+        merged = known.entries[len(known.entries) - known.mergeable(len(patch.rows)) :] if known else []
+        if merged:
+            replaced = range(before.chunks - sum(len(entry.rows) for entry in merged), before.chunks)
+            patch = self._joined(self._read_again(bucket, replaced), patch)
+            first, log = replaced[0], sum(entry.stored for entry in merged)
+        else:
+            first, log = before.chunks, 0
         written = chunks.write(self.store, self.stage, bucket, first, patch)
-        if self.is_large(self.size(bucket)):
+        if merged:
+            chunks.remove(self.store, self.stage, bucket, range(first + len(written.rows), before.chunks))
+            directory.remove_later_entries(self.store, self.stage, bucket, first, merged)
+        if self.is_large(before):
             self._write_entry(bucket, first, patch, written, now)
-        return Size(chunks=len(written.rows), log=sum(written.bytes))
+        return Size(chunks=first + len(written.rows) - before.chunks, log=sum(written.bytes) - log)
+
+    def _joined(self, earlier: Sequence[chunks.Chunk], patch: chunks.Patch) -> chunks.Patch:
+        """Returns one patch with the rows of several in their order, so that each row keeps its number."""
+        deleted = [chunk.deleted for chunk in earlier if chunk.deleted is not None]
+        if patch.deleted is not None:
+            deleted.append(patch.deleted)
+        return chunks.Patch(pl.concat([self._rows_of(earlier), patch.rows]), pl.concat(deleted))
 
     def size(self, bucket: int) -> Size:
         """Returns the size of a bucket in the store; 0 chunks and bytes if the bucket does not exist."""
@@ -243,6 +310,9 @@ class Storage:
     def _read(self, bucket: int, numbers: Iterable[int], schema: pl.Schema) -> list[pl.DataFrame]:
         found = chunks.read(self.store, self.stage, bucket, numbers)
         return chunks.unpack(found, schema, self.table.missing)
+
+    def _read_again(self, bucket: int, numbers: Iterable[int]) -> list[chunks.Chunk]:
+        return chunks.read(self.store, self.stage, bucket, numbers, again=True)
 
     def _write(self, parts: Mapping[int, pl.DataFrame], now: Times) -> dict[int, Size]:
         sizes = {}
@@ -279,6 +349,20 @@ class Storage:
     def _rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
         return pl.concat([self.table.no_rows, *frames])
+
+
+def _groups(size: Size) -> Iterator[tuple[int, int]]:
+    """Divides the chunks of a bucket into ranges that are searched together: base rows, and ranges of the log.
+
+    Those of the log have different powers of two as lengths. So few change when a chunk is appended.
+    """
+    first = size.base
+    if first:
+        yield 0, first
+    while rest := size.chunks - first:
+        length = 1 << rest.bit_length() - 1
+        yield first, first + length
+        first += length
 
 
 def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import json
 import struct
+from collections.abc import Callable
 from typing import Any, Final, Literal, Protocol
 
 import attrs
 import polars as pl
 
 from stages.frames import write_stream
+from stages.state.memory import D, Memory
 
 ENCODING: Final = 4
 """The version of the stored state of stages. A run refuses a checkpoint of another version."""
@@ -48,12 +50,16 @@ class StateStore(Protocol):
     def delete(self, stage: str, key: str) -> None:
         """Removes a key, if it exists."""
 
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        """Returns the decoded value of a key; None if it has none. A store may remember it, so it must not change."""
+
 
 @attrs.define
 class DictStore:
     """A state store in memory."""
 
     values: dict[tuple[str, str], bytes] = attrs.field(factory=dict)
+    _memory: Memory = attrs.field(factory=Memory, init=False, eq=False, repr=False)
 
     @property
     def compress_from(self) -> int:
@@ -64,10 +70,17 @@ class DictStore:
         return self.values.get((stage, key))
 
     def put(self, stage: str, key: str, value: bytes) -> None:
+        self._memory.forget((stage, key))
         self.values[stage, key] = value
 
     def delete(self, stage: str, key: str) -> None:
+        self._memory.forget((stage, key))
         self.values.pop((stage, key), None)
+
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        if (value := self.get(stage, key)) is None:
+            return None
+        return self._memory.get((stage, key), value, lambda: decode(value))
 
 
 @attrs.frozen
@@ -89,6 +102,9 @@ class Within:
 
     def delete(self, stage: str, key: str) -> None:
         self.store.delete(stage, self.prefix + key)
+
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        return self.store.decoded(stage, self.prefix + key, decode)
 
 
 def encode(

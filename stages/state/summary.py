@@ -103,7 +103,7 @@ def summarize(
         [[getattr(sizes[bucket], size) for size in SIZES] for bucket in found[BUCKET]], np.int64
     )
     sizes_of = pl.DataFrame(stored, schema=list(SIZES), orient="row")
-    return found.with_columns(summary.holder_key).hstack(sizes_of)[list(schema_of(clocks))]
+    return found.with_columns(summary.holder_key).hstack(sizes_of)[:, list(schema_of(clocks))]
 
 
 def _of_one(
@@ -111,39 +111,53 @@ def _of_one(
 ) -> pl.DataFrame:
     """Summarizes the rows of a single bucket. Only deadlines take a query, and columns of some tables."""
     clocks, panes = tuple(deadlines), OUTSTANDING_HOLD in rows.columns
-    # Among other columns, a deadline that is a constant has as many values as there are rows.
-    wanted = [pl.col(HOLD), *(deadline.alias(DEADLINE + clock) for clock, deadline in deadlines.items())]
-    wanted += _summary(table, clocks, panes=panes).computed
-    columns = rows.select(wanted)
-    hold = columns["hold" if panes else HOLD]
-    values = dict[str, Any](zip(SIZES, attrs.astuple(size), strict=True))
-    values |= {BUCKET: bucket, "rows": len(rows), "keys": _count_keys(rows, table.keys), "hold": hold.min()}
+    columns = _columns(rows, _summary(table, clocks, panes=panes).computed, deadlines)
+    hold = columns["hold"] if panes else rows[HOLD]
+    values: dict[str, Any] = {BUCKET: bucket, "base": size.base, "chunks": size.chunks}
+    values |= {"bytes": size.bytes, "log": size.log, "rows": len(rows), "keys": _count_keys(rows, table.keys)}
     values |= {"pending": rows[PENDING].sum(), "timers": columns["timers"].sum() if table.has_timers else 0}
-    values |= {name: columns[name].min() for name in (DEADLINE + clock for clock in clocks)}
+    values |= {"hold": hold.min(), **{name: columns[name].min() for name in map(DEADLINE.__add__, clocks)}}
     if (least := hold.arg_min()) is not None:
-        values |= _holder(rows[least : least + 1], columns[least : least + 1], table)
-    schema = schema_of(clocks)
-    return pl.DataFrame([[values.get(name) for name in schema]], schema, orient="row")
+        values |= _holder(rows, columns, table, least)
+    return pl.from_dicts([values], schema_of(clocks))
 
 
-def _holder(row: pl.DataFrame, columns: pl.DataFrame, table: Table) -> dict[str, Any]:
-    """Returns the columns of the index that describe the row with the least hold."""
+def _columns(
+    rows: pl.DataFrame, computed: Sequence[pl.Expr], deadlines: Mapping[str, pl.Expr]
+) -> dict[str, pl.Series]:
+    """Returns the columns `computed` and those of the deadlines, with a query only if one is no column of `rows`."""
+    named = {DEADLINE + clock: deadline for clock, deadline in deadlines.items()}
+    plain = {
+        name: rows[deadline.meta.output_name()]
+        for name, deadline in named.items()
+        if deadline.meta.is_column()
+    }
+    wanted = [*computed, *(deadline.alias(name) for name, deadline in named.items() if name not in plain)]
+    if not wanted:
+        return plain
+    # Among other columns, a deadline that is a constant has as many values as there are rows.
+    found = rows.select(pl.col(HOLD).alias(_ID), *wanted)
+    return plain | {column.name: column for column in found.iter_columns()}
+
+
+def _holder(rows: pl.DataFrame, columns: Mapping[str, pl.Series], table: Table, place: int) -> dict[str, Any]:
+    """Returns the columns of the index that describe the row with the least hold, which is at this place."""
     start, end = table.bounds
-    waits = DEADLINE + PROCESSING_TIME
+    waits = columns.get(DEADLINE + PROCESSING_TIME)
     return {
-        "holder_key": ", ".join(shown_one(row[key]) for key in table.keys),
-        "holder_start": row[start].item(),
-        "holder_end": row[end].item(),
-        "holder_pane": columns["pane"].item() if "pane" in columns.columns else False,
-        "holder_timer": columns["timer"].item() if table.has_timers else None,
-        "holder_due": columns[waits].item() if waits in columns.columns else None,
+        "holder_key": ", ".join(shown_one(rows[key][place : place + 1]) for key in table.keys),
+        "holder_start": rows[start][place],
+        "holder_end": rows[end][place],
+        "holder_pane": columns["pane"][place] if "pane" in columns else False,
+        "holder_timer": columns["timer"][place] if table.has_timers else None,
+        "holder_due": None if waits is None else waits[place],
     }
 
 
 def _count_keys(rows: pl.DataFrame, keys: Sequence[str]) -> int:
     if len(keys) < 2:
         return rows[keys[0]].n_unique() if keys else 1
-    return _with_id(rows[list(keys)], keys)[_ID].n_unique()
+    return _with_id(rows[:, list(keys)], keys)[_ID].n_unique()
 
 
 def _named(table: Table) -> list[str]:

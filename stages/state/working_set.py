@@ -30,6 +30,7 @@ from stages.state.index import Index, Size
 from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
 from stages.state.storage import Storage
 from windowing.clocks import WATERMARK, Times
+from windowing.time import MAX_TIME
 
 _UNFLAGGED: Final = pl.Series(MAYBE_OVERLAPS, [False])
 
@@ -96,9 +97,9 @@ class WorkingSet:
             slices=slices,
             buffer=buffer,
             rows=concat_nonempty(
-                storage.rows(loaded), buffer.rows[list(table.schema)], *(part.rows for part in slices)
+                storage.rows(loaded), buffer.rows[:, list(table.schema)], *(part.rows for part in slices)
             ),
-            incoming=concat_nonempty(storage.waiting(loaded), here[list(table.incoming)]),
+            incoming=concat_nonempty(storage.waiting(loaded), here[:, list(table.incoming)]),
             waiting=waiting,
             overlapping=overlapping if len(overlapping) else None,
             requested=concat_nonempty(table.no_rows, *(part.requested for part in slices)),
@@ -113,6 +114,22 @@ class WorkingSet:
             storage, whole, slices=(), buffer=buffer, placed=nothing, matching=buffer.matches(nothing)
         )
 
+    @classmethod
+    def unread(cls, storage: Storage) -> WorkingSet:
+        """Loads all buckets without reading them, so that all of their rows are removed."""
+        table = storage.table
+        return cls(
+            storage=storage,
+            loaded=frozenset(storage.sizes),
+            slices=(),
+            buffer=storage.due_soon_buffer(needed=False),
+            rows=table.no_rows,
+            incoming=table.nothing_incoming,
+            waiting=storage.buckets.place(table.nothing_incoming),
+            overlapping=None,
+            requested=table.no_rows,
+        )
+
     def write_back(self, rows: pl.DataFrame, now: Times) -> Index:
         """Replaces the rows that were read by `rows`, appends the waiting arrivals, and returns the new index."""
         storage, index = self.storage, self.storage.index
@@ -121,7 +138,7 @@ class WorkingSet:
         loaded = self.loaded | rewritten.keys()
         if loaded or len(self.buffer.rows):
             written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
-            placed = concat_nonempty(others[[*storage.table.schema, BUCKET]], *written)
+            placed = concat_nonempty(others[:, [*storage.table.schema, BUCKET]], *written)
             index = self._replace(placed, loaded, now)
         patched = [update for update in updates if update.bucket not in rewritten]
         index = write_patches(storage, index, patched, now)
@@ -155,7 +172,7 @@ class WorkingSet:
             by_bucket |= {bucket: later} if split is buckets else split_by_bucket(split.place(later))
             buckets = split
         return self.storage.replace(
-            loaded, by_bucket, due_soon[[*self.storage.table.schema, MAYBE_OVERLAPS]], now
+            loaded, by_bucket, due_soon[:, [*self.storage.table.schema, MAYBE_OVERLAPS]], now
         )
 
     def _divided(self, part: pl.DataFrame, now: Times) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -177,6 +194,8 @@ def read_working_set(
 
     `also` are further buckets to read whole, `requested_keys` further keys whose rows are only read.
     """
+    if _ends_silently(storage, now) and incoming.is_empty() and not also and requested_keys is None:
+        return WorkingSet.unread(storage)
     placed = storage.buckets.place(incoming)
     requested = placed.clear() if requested_keys is None else storage.buckets.place(requested_keys)
     due, unknown = storage.index.due(now), _holds_unknown(storage, now)
@@ -202,6 +221,11 @@ def read_working_set(
     )
     whole = needed - {*sliced, BUFFER}
     return WorkingSet.of(storage, whole, slices=slices, buffer=buffer, placed=placed, matching=matching)
+
+
+def _ends_silently(storage: Storage, now: Times) -> bool:
+    """True if all rows are due and nothing is emitted for them."""
+    return storage.table.ends_silently and now.time(WATERMARK) >= MAX_TIME
 
 
 def _with_waiting(storage: Storage, placed: pl.DataFrame) -> list[int]:

@@ -2,7 +2,8 @@
 
 Beam is installed into an environment of its own in `build/beam`, with the packages that its tests need: its
 dependencies exclude the newest versions of packages that other extras install. `--version 2.72.0` tests the lowest
-version that the extra `beam` allows.
+version that the extra `beam` allows. `--spark` runs the suites of triggers, `TestStream`, state and the portable runner
+on Spark, in one process with one core, and the tests of this project's own that start Spark.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.support.places import ROOT
 VERSION: Final = "2.77.0"
 FOLDER: Final = ROOT / "build" / "beam"
 PACKAGES: Final = ("hypothesis", "mock", "parameterized", "pyhamcrest", "pytest")
-OWN: Final = "tests/beamlike/beam"
+OWN: Final = ("tests/beamlike/beam", "tests/connectors/test_beam_kafka.py")
 FNS: Final = "runners.portability.fn_api_runner.fn_runner_test"
 SUITES: Final = (
     "transforms.trigger_test",
@@ -53,26 +54,35 @@ CLASSES: Final = (
 """The classes of `FNS`. Others choose another worker of Beam or several, which this runner does not have."""
 
 
-def environment(version: str) -> Path:
+ON_SPARK: Final = (
+    "transforms.trigger_test",
+    "testing.test_stream_test",
+    "transforms.userstate_test",
+)
+
+
+def environment(version: str, *, spark: bool) -> Path:
     """Makes or updates the environment, and returns its Python."""
     python = FOLDER / version / "bin" / "python"
     if not python.exists():
         venv.create(FOLDER / version, symlinks=True, with_pip=True)
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    extras = "kafka,spark" if spark else "kafka"
     subprocess.run(
-        [python, *install, "-e", str(ROOT), f"apache-beam[yaml]=={version}", *PACKAGES], check=True
+        [python, *install, "-e", f"{ROOT}[{extras}]", f"apache-beam[yaml]=={version}", *PACKAGES], check=True
     )
     return python
 
 
-def job(python: Path, parts: list[str]) -> list[str | Path]:
+def job(python: Path, parts: list[str], *, spark: bool) -> list[str | Path]:
     """Returns the command that runs Beam's suites of which a name contains one of `parts`, or all."""
+    suites, classes = (ON_SPARK, CLASSES[:1]) if spark else (SUITES, CLASSES)
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
-    chosen = [suite for suite in (*SUITES, FNS) if not parts or any(part in suite for part in parts)]
+    chosen = [suite for suite in (*suites, FNS) if not parts or any(part in suite for part in parts)]
     files = [f"{packages}/apache_beam/{suite.replace('.', '/')}.py" for suite in chosen if suite != FNS]
     if FNS in chosen:
-        files += [f"{packages}/apache_beam/{FNS.replace('.', '/')}.py::{name}" for name in CLASSES]
+        files += [f"{packages}/apache_beam/{FNS.replace('.', '/')}.py::{name}" for name in classes]
     options = [
         "-q",
         "-c",
@@ -87,15 +97,19 @@ def job(python: Path, parts: list[str]) -> list[str | Path]:
 
 
 def main() -> int:
-    """Runs the tests of this project's own for Beam, then Beam's suites."""
+    """Runs this project's own tests for Beam, then Beam's suites."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suites", nargs="*", help="parts of names of Beam's suites; all by default")
     parser.add_argument("--version", default=VERSION, help="the version of Beam")
+    parser.add_argument("--spark", action="store_true", help="runs on Spark")
     given = parser.parse_args()
-    python = environment(given.version)
-    own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", OWN]
-    here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
-    codes = [subprocess.run(each, **here).returncode for each in (own, job(python, given.suites))]  # type: ignore[call-overload]
+    python = environment(given.version, spark=given.spark)
+    own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", *OWN]
+    own += ["-m", "spark" if given.spark else "not spark"]
+    place = {"BEAM_SUITE_ON": "spark"} if given.spark else {}
+    here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT), **place}}
+    suites = job(python, given.suites, spark=given.spark)
+    codes = [subprocess.run(each, **here).returncode for each in (own, suites)]  # type: ignore[call-overload]
     return max(codes)
 
 

@@ -6,6 +6,7 @@ A failure that is not listed fails the run, and so does a listed test that does 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +15,15 @@ import apache_beam.pipeline as beam_pipeline
 import pytest
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 
+import beamlike as bl
 from beamlike.beam import BeamlikeRunner
+from tests.beam.recorded import record_in_file, take_records
 
-EXPECTED: Final = Path(__file__).with_name("failures.txt")
+ON_SPARK: Final = os.environ.get("BEAM_SUITE_ON") == "spark"
+EXPECTED: Final = [
+    Path(__file__).with_name(name)
+    for name in ("failures.txt", *(["failures_on_spark.txt"] if ON_SPARK else []))
+]
 REPLACED: Final = {
     "BundleBasedDirectRunner",
     "DirectRunner",
@@ -42,6 +49,7 @@ MARKERS: Final = (
 _construct = beam_pipeline.Pipeline.__init__
 _run_stages = BeamlikeRunner.run_stages
 _runs: list[int] = [0]
+_RECORDS: Final = Path(tempfile.mkdtemp(), "records")
 _outcomes: dict[str, str] = {}
 
 
@@ -49,19 +57,28 @@ def _constructed(pipeline: Any, *arguments: Any, **named: Any) -> None:
     _construct(pipeline, *arguments, **named)
     given = pipeline.runner
     if type(given).__name__ in REPLACED:
-        pipeline.runner = BeamlikeRunner()
+        pipeline.runner = BeamlikeRunner(spark=spark())
         if type(given) is fn_runner.FnApiRunner:
             vars(pipeline.runner).update(vars(given))
 
 
+def spark() -> Any:
+    """Returns the runner on Spark, if the suites run on it."""
+    settings = {"spark.ui.enabled": "false"}
+    return bl.SparkRunner(master="local[1]", shards=1, quiet=True, config=settings) if ON_SPARK else None
+
+
 def _counted(runner: BeamlikeRunner, *arguments: Any) -> Any:
     _runs[0] += 1
-    return _run_stages(runner, *arguments)
+    result = _run_stages(runner, *arguments)
+    take_records(_RECORDS)
+    return result
 
 
 def expected_failures() -> dict[str, str]:
     """Reads the listed failures: the id of each test, with the reason."""
-    lines = [line for line in EXPECTED.read_text().splitlines() if line and not line.startswith("#")]
+    text = "\n".join(file.read_text() for file in EXPECTED)
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     return dict(line.split(": ", 1) for line in lines)
 
 
@@ -72,15 +89,17 @@ def unlisted_failures() -> list[str]:
 
 
 def untrue() -> list[str]:
-    """Returns the listed tests of the files that have run which have not failed: they passed, or are missing."""
-    files = {name.split("::")[0] for name in _outcomes}
-    listed = [name for name in expected_failures() if name.split("::")[0] in files]
+    """Returns the listed tests that have passed or are missing, of the classes that have run."""
+    classes = {name.rpartition("::")[0] for name in _outcomes}
+    listed = [name for name in expected_failures() if name.rpartition("::")[0] in classes]
     return [name for name in listed if _outcomes.get(name) != "failed"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
     beam_pipeline.Pipeline.__init__ = _constructed
     BeamlikeRunner.run_stages = _counted
+    if ON_SPARK:
+        record_in_file(_RECORDS)
     for marker in MARKERS:
         config.addinivalue_line("markers", marker)
 
@@ -119,8 +138,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     )
     for name, outcome in sorted(_outcomes.items()):
         if outcome == "failed":
-            terminalreporter.write_line(f"{name}: {expected.get(name, 'NOT LISTED in ' + EXPECTED.name)}")
+            terminalreporter.write_line(f"{name}: {expected.get(name, 'NOT LISTED in ' + EXPECTED[-1].name)}")
     for name in untrue():
         terminalreporter.write_line(
-            f"{name}: {_outcomes.get(name, 'missing')}, but is LISTED in {EXPECTED.name}"
+            f"{name}: {_outcomes.get(name, 'missing')}, but is LISTED in {EXPECTED[-1].name}"
         )

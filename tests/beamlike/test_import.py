@@ -22,7 +22,7 @@ OWN: Final = 260
 
 
 def loaded(code: str) -> set[str]:
-    """The modules of a new process that has run this code."""
+    """Returns the modules of a new process that has run this code."""
     program = f"import sys; {code}; print(*sys.modules, file=sys.stderr)"
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

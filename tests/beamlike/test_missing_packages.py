@@ -15,7 +15,7 @@ from tests.support.places import ROOT
 
 
 class Without:
-    """A finder of modules that stops at a package that is to be missing."""
+    """An import finder that hides a package."""
 
     def __init__(self, package: str) -> None:
         self.package = package
@@ -38,13 +38,13 @@ def without(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
 
 
 def read(source: Any) -> None:
-    """Reads a source in a step, and runs it."""
+    """Declares a source and runs it."""
     rows = bl.Pipeline("p").read("rows", source)
     rows.write("out", bl.Memory()).pipeline.run()
 
 
 def write(sink: Any) -> None:
-    """Writes to a sink in a step, and runs it."""
+    """Declares a sink and runs it."""
     bl.Pipeline("p").read("a", bl.Rows([{"x": 1}])).write("rows", sink).pipeline.run()
 
 

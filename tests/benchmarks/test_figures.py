@@ -1,4 +1,4 @@
-"""The benchmarks of state and throughput: their input is what they say, and figures of other runs are kept."""
+"""The benchmarks of state and throughput: their input is as described, and figures of other runs are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_the_state_of_a_workload_is_as_large_as_asked(workload):
     asked = Load(rows=20_000, arrivals=500)
     batches = run(workload, asked, batches=6)
     lives = [batch.live for batch in batches]
-    # What has come of a window lately may lie beside its row.
+    # Recent arrivals of a window may be stored beside its row.
     beside = 9 * asked.arrivals * workload.overlap
     assert max(lives) < 1.05 * asked.rows + beside
     assert min(lives) > 0.95 * asked.rows
@@ -115,7 +115,7 @@ def test_an_engine_that_does_not_install_is_in_the_table_with_the_reason():
 
 
 def a_throughput_run(monkeypatch, tmp_path, *arguments: str) -> list[str]:
-    """The engines that are in the results after the command, when an engine takes no time, and one was known."""
+    """Returns the engines in the results after the command, with an earlier result and a stubbed engine."""
 
     def run(name, events, *_):
         return a_run(name, events, 1.0)

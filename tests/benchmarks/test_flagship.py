@@ -1,4 +1,4 @@
-"""What the benchmark concludes from its runs, on made-up figures."""
+"""The conclusions of the benchmark from its runs, on made-up figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of latencies, and what is shown of them."""
+"""Figures of latencies, and their presentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's measure against processes that know what CPU time they use."""
+"""The benchmark's measurements, compared with processes that know their own CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nexmark: events are a pure function of number and seed, and each query gives what another program finds."""
+"""Nexmark: events are a pure function of number and seed, and each query has the same results as another program."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def disorder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ties(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Few prices and few times, so that many are equal; files whose names are none of ours."""
+    """Few prices and few times, so that many are equal; the files have unusual names."""
     folder, nexmark = tmp_path_factory.mktemp("ties"), Nexmark(seed=4, rate=300, start=BEFORE_MIDNIGHT)
     numbers = np.arange(EVENTS, dtype=np.int64)
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""The figures of Nexmark: what events cost without a start, ratios, and what could not be done."""
+"""The figures of Nexmark: costs per event without the start, ratios, and failures."""
 
 from __future__ import annotations
 

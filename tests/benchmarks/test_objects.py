@@ -1,4 +1,4 @@
-"""The benchmark of objects: a job with objects computes what the one with dicts does."""
+"""The benchmark of objects: a job with objects has the same results as the one with dicts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The benchmark of keyed state and timers: its jobs do the same, and its figures are of what they say."""
+"""The benchmark of keyed state and timers: its jobs have the same results, and its figures are as described."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from benchmarks import process, process_job
 from benchmarks.process_stage import TIERS, Bench, many_keys, many_rows, timers
 from benchmarks.throughput_report import Run
+from tests.support.small_batches import Counter
 
 SECOND = 1_000_000
 
@@ -20,8 +22,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return process.inputs(12, tmp_path_factory.mktemp("silence"))
 
 
-def test_the_job_finds_what_polars_finds(data: Path, tmp_path: Path) -> None:
-    process_job.run_local(data, tmp_path / "out", cores=1)
+@pytest.mark.parametrize("job", ["local", "batches"])
+def test_the_job_finds_what_polars_finds(data: Path, tmp_path: Path, job: str) -> None:
+    process_job._RUN[job](data, tmp_path / "out", 1)
     told, right = process.answer(tmp_path / "out", process.expected(data))
     assert right, told
 
@@ -51,7 +54,7 @@ def test_process_and_the_function_of_frames_find_the_same_silences() -> None:
 
 
 def quarter(number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Some rows of few users in a quarter of an hour, in order of time."""
+    """Returns some rows of few users in a quarter of an hour, in order of time."""
     rows = pl.DataFrame({"user": [(7 * i + number) % 5 for i in range(8)]})
     times = pl.Series([number * 900 * SECOND + i * 100 * SECOND for i in range(8)])
     return rows["user"].to_numpy(), times.to_numpy()
@@ -71,3 +74,22 @@ def test_native_spark_is_compared_on_the_same_input() -> None:
         "1,000 readings, native Spark by beamlike on Spark: a batch 10.0, CPU of the whole run 1.0"
     ]
     assert len([*process.job_rows(runs)]) == 2
+
+
+def calls(rows: int, keys: int) -> int:
+    """Returns the Python calls of a step in which these rows arrive."""
+    bench, counter = Bench("Process"), Counter()
+    for number in range(2):  # imports and expressions are made in the first step
+        if number:
+            sys.setprofile(counter.count)
+        bench.step(np.arange(rows) % keys, np.arange(rows) + number * SECOND, (number + 1) * SECOND)
+    sys.setprofile(None)
+    return counter.calls
+
+
+def test_a_row_of_a_process_takes_few_python_calls() -> None:
+    # The dict of the row, `element` with `self.time` and `after`, and what follows the call.
+    more_rows = calls(rows=9_000, keys=100) - calls(rows=5_000, keys=100)
+    assert more_rows / 4_000 == pytest.approx(5, abs=0.05)
+    more_keys = calls(rows=5_000, keys=600) - calls(rows=5_000, keys=100)
+    assert more_keys / 500 < 12

@@ -1,4 +1,4 @@
-"""The short benchmarks: each job computes what its baseline does, and the ratios of two commits are compared."""
+"""The short benchmarks: each job has the same results as its baseline, and ratios of two commits are compared."""
 
 from __future__ import annotations
 

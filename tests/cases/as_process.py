@@ -21,12 +21,12 @@ Emitted = list[dict[str, Any] | bl.TimestampedValue]
 
 
 def instant(seconds: float) -> datetime:
-    """The time so many seconds after 1970."""
+    """Returns a time from its seconds since 1970."""
     return _EPOCH + timedelta(seconds=seconds)
 
 
 def in_seconds(time: datetime) -> float:
-    """Seconds since 1970; what lies outside of the calendar is the end."""
+    """Returns seconds since 1970; times outside of the calendar are the end."""
     if time == _LAST:
         return END
     passed = (time - _EPOCH) / timedelta(seconds=1)
@@ -111,7 +111,7 @@ class Calls:
 
 
 def scripted(script: Script, ends: bool) -> Scripted:
-    """The process of a script, of a class of its own."""
+    """Returns the process of a script, of a class of its own."""
     members: dict[str, Any] = {f"state_{name}": _field(script, name) for name in script.state}
     for name, kind in script.timers.items():
         members |= {

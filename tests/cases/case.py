@@ -14,19 +14,19 @@ import yaml
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
 
 ABOUT = frozenset({"id", "source", "note", "kind", "in_order", "error", "steps"})
-"""What every kind of case may have."""
+"""Keys of every kind of case."""
 
 
 class Unsupported(Exception):
-    """A case needs something that does not exist here."""
+    """Raised for a case that needs a missing feature."""
 
 
 @attrs.frozen
 class Case:
     """A case. `given` has the keys of its kind; attributes that only some steps name are compared only there.
 
-    `error` is a part of the message with which the case must be refused or fail. `in_order` compares rows in order,
-    too.
+    `error` is a part of the message with which the case must be refused or fail. `in_order` also compares the order of
+    rows.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Case:
     error: str | None = None
 
     def require(self, keys: frozenset[str], of_step: frozenset[str]) -> None:
-        """Raises `Unsupported` for a key of the case or a step that is not known."""
+        """Raises `Unsupported` for an unknown key of the case or a step."""
         for what, given, known in [
             ("a case", self.given, keys),
             *(("a step", step, of_step) for step in self.steps),
@@ -67,7 +67,7 @@ class Outcome:
 
 
 def load(path: str | Path) -> list[Case]:
-    """The cases of a file."""
+    """Returns the cases of a file."""
     with open(path, encoding="utf-8") as file:
         read = yaml.safe_load(file)
     cases = [_case(item) for item in read["cases"]]
@@ -83,14 +83,14 @@ def _case(item: Mapping[str, Any]) -> Case:
 
 
 def us(time: float | str) -> int:
-    """A time of a file in microseconds."""
+    """Returns a time of a file in microseconds."""
     if time in ("start", -math.inf):
         return MIN_TIME
     return MAX_TIME if time in ("end", math.inf) else round(float(time) * 1_000_000)
 
 
 def seconds(time: int) -> float | str:
-    """A time as a file has it."""
+    """Returns a time in the notation of files."""
     if time <= MIN_TIME or time >= GLOBAL_WINDOW_END - 1:
         return "start" if time <= MIN_TIME else "end"
     return time // 1_000_000 if time % 1_000_000 == 0 else time / 1_000_000

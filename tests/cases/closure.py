@@ -1,4 +1,4 @@
-"""Cases of operators after operators, in a pipeline: the net changes of each step, and what is there at the end."""
+"""Cases of operators after operators, in a pipeline: the net changes of each step, and the content at the end."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _SCHEMA = pl.Schema({"key": pl.String(), "value": pl.Int64(), "at": pl.Int64()})
 
 Pipe = Sequence[str | Mapping[str, Any]]
 Line = Counter[tuple[str, int]]
-"""How often each row is there, by its text and event time (us)."""
+"""The count of each row, by its text and event time (us)."""
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str, *, once: bool = False) -> DeclaredCase:
-    """The case's part of a pipeline. `once`: each window emits when it is collected, and never before."""
+    """Declares the case in a pipeline. With `once`, each window emits only when it is collected."""
     case.require(_CASE, _STEP)
     built = _Built(pipeline, case, name, once)
     out = built.last()
@@ -85,7 +85,7 @@ def _texts(net: Line) -> list[str]:
 
 
 def _outcome(columns: Sequence[str], rows: Rows, record: StageRecord) -> Outcome:
-    """The outcome of a step. A row that is taken back begins with `BACK`."""
+    """Returns the outcome of a step. A retracted row begins with `BACK`."""
     net = _summed((_sign(row) + _text([row[name] for name in columns]), row["at"]) for row in rows["out"])
     out = [(BACK * (count < 0) + text, at) for (text, at), count in net.items() for _ in range(abs(count))]
     late = [
@@ -102,7 +102,7 @@ def _sign(row: Mapping[str, Any]) -> str:
 
 
 def _user(row: Mapping[str, Any]) -> list[Any]:
-    """The values of a dropped row; those of a join are in a struct of their side."""
+    """Returns the values of a dropped row; those of a join are in a struct of their side."""
     left_out = ("reason", "at", "event_time", "window_start", "window_end", "pane_retracted")
     structs = [value for value in row.values() if isinstance(value, dict)]
     given = structs[0] if structs else row
@@ -124,7 +124,7 @@ def _value(value: Any) -> str:
 
 
 def _stage(node: Node) -> str:
-    """The name of the last stage before a node."""
+    """Returns the name of the last stage before a node."""
     while not isinstance(node.origin, OfStage):
         if not node.inputs:
             raise Unsupported("a case without a stage")
@@ -144,7 +144,7 @@ class _Built:
     late: list[bl.Collection] = attrs.field(factory=list)
 
     def last(self) -> bl.Collection:
-        """Declares all of them in order, and returns the last one."""
+        """Declares all collections in order, and returns the last one."""
         for name, pipe in self.case.given["pipe"].items():
             found = self._begun(pipe[0])
             for step in pipe[1:]:
@@ -220,7 +220,7 @@ def _windows(given: Mapping[str, Any]) -> bl.WindowFn:
 
 
 def _called(text: str) -> Any:
-    """An aggregate such as "top(key, value, 2)": its column, the one that it goes by, a number."""
+    """Returns an aggregate such as "top(key, value, 2)": its column, the column of its ranks, a number."""
     name, _, rest = text.rstrip(")").partition("(")
     names = [each.strip() for each in rest.split(",") if each.strip()]
     numbers = [json.loads(each) for each in names if each[0].isdigit()]

@@ -13,7 +13,7 @@ BACK = "-/"
 
 
 def compare(case: Case, outcomes: Sequence[Outcome]) -> str | None:
-    """The first step with a wrong outcome: its number, the expected and the actual values."""
+    """Returns the first step with a wrong outcome: its number, the expected and the actual values; None if all fit."""
     for number, (step, outcome) in enumerate(zip(case.steps, outcomes, strict=True), start=1):
         wrong = [text for text in _wrong(step, outcome, case.in_order) if text is not None]
         if wrong:
@@ -43,11 +43,11 @@ def _differ(what: str, expected: object, came: object) -> str | None:
 
 
 def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str | None:
-    """The wrong rows. If no expected row has a time, only values are compared."""
+    """Returns the wrong rows. If no expected row has a time, only values are compared."""
     wanted = [str(item) for item in expected]
     timed = not wanted or any("@" in item for item in wanted)
     came = [f"{value}@{seconds(time)}" if timed else value for value, time in outcome.out]
-    # A case of net changes marks a row that is taken back, as its text may begin with "-", too.
+    # A case of net changes marks a retracted row, because its text may begin with "-", too.
     came = ["-" + text.removeprefix(BACK) if text.startswith(BACK) else text for text in came]
     if wanted == came if in_order else Counter(wanted) == Counter(came):
         return None
@@ -55,7 +55,7 @@ def _wrong_out(expected: Sequence[Any], outcome: Outcome, in_order: bool) -> str
 
 
 def _wrong_late(expected: Sequence[Any], came: Sequence[Any]) -> str | None:
-    """The wrong dropped rows. Those of a join are "left VALUE" or "right VALUE", or VALUE if the case names no side."""
+    """Returns the wrong dropped rows. Those of a join are "left VALUE" or "right VALUE", or VALUE without a side."""
     wanted, found = [str(item) for item in expected], [str(item) for item in came]
     if not any(item.startswith(("left ", "right ")) for item in wanted):
         found = [item.removeprefix("left ").removeprefix("right ") for item in found]
@@ -63,7 +63,7 @@ def _wrong_late(expected: Sequence[Any], came: Sequence[Any]) -> str | None:
 
 
 def _wrong_letters(expected: Sequence[str], came: Sequence[str]) -> str | None:
-    """The wrong dead letters: each expected text must be a part of the error of a row of its own."""
+    """Returns the wrong dead letters: each expected text must be a part of the error of another row."""
     left = list(came)
     for part in expected:
         found = next((letter for letter in left if part in letter), None)

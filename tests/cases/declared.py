@@ -27,7 +27,7 @@ class DeclaredCase:
     outcome: Callable[[Rows, StageRecord], Outcome]
 
     def outcomes(self, records: Mapping[int, BatchRecord]) -> list[Outcome]:
-        """The outcome of each step. Raises `KeyError` if the run ended before."""
+        """Returns the outcome of each step. Raises `KeyError` if the run ended before."""
         found = []
         for batches in self.batches:
             rows = {what: recorder.rows(batches) for what, recorder in self.recorders.items()}
@@ -36,7 +36,7 @@ class DeclaredCase:
 
 
 def recorded(out: bl.Collection, name: str, failing: bl.Collection | None = None) -> dict[str, Recorder]:
-    """Sinks for the results of a step and the rows that it drops, and for the dead letters of `failing`."""
+    """Adds sinks for the results of a step, the rows that it drops, and the dead letters of `failing`."""
     # A number, as no datetime can represent times outside of the calendar.
     rows = {"out": out.with_columns(at=bl.event_time().cast(nw.Int64)), "late": out.late()}
     if failing is not None:

@@ -18,7 +18,7 @@ _ROLES = ("elements",)
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
-    """The case's part of a pipeline."""
+    """Declares the case in a pipeline."""
     case.require(_CASE, _STEP)
     moves = [move for step in case.steps for move in moves_of(step, "elements", _ROLES)]
     rows = pipeline.read(f"{name} rows", stream_of(moves, SCHEMA), timestamp="at", timestamp_unit="us")

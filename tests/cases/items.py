@@ -1,4 +1,4 @@
-"""Rows of cases that are written short: a time, "key@time", or "key@time=value"."""
+"""Rows of cases in a short notation: a time, "key@time", or "key@time=value"."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SCHEMA = pl.Schema({"key": pl.String(), "value": pl.String(), "at": pl.Int64()})
 
 
 def row_of(item: Any) -> dict[str, Any]:
-    """A row. Rows without a key share one, and a row without a value has its time. The key "null" is null."""
+    """Returns a row. Rows without a key share one; a row without a value has its time. The key "null" is null."""
     text = str(item)
     key, _, rest = text.rpartition("@") if "@" in text else ("k", "", text)
     at, _, value = rest.partition("=")
@@ -22,7 +22,7 @@ def row_of(item: Any) -> dict[str, Any]:
 
 
 def moves_of(step: Mapping[str, Any], side: str, sides: Sequence[str]) -> list[Move]:
-    """The batches of a step for one of several sources, which all have the same number of them."""
+    """Returns the batches of a step for one of several sources; all sources have the same number."""
     clocks = clocks_of(step)
     come = any(step.get(each) for each in sides)
     rows = tuple(map(row_of, step.get(side, ())))
@@ -30,7 +30,7 @@ def moves_of(step: Mapping[str, Any], side: str, sides: Sequence[str]) -> list[M
 
 
 def batches(steps: Iterable[Mapping[str, Any]], sides: Sequence[str]) -> list[range]:
-    """The numbers of the batches of each step."""
+    """Returns the numbers of the batches of each step."""
     found, start = [], 0
     for step in steps:
         found.append(range(start, start := start + len(moves_of(step, sides[0], sides))))

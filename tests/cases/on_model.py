@@ -28,6 +28,6 @@ def _row(given: Mapping[str, Any]) -> Row:
 
 
 def outcome(step: Step) -> Outcome:
-    """A step of the model as others are compared."""
+    """Converts a step of the model to an outcome."""
     out = [(one.value, us(one.time)) for one in step.out]
     return Outcome(out, step.late, step.letters, us(step.output_watermark), step.live)

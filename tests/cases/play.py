@@ -30,7 +30,7 @@ def _declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
 
 
 def _on_stage(case: Case) -> Sequence[Outcome]:
-    """Plays a case on its stage; a kind that cannot is played in a run of its own."""
+    """Plays a case on its stage; kinds without a stage are played in a run of their own."""
     module = KINDS[case.kind]
     if hasattr(module, "on_stage"):
         return module.on_stage(case)
@@ -42,7 +42,7 @@ PLAYBACK: Final = Playback(_declare, _on_stage)
 
 
 def play(cases: Sequence[Case], runner: str = "stage") -> list[Result]:
-    """The results, in order. All that can be run together share a run."""
+    """Returns the results, in order. Cases that can run together share a run."""
     unsupported = {case.id: why for case in cases if (why := _missing(case)) is not None}
     left = [case for case in cases if case.id not in unsupported]
     together = PLAYBACK.play([case for case in left if case.error is None], runner)
@@ -58,20 +58,20 @@ def play(cases: Sequence[Case], runner: str = "stage") -> list[Result]:
 
 
 def _missing(case: Case) -> str | None:
-    """The reason why the case is unsupported, or None."""
+    """Returns the reason why the case is unsupported, or None."""
     if case.kind not in KINDS:
         return f"cases of kind {case.kind!r} are not played yet"
     try:
         KINDS[case.kind].declare(bl.Pipeline("case"), case, "case")
     except Unsupported as error:
         return str(error)
-    except Exception:  # It is refused, and the case may say so.
+    except Exception:  # A refusal, which the case may expect.
         return None
     return None
 
 
 def _check(case: Case) -> Callable[[Case, Sequence[Outcome]], str | None] | None:
-    """The comparison of all outcomes together, if its kind has one."""
+    """Returns the comparison of all outcomes together, if its kind has one."""
     return getattr(KINDS[case.kind], "check", None)
 
 

@@ -43,7 +43,7 @@ def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
 def attach(
     pipeline: bl.Pipeline, script: Script, source: bl.TestStream, name: str, *, ends: bool
 ) -> dict[str, Recorder]:
-    """A source, the process of a script and its sinks: for what it emits, and what it could not use."""
+    """Declares a source, the process of a script, and sinks for its output, late rows and dead letters."""
     rows = pipeline.read(f"{name} rows", source, timestamp="at", timestamp_unit="us")
     rows = rows.window_into(window_fn(script.windows), allowed_lateness=timedelta(seconds=script.lateness))
     out = rows.group_by("key", name=name).process(
@@ -53,7 +53,7 @@ def attach(
 
 
 def window_fn(windows: Windows) -> bl.WindowFn:
-    """Windows of these seconds."""
+    """Returns windows with lengths in seconds."""
     if windows.size is None:
         return bl.GlobalWindows()
     size = timedelta(seconds=windows.size)
@@ -84,7 +84,7 @@ class Move:
     processing_time: int | None = None
 
     def clock(self, before: Times) -> Times:
-        """The clocks after the batch."""
+        """Returns the clocks after the batch."""
         return Times.of(
             before.watermark if self.watermark is None else self.watermark,
             before.processing_time if self.processing_time is None else self.processing_time,
@@ -92,31 +92,31 @@ class Move:
 
 
 def moves(step: Mapping[str, Any]) -> list[Move]:
-    """The batches of a step."""
+    """Returns the batches of a step."""
     rows = tuple(row_of(item) for item in step.get("elements", ()))
     clocks = clocks_of(step)
     return ([Move(rows)] if rows or not clocks else []) + clocks
 
 
 def clocks_of(step: Mapping[str, Any]) -> list[Move]:
-    """The batch in which clocks move, if any does."""
+    """Returns the batch in which clocks move, if any does."""
     clocks = {name: us(step[name]) for name in ("watermark", "processing_time") if name in step}
     return [Move(**clocks)] if clocks else []
 
 
 def row_of(item: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a case as the source gives it."""
+    """Returns a row of a case as the source emits it."""
     value = json.dumps(item.get("v"))
     return {"key": str(item.get("key", "k")), "v": value, "do": item.get("do"), "at": us(item["at"])}
 
 
 def stream(case: Case) -> bl.TestStream:
-    """The steps as a source."""
+    """Returns the steps as a source."""
     return stream_of((move for step in case.steps for move in moves(step)), SCHEMA)
 
 
 def stream_of(moves: Iterable[Move], schema: pl.Schema) -> bl.TestStream:
-    """A source of these batches, which ends at the latest after the last one."""
+    """Returns a source of these batches, which ends at the latest after the last one."""
     made = bl.TestStream(schema)
     for move in moves:
         made = attrs.evolve(made, steps=(*made.steps, _source_step(move, made.processing_time, schema)))
@@ -124,14 +124,14 @@ def stream_of(moves: Iterable[Move], schema: pl.Schema) -> bl.TestStream:
 
 
 def _source_step(move: Move, before: int, schema: pl.Schema) -> SourceStep:
-    """A test stream moves one clock in a step, a case may move both."""
+    """Returns a step that may move both clocks; a test stream moves only one in a step."""
     summary = {} if move.watermark is None else announcement(move.watermark)
     now = before if move.processing_time is None else move.processing_time
     return SourceStep(pl.DataFrame(move.rows, schema, orient="row"), summary, now)
 
 
 def stage_of(script: Script, *, ends: bool = True) -> Stage:
-    """The stage that plays a script."""
+    """Returns the stage that plays a script."""
     pipeline = bl.Pipeline("script")
     attach(pipeline, script, bl.TestStream(SCHEMA), "process", ends=ends)
     return pipeline.plan().stages["process"].stage
@@ -159,7 +159,7 @@ def _told(error: Exception) -> str:
 
 
 def on_stage(case: Case) -> list[Outcome]:
-    """Step by step on the stage."""
+    """Plays a case step by step on the stage."""
     run, clock, outcomes = StageRun(stage_of(script_of(case), ends=case.ends)), Times.of(MIN_TIME), []
     for step in case.steps:
         given = []
@@ -171,7 +171,7 @@ def on_stage(case: Case) -> list[Outcome]:
 
 
 def _together(given: Sequence[Outcome]) -> Outcome:
-    """The outcomes of several batches as one; watermarks and counts are those of the last batch."""
+    """Merges the outcomes of several batches; watermarks and counts are those of the last batch."""
     out, late, letters = (
         [one for outcome in given for one in getattr(outcome, what)] for what in ("out", "late", "letters")
     )

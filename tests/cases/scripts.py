@@ -18,7 +18,7 @@ _TIMERS = ("event", "event drop", "processing", "processing hold")
 
 
 def script_of(case: Case) -> Script:
-    """The script of a case. Raises `Unsupported`."""
+    """Returns the script of a case. Raises `Unsupported`."""
     case.require(_CASE, _STEP)
     given = dict(case.given)
     for kind in given.get("timers", {}).values():
@@ -32,14 +32,14 @@ def script_of(case: Case) -> Script:
 
 
 def windows_of(given: Mapping[str, Any]) -> Windows:
-    """Raises `Unsupported` for windows of another kind."""
+    """Returns the windows of a case. Raises `Unsupported` for windows of another kind."""
     if given["kind"] not in ("fixed", "sliding", "global"):
         raise Unsupported(f"windows are fixed, sliding or global, not {given['kind']!r}")
     return Windows(given.get("size"), given.get("period"))
 
 
 def _initial(value: Any) -> Any:
-    """A text may name what a field begins with."""
+    """Returns the initial value of a field, which may be given as a text."""
     return {"list": [], "map": {}, "set": set()}.get(value, value) if isinstance(value, str) else value
 
 

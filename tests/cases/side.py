@@ -1,4 +1,4 @@
-"""Cases of side inputs, in a pipeline. `as` says what rows look at: see `VIEWS`."""
+"""Cases of side inputs, in a pipeline. `as` is the view of the side that rows read: see `VIEWS`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ View = Callable[[bl.Collection, bl.Collection, str, Mapping[str, Any]], bl.Colle
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
-    """The case's part of a pipeline. `side_early`: a pane after so many rows."""
+    """Declares the case in a pipeline. `side_early` is the number of rows after which the side emits a pane."""
     case.require(_CASE, _STEP)
     main, side = _read(pipeline, case, name, "main"), _read(pipeline, case, name, "side")
     seen = VIEWS[case.given.get("as", "sum")](main, side, name, case.given)
@@ -79,7 +79,7 @@ def _early(count: int, windows: Mapping[str, Any]) -> bl.Trigger:
 
 
 def _of_side(step: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """The step with the clocks of one source; where the other's moves alone, this one's stays, which takes a batch."""
+    """Returns the step with the clocks of one source; where only the other's move, this source stays for a batch."""
     clocks = {"main": step.get("watermark"), "side": step.get("side_watermark")}
     moved = {"watermark": "start" if clocks[side] is None else clocks[side]}
     return {
@@ -88,11 +88,11 @@ def _of_side(step: Mapping[str, Any], side: str) -> Mapping[str, Any]:
     }
 
 
-# What rows look at
+# Views of the side
 
 
 def _called(view: Callable[[bl.Collection], Any], text: Callable[[Any, Any], str]) -> View:
-    """The value of a row, and what a function makes of it and of the side."""
+    """Returns a view that applies a function to the value of a row and the side."""
 
     def made(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
         def called(row: dict[str, Any], side: Any) -> dict[str, Any]:
@@ -112,7 +112,7 @@ def _listed(row: Mapping[str, Any], values: list[str]) -> str:
 
 
 def _flat_map(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """A row for each of the side."""
+    """Returns a row for each row of the side."""
 
     def called(row: dict[str, Any], side: list[str]) -> list[dict[str, Any]]:
         return [{"key": row["key"], "value": row["value"] + one} for one in side]
@@ -121,7 +121,7 @@ def _flat_map(main: bl.Collection, side: bl.Collection, name: str, given: Mappin
 
 
 def _filter(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """The rows whose key is one of the side's."""
+    """Returns the rows whose key is in the side."""
     return main.filter(
         lambda row, side: row["key"] in side, side={"side": bl.as_list(side, "key")}, name=name
     )
@@ -136,26 +136,26 @@ def _singleton(
 
 
 def _lookup(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """The value looked up in columns, or "-"."""
+    """Returns the value looked up in columns, or "-"."""
     default = {"value": given["default"]} if "default" in given else None
     found = bl.lookup(side, on="key", default=default)["value"].fill_null("-")
     return main.with_columns(value=nw.concat_str(bl.col("value"), found))
 
 
 def _found(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """The rows whose key is one of the side's, in columns."""
+    """Returns the rows whose key is in the side, computed in columns."""
     return main.filter(bl.lookup(side, on="key").found())
 
 
 def _only(main: bl.Collection, side: bl.Collection, name: str, given: Mapping[str, Any]) -> bl.Collection:
-    """The only row of the side, in columns."""
+    """Returns rows with the only row of the side, computed in columns."""
     default = {"default": {"value": given["default"]}} if "default" in given else {}
     one = bl.as_singleton(side, **default)["value"].fill_null("-")
     return main.with_columns(value=nw.concat_str(bl.col("value"), one))
 
 
 class _Counting(bl.Process):
-    """Emits each row with its number and the sum of the side, and when a timer fires the number and the sum."""
+    """Emits each row with its number and the sum of the side; when a timer fires, the number and the sum."""
 
     side: list[str]
     n = bl.Value(int, default=0)
@@ -217,4 +217,4 @@ VIEWS: Final[Mapping[str, View]] = {
     "process": _process,
     "process_batches": _batches,
 }
-"""What a row gives: its value, and the sum of the side's, or all of them, or that of its key, ..."""
+"""Views: the value of a row, with the sum of the side, all its values, the value of the row's key, and so on."""

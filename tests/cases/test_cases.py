@@ -1,4 +1,4 @@
-"""Every case passes on every runner; and what is wrong in a case is found and told."""
+"""Every case passes on every runner, and mistakes in cases are found and reported."""
 
 from __future__ import annotations
 

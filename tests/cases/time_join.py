@@ -1,4 +1,4 @@
-"""Cases of interval joins and as-of joins, in a pipeline; on the stage, the rows that they keep are compared, too."""
+"""Cases of interval joins and as-of joins, in a pipeline; on the stage, the rows in state are compared, too."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _STEP = frozenset(
 )
 _SIDES = ("left", "right")
 _TABLES = {"interval_join": {"left": "", "right": "right"}, "asof_join": {"left": "waiting", "right": ""}}
-"""In which tables the rows of each side are kept."""
+"""The state tables of each side, by kind of join."""
 _DELETED = "deleted"
 """A version that says that there is none."""
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
-    """The case's part of a pipeline."""
+    """Declares the case in a pipeline."""
     case.require(_KINDS[case.kind], _STEP)
     left, right = (_side(pipeline, case, name, side) for side in _SIDES)
     joined = _joined(case, left, right, name)

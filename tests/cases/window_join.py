@@ -23,7 +23,7 @@ _SIDES = ("left", "right")
 
 
 def declare(pipeline: bl.Pipeline, case: Case, name: str) -> DeclaredCase:
-    """The case's part of a pipeline. `early`: a pane after so many rows. What is taken back begins with "-"."""
+    """Declares the case in a pipeline. `early` is the number of rows of an early pane. Retractions begin with "-"."""
     case.require(_CASE, _STEP)
     left, right = (_side(pipeline, case, name, side) for side in _SIDES)
     how = case.given.get("how", "inner")

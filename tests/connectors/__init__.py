@@ -1,1 +1,1 @@
-"""Connectors against the servers that they are for: these are started here, and stopped at the end."""
+"""Tests of connectors against real servers, which they start and stop."""

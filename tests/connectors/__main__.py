@@ -1,4 +1,4 @@
-"""Installs the servers and downloads the jars that the tests of connectors start, and reports what is missing."""
+"""Installs the servers and downloads the jars that the tests of connectors start, and reports missing ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEEDED = {
 
 
 def missing() -> list[str]:
-    """The packages whose programs are not here."""
+    """Returns the packages whose programs are not installed."""
     servers = list(Path("/usr/lib/postgresql").glob("*/bin/postgres")) or shutil.which("postgres")
     there = {
         "mariadb-server": shutil.which("mariadbd"),
@@ -35,7 +35,7 @@ def missing() -> list[str]:
 
 
 def main() -> None:
-    """Installs them with apt if this user may."""
+    """Installs the packages with apt, if the user may."""
     packages = missing()
     if packages and shutil.which("apt-get") and os.getuid() == 0:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

@@ -1,4 +1,4 @@
-"""A certificate that nobody but its owner has signed."""
+"""Self-signed certificates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 
 def self_signed(keystore: Path) -> Path:
-    """Writes a key and its certificate for this machine into one file, and gives another, which has no key."""
+    """Writes a key with its certificate for this machine to one file, and returns another file without the key."""
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now, address = datetime.now(UTC), ipaddress.ip_address("127.0.0.1")

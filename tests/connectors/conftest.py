@@ -1,4 +1,4 @@
-"""Servers for tests that need them: each is started once, when the first test asks for it."""
+"""Servers for tests that need them: each is started once, on first use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Cluster]:
-    """A broker of Kafka."""
+    """A Kafka broker."""
     with broker() as cluster:
         yield cluster
 
@@ -33,14 +33,14 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def redis() -> Iterator[Queues]:
-    """A server of Redis."""
+    """A Redis server."""
     with redis_server() as made:
         yield made
 
 
 @pytest.fixture(scope="session")
 def spark(store: Store) -> Iterator[SparkSession]:
-    """A session on two cores with Spark's own reader of Kafka, for which `s3://` is the object store."""
+    """A session on two cores with Spark's own Kafka reader, for which `s3://` is the object store."""
     from beamlike.spark.session.launch import start
 
     there = ",".join(map(os.fspath, jars("spark-kafka") + jars("spark-s3")))

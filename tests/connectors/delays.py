@@ -1,4 +1,4 @@
-"""A relay between clients and a broker of Kafka that can delay a request, or lose its answer."""
+"""A relay between clients and a Kafka broker that can delay a request or lose its answer."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Connection:
     answered: threading.Event = attrs.field(factory=threading.Event)
 
     def cut(self) -> None:
-        """Ends the client's side; the broker's stays."""
+        """Closes the client's side; the broker's side stays open."""
         self.is_cut = True
         _end(self.client)
 
     def close(self) -> None:
-        """Ends both sides."""
+        """Closes both sides."""
         self.cut()
         _end(self.broker)
 
     def answers(self) -> None:
-        """Passes on answers, while the client is there."""
+        """Passes on answers while the client is connected."""
         with suppress(OSError):
             while data := self.broker.recv(65536):
                 if self.is_cut:
@@ -49,7 +49,7 @@ class Connection:
 
 @attrs.define(eq=False)
 class Relay:
-    """Passes everything on, but for one request to end a transaction when it is asked to."""
+    """Passes all requests on; on demand, delays or loses one request to end a transaction."""
 
     _port: int
     _plan: Literal["delay", "lose"] | None = None
@@ -58,17 +58,17 @@ class Relay:
     connections: list[Connection] = attrs.field(factory=list)
 
     def delay(self) -> None:
-        """The next end of a transaction is kept, and its client is cut off, until `deliver`."""
+        """Holds the next end of a transaction until `deliver`, and disconnects its client."""
         self._plan = "delay"
         self.happened.clear()
 
     def lose(self) -> None:
-        """The next end of a transaction reaches the broker, and the answer is lost with the connection."""
+        """Passes on the next end of a transaction, and loses the answer with the connection."""
         self._plan = "lose"
         self.happened.clear()
 
     def deliver(self) -> None:
-        """The delayed request reaches the broker, which has answered it when this returns."""
+        """Sends the delayed request to the broker, and waits for its answer."""
         assert self._delayed is not None, "nothing was delayed"
         (connection, request), self._delayed = self._delayed, None
         connection.broker.sendall(request)
@@ -107,7 +107,7 @@ def _end(side: socket.socket) -> None:
 
 
 def _request(client: socket.socket) -> bytes:
-    """One request with its length; nothing at the end."""
+    """Reads one request with its length; empty at the end."""
     head = _bytes(client, 4)
     return head + _bytes(client, *struct.unpack(">i", head)) if head else b""
 
@@ -123,7 +123,7 @@ def _bytes(client: socket.socket, count: int) -> bytes:
 
 @contextmanager
 def relay(port: int, to: int) -> Iterator[Relay]:
-    """A relay from one port to another, for this long."""
+    """Runs a relay from one port to another, and yields it."""
     made = Relay(to)
     with socket.create_server(("127.0.0.1", port)) as server:
 

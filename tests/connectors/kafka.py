@@ -1,4 +1,4 @@
-"""A broker of Kafka in KRaft mode, and what tests do with its topics."""
+"""A Kafka broker in KRaft mode, and operations on its topics for tests."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ transaction.max.timeout.ms=900000
 
 @contextmanager
 def broker() -> Iterator[Cluster]:
-    """A broker that runs for this long; skips where there is none to start."""
+    """Runs a broker and yields it; skips the test where none is installed."""
     java = shutil.which("java")
     if java is None:
         pytest.skip("there is no Java to run a broker of Kafka")
@@ -101,7 +101,7 @@ def _free_ports(count: int) -> list[int]:
 
 @attrs.frozen
 class Cluster:
-    """A broker, by its address; and that at which it asks who is there, with the file of its certificate.
+    """A broker, by its plain address, and its secured address with the file of its certificate.
 
     `relayed` is the address of a relay to its `relayed_port`, which a test may start.
     """
@@ -114,12 +114,12 @@ class Cluster:
 
     @contextmanager
     def relay(self) -> Iterator[Relay]:
-        """A relay between clients of `relayed` and the broker."""
+        """Runs a relay between clients of `relayed` and the broker."""
         with relay(int(self.relayed.rpartition(":")[2]), self.relayed_port) as made:
             yield made
 
     def options(self, mechanism: str) -> dict[str, str]:
-        """What a client needs for the secured address."""
+        """Returns the client options for the secured address."""
         return {
             "security.protocol": "SASL_SSL",
             "sasl.mechanism": mechanism,
@@ -129,7 +129,7 @@ class Cluster:
         }
 
     def wait(self, server: subprocess.Popen[bytes]) -> None:
-        """Until it answers."""
+        """Waits until the broker answers."""
         from confluent_kafka import KafkaException
 
         for _ in range(180):
@@ -152,7 +152,7 @@ class Cluster:
             answer.result()
 
     def topic(self, partitions: int = 1, name: str = "", **settings: str) -> str:
-        """A new topic, by default with a name that no other has."""
+        """Creates a topic, by default with a unique name."""
         from confluent_kafka.admin import NewTopic
 
         name = name or f"plays-{uuid.uuid4().hex[:8]}"
@@ -160,13 +160,13 @@ class Cluster:
         return name
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Has it so many partitions from now on."""
+        """Increases the number of partitions of a topic."""
         from confluent_kafka.admin import NewPartitions
 
         self._ask("create_partitions", NewPartitions(topic, partitions))
 
     def anew(self, topic: str) -> None:
-        """Removes the topic, and makes one of that name with one partition."""
+        """Replaces the topic by a new one of that name with one partition."""
         from confluent_kafka import KafkaException
 
         self._ask("delete_topics", topic)
@@ -181,7 +181,7 @@ class Cluster:
         raise TimeoutError("the topic does not go")
 
     def remove_before(self, topic: str, partition: int, offset: int) -> None:
-        """What retention does: messages before this one are gone."""
+        """Removes messages before an offset, as retention does."""
         from confluent_kafka import TopicPartition
 
         self._ask("delete_records", TopicPartition(topic, partition, offset))
@@ -189,7 +189,7 @@ class Cluster:
     def send(
         self, topic: str, messages: Iterable[Mapping[str, Any] | bytes], partition: int = 0, **more: Any
     ) -> None:
-        """Sends values, those that are no bytes as JSON; `more` as `produce` has it."""
+        """Sends values; those that are not bytes are sent as JSON. `more` are arguments of `produce`."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.servers, "log_level": 0})

@@ -1,4 +1,4 @@
-"""Spark's own readers of Delta Lake and Iceberg, in a Spark that has them: they follow new versions later."""
+"""Spark's own readers of Delta Lake and Iceberg, in a Spark version that they support; they follow new ones later."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ spark.stop()
 
 
 def read_by_spark(queries: list[str], warehouse: Path) -> list[list[dict[str, Any]]]:
-    """What Spark gives for each query; `lake` is the catalog of Iceberg in this folder."""
+    """Returns Spark's rows for each query; `lake` is the Iceberg catalog in this folder."""
     classes = ",".join(map(os.fspath, jars("spark-tables")))
     iceberg = "spark.sql.catalog.lake"
     settings = {
@@ -65,7 +65,7 @@ def read_by_spark(queries: list[str], warehouse: Path) -> list[list[dict[str, An
 
 
 def _spark() -> Path:
-    """The folder of that Spark, which is installed there once; skips if it cannot be had."""
+    """Returns the folder of that Spark, installed once; skips the test if it cannot be installed."""
     folder = ROOT / "build" / "connectors" / f"pyspark-{_SPARK.removesuffix('.*')}"
     if not folder.is_dir():
         partial = folder.with_suffix(".partial")

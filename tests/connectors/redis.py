@@ -1,4 +1,4 @@
-"""A server of Redis on this machine, and what tests do with its streams."""
+"""A Redis server on this machine, and operations on its streams for tests."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ class Queues:
 
     @property
     def client(self) -> Any:
-        """A client of its own, which answers in text."""
+        """A new client, which decodes answers as text."""
         from redis import Redis
 
         return Redis.from_url(self.url, decode_responses=True)
 
     def stream(self) -> str:
-        """A name that no other stream has."""
+        """Returns a unique name for a stream."""
         return f"plays-{uuid.uuid4().hex[:8]}"
 
     def send(self, stream: str, *plays: Mapping[str, Any], name: str = "*") -> list[str]:
-        """Adds messages, and gives their ids."""
+        """Adds messages and returns their ids."""
         with self.client as client:
             return [client.xadd(stream, dict(play), id=name) for play in plays]
 
     def unacknowledged(self, stream: str, group: str) -> int:
-        """How many messages the group was given and has not acknowledged."""
+        """Returns the number of messages that the group has received and not acknowledged."""
         with self.client as client:
             return int(client.xpending(stream, group)["pending"])
 
 
 @contextmanager
 def redis_server() -> Iterator[Queues]:
-    """A server that is there for this long; skips where there is none to start."""
+    """Runs a server and yields it; skips the test where none is installed."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server")
     if program is None:

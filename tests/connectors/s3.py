@@ -1,4 +1,4 @@
-"""An object store with the interface of S3, on this machine."""
+"""A local object store with the S3 interface."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 @attrs.frozen
 class Store:
-    """An endpoint, and what a client needs to reach it."""
+    """An endpoint with the credentials of its clients."""
 
     endpoint: str
 
     @property
     def options(self) -> dict[str, str]:
-        """As deltalake and polars have them."""
+        """The options for deltalake and polars."""
         return {
             "aws_endpoint_url": self.endpoint,
             "aws_access_key_id": "tests",
@@ -33,7 +33,7 @@ class Store:
 
     @property
     def of_iceberg(self) -> dict[str, str]:
-        """As PyIceberg has them."""
+        """The options for PyIceberg."""
         return {
             "s3.endpoint": self.endpoint,
             "s3.access-key-id": "tests",
@@ -43,23 +43,23 @@ class Store:
 
     @property
     def of_hadoop(self) -> dict[str, str]:
-        """What Spark needs besides the environment: not to ask for `100 Continue`, which this store tells late.
+        """Spark's settings besides the environment: no request for `100 Continue`, which this store answers late.
 
-        The client that copies files asks for it all the same.
+        The client that copies files sends this request in any case.
         """
         no = ("connection.expect.continue", "optimized.copy.from.local.enabled")
         return {f"spark.hadoop.fs.s3a.{name}": "false" for name in no}
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """With the variables by which all clients find it."""
+        """Sets the environment variables by which all clients find the store."""
         with pytest.MonkeyPatch.context() as patch:
             for name, value in self.options.items():
                 patch.setenv(name.upper(), value)
             yield
 
     def bucket(self) -> str:
-        """A new one."""
+        """Creates a bucket."""
         import boto3
 
         name = f"bucket-{uuid.uuid4().hex[:8]}"
@@ -71,7 +71,7 @@ class Store:
 
 @contextmanager
 def object_store() -> Iterator[Store]:
-    """A store that is there for this long; skips where moto is not installed."""
+    """Runs a store and yields it; skips the test where moto is not installed."""
     pytest.importorskip("moto.server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

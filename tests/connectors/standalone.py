@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a master and workers as processes of their own, and programs that are submitted."""
+"""A standalone Spark cluster: a master and workers in their own processes, and submitted programs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SETTINGS = {
 
 @contextmanager
 def standalone(workers: int = 2) -> Iterator[Standalone]:
-    """A cluster that runs for this long."""
+    """Runs a cluster and yields it."""
     folder = Path(tempfile.mkdtemp(prefix="standalone-"))
     try:
         with ExitStack() as held:
@@ -56,7 +56,7 @@ def standalone(workers: int = 2) -> Iterator[Standalone]:
 
 
 def machine() -> dict[str, str]:
-    """The environment of a machine on which no path leads to this repository."""
+    """Returns the environment of a machine on which no path leads to this repository."""
     ours = ("PYTHON", "PYSPARK", "SPARK", "VIRTUAL_ENV")
     others = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     return {
@@ -90,30 +90,30 @@ class Standalone:
 
     @property
     def url(self) -> str:
-        """What programs are submitted to."""
+        """The URL to which programs are submitted."""
         return f"spark://127.0.0.1:{self.port}"
 
     def add_worker(self) -> None:
-        """Starts one more."""
+        """Starts another worker."""
         folder = self.folder / f"worker-{len(self.workers)}"
         has = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / "work")]
         where = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0", self.url]
         self.workers.append(_daemon(folder, "worker.Worker", [*has, *where], self.held))
 
     def kill_worker(self, number: int = -1) -> None:
-        """The machine is gone: the worker, its executors and their Python processes."""
+        """Kills a worker with its executors and their Python processes, as a machine failure would."""
         worker = self.workers[number]
         kill([*descendants(worker.pid), worker.pid])
         worker.wait()
 
     def state(self) -> dict[str, Any]:
-        """What the master's page says of workers and applications."""
+        """Returns the workers and applications on the master's page."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.page}/json/", timeout=60) as answer:
             found: dict[str, Any] = json.load(answer)
         return found
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> None:
-        """Waits until this holds of `state`."""
+        """Waits until a condition on `state` is true."""
         deadline = time.monotonic() + _SECONDS
         while time.monotonic() < deadline:
             with contextlib.suppress(OSError):
@@ -136,9 +136,9 @@ class Standalone:
         folder: Path | None = None,
         mode: str = "client",
     ) -> Iterator[Submitted]:
-        """A program whose driver runs beside the cluster; `python` is the driver's, `path` a folder of its modules.
+        """Submits a program whose driver runs beside the cluster; `python` is the driver's.
 
-        It begins in this `folder`, by default in one of its own.
+        `path` is a folder of the driver's modules. Its working directory is `folder`, by default a new one.
         """
         own = Path(tempfile.mkdtemp(prefix="driver-", dir=self.folder))
         given = {**_SETTINGS, "spark.pyspark.driver.python": str(python), **(settings or {})}
@@ -161,25 +161,25 @@ class Standalone:
 
 @attrs.frozen
 class Submitted:
-    """A program that was submitted: what it says, and how it ends."""
+    """A submitted program: its output and its exit."""
 
     driver: subprocess.Popen[bytes]
     log: Path
 
     def says(self) -> Iterator[str]:
-        """Each line that it prints, until its end."""
+        """Yields each line that it prints, until its end."""
         assert self.driver.stdout is not None
         for line in self.driver.stdout:
             yield line.decode().strip()
 
     def ended(self) -> int:
-        """Its exit code, when the rest of its lines is read."""
+        """Reads the remaining lines and returns the exit code."""
         for _ in self.says():
             pass
         return self.driver.wait(_SECONDS)
 
     def succeed(self) -> None:
-        """Waits for its end, which is to be a good one."""
+        """Waits for the end of the program, which must succeed."""
         said = list(self.says())  # with the traceback, under spark-submit
         assert self.ended() == 0, "\n".join([_end_of(self.log), *said])
 
@@ -195,7 +195,7 @@ def _daemon(folder: Path, name: str, arguments: list[str], held: ExitStack) -> s
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Kills it and its children, if it has not ended."""
+    """Kills a process and its children if it has not ended."""
     if process.poll() is None:
         kill([*descendants(process.pid), process.pid])
         process.wait()

@@ -1,4 +1,4 @@
-"""A broker that asks who is there, and a run that moves between the runners on its topics."""
+"""A broker with authentication, and a run on its topics that moves between the runners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAYS = bl.json({"user": str, "at": int})
 
 
 def sessions(kafka: Cluster, plays: str, out: str, mechanism: str) -> bl.Pipeline:
-    """Sessions of users from one topic into another, both at the secured address."""
+    """Declares sessions of users from one topic into another, both at the secured address."""
     p, options = bl.Pipeline("sessions"), kafka.options(mechanism)
     source = bl.Kafka(kafka.secured, plays, value=PLAYS, options=options)
     read = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -29,13 +29,13 @@ def sessions(kafka: Cluster, plays: str, out: str, mechanism: str) -> bl.Pipelin
 
 
 def written(kafka: Cluster, topic: str) -> list[tuple[str, int]]:
-    """The sessions in a topic."""
+    """Returns the sessions in a topic."""
     rows = bl.Pipeline("p").read("out", bl.Kafka(kafka.servers, topic, value=str)).collect()
     return sorted(tuple(json.loads(value).values()) for value in rows["value"])
 
 
 def send(kafka: Cluster, topic: str, *times: int) -> None:
-    """A play of each user at each of these seconds."""
+    """Sends a play of each user at each of these seconds."""
     kafka.send(topic, [{"user": user, "at": at} for at in times for user in ("ada", "bob")])
 
 

@@ -1,4 +1,4 @@
-"""A stage of a run on topics is built anew from the messages that the broker still has, and the run goes on."""
+"""A stage of a run on topics is rebuilt from the messages that the broker still has, and the run resumes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def pipeline(kafka: Cluster, topic: str, out: list[Any], *, size: str = "10s", **how: Any) -> bl.Pipeline:
-    """Counts of a size, and beside them a stage that stays as it is."""
+    """Declares counts in windows of `size`, and a stage that does not change."""
     p = bl.Pipeline("plays")
     source = bl.Kafka(kafka.servers, topic, value=PLAYS, max_offsets_per_trigger=4, **how)
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -41,13 +41,13 @@ def _texts(rows: Any) -> list[str]:
 
 
 def send(kafka: Cluster, topic: str, *times: int, partition: int = 0, **more: Any) -> None:
-    """A play of each user at each of these seconds."""
+    """Sends a play of each user at each of these seconds."""
     users = ("ada", "bob")
     kafka.send(topic, [{"user": user, "at": at} for at in times for user in users], partition, **more)
 
 
 def run(kafka: Cluster, topic: str, checkpoint: str, runner: Any = None, **how: Any) -> list[str]:
-    """Runs the pipeline over the messages that there are. Returns its panes."""
+    """Runs the pipeline on the existing messages. Returns its panes."""
     out: list[str] = []
     made = bl.LocalRunner(checkpoint=checkpoint, quiet=True) if runner is None else runner(checkpoint)
     pipeline(kafka, topic, out, **how).run(made)
@@ -55,7 +55,7 @@ def run(kafka: Cluster, topic: str, checkpoint: str, runner: Any = None, **how: 
 
 
 def went_on(kafka: Cluster, topic: str, *times: int, size: str = "25s", **how: Any) -> None:
-    """After these plays, the run that was rebuilt and the one that has always been so have the same panes."""
+    """Checks that, after these plays, the rebuilt run and an unchanged one emit the same panes."""
     send(kafka, topic, *times)
     panes = run(kafka, topic, "after", size=size, **how)
     assert panes == run(kafka, topic, "always", size=size, **how)

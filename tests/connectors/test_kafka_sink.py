@@ -1,4 +1,4 @@
-"""Topics as a sink: each row once, whatever is killed or tried again."""
+"""Topics as a sink: each row once, whatever is killed or retried."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROWS = pl.DataFrame({"user": ["ada", "bob", None], "points": [1, 2, 3]})
 
 
 def read(kafka: Cluster, topic: str) -> pl.DataFrame:
-    """What a reader of committed messages sees."""
+    """Returns the messages that a reader of committed messages sees."""
     source = bl.Kafka(kafka.servers, topic, value=str, key=str, headers=True)
     return bl.Pipeline("p").read("out", source).collect()
 
@@ -87,7 +87,7 @@ def test_a_compacted_topic_has_the_rows_that_are_left(kafka: Cluster) -> None:
 
 
 def read_all(kafka: Cluster, topic: str) -> list[tuple[str, str | None]]:
-    """The messages in order, tombstones included."""
+    """Returns the messages in order, with tombstones."""
     found = read(kafka, topic).sort("kafka_offset")
     return [(key, value) for key, value in found.select("key", "value").iter_rows()]
 
@@ -106,7 +106,7 @@ def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster)
     first = kept()
     sink.write(ROWS, Part("run", 2))
     assert kept() is first
-    # What a task does elsewhere.
+    # A task on another machine does this.
     other = Sender.open({"bootstrap.servers": kafka.servers}, topic, f"beamlike/run/{topic}//0")
     other.send(3, lambda producer: producer.produce(topic, b'{"points": 9}'))
     for batch in (3, 4):
@@ -142,7 +142,7 @@ def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0, 1))
     assert len(rows_of(kafka, topic)) == 4 * len(ROWS)
-    sink.start("run")  # it begins anew, and the other one is another
+    sink.start("run")  # this opens a new one, so the other is a different one
     sink.write(ROWS, Part("other", 0))
     sink.write(ROWS, Part("run", 0))
     assert len(rows_of(kafka, topic)) == 5 * len(ROWS)
@@ -176,7 +176,7 @@ def test_an_older_copy_of_a_checkpoint_is_refused_and_continues_under_another_id
         run("copy", 3)
     run("copy", continue_as="second")
     [told] = caplog.messages
-    assert told.endswith("the headers beamlike-run and beamlike-batch tell them apart")
+    assert told.endswith("the headers beamlike-run and beamlike-batch mark them")
     run("copy", 4)
     assert sorted(row["n"] for row in rows_of(kafka, topic)) == [0, 1, 1, 2, 2, 3, 4]
     shutil.copytree(tmp_path / "copy", tmp_path / "other")
@@ -252,7 +252,7 @@ def test_what_cannot_be_written_is_refused_before_anything_is_read(kafka: Cluste
 
 
 def counted(kafka: Cluster, out: Any) -> bl.Pipeline:
-    """Plays of a topic per minute and user, forty in all."""
+    """Declares forty plays of a topic, counted per minute and user."""
     plays = kafka.topic(2)
     for partition in range(2):
         kafka.send(plays, [{"user": f"u{n}", "at": 10 * n} for n in range(20)], partition=partition)
@@ -265,7 +265,7 @@ def counted(kafka: Cluster, out: Any) -> bl.Pipeline:
 
 @attrs.define
 class OnceGone:
-    """The first time that a batch has written something, the driver is gone before that is noted."""
+    """Kills the driver once, after a batch has written output and before that is recorded."""
 
     is_over: bool = False
 
@@ -348,7 +348,7 @@ def test_a_commit_that_is_delayed_or_whose_answer_is_lost_touches_no_later_trans
 
 @attrs.frozen(eq=False)
 class Killed(bl.KafkaSink):
-    """The first task that is about to commit, or has committed, dies with its worker, if the `mark` is there."""
+    """A sink of which the first task dies before or after its commit, if the file `mark` exists."""
 
     mark: str = attrs.field(default="", kw_only=True)
     moment: str = attrs.field(default="before", kw_only=True)

@@ -26,7 +26,7 @@ def play(at: int, user: str = "ada") -> dict[str, Any]:
 
 
 def counted(source: bl.Kafka, strategy: Any = None) -> tuple[bl.Pipeline, bl.Memory, bl.Memory]:
-    """Plays per minute and user, and what was no play."""
+    """Declares plays per minute and user, with a sink of dead letters."""
     p = bl.Pipeline("plays", max_dead_letters=None)
     watermark = strategy or bl.BoundedOutOfOrderness("5s")
     read = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)

@@ -1,4 +1,4 @@
-"""Tables of MariaDB, as sinks and as sources: what panes say last, rows once, also for runs that die."""
+"""MariaDB tables, as sinks and as sources: the last result of panes, rows once, also in runs that die."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def url(server: str) -> str:
-    """A database with a table of plays, the first of which are there."""
+    """A database with a table of plays, which has the first ones."""
     execute(server, *(f"DROP TABLE IF EXISTS {name}" for name in ("plays", "t", "beamlike_ledger")))
     execute(server, f"CREATE TABLE plays ({TYPES})")
     add(server, 1, 2, 3)
@@ -103,7 +103,7 @@ def test_what_cannot_be_is_told_without_the_password(url: str) -> None:
 
 
 def sessions(url: str, mode: Any, dies_in: int | None, checkpoint: Path) -> None:
-    """Sessions of users with early panes that are taken back, and the plays, into tables."""
+    """Writes sessions of users with retracted early panes, and the plays, to tables."""
     plays = [{"user": f"u{n % 3}", "at": 13 * n} for n in range(40)]
     p = bl.Pipeline("sessions")
     source = bl.Rows(plays, rows_per_batch=10)

@@ -1,4 +1,4 @@
-"""Nexmark's events in Kafka: a query over topics gives what it gives over files."""
+"""Nexmark's events in Kafka: a query over topics has the same results as over files."""
 
 from __future__ import annotations
 

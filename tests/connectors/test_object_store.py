@@ -26,7 +26,7 @@ FORMATS = {"parquet": bl.Parquet, "csv": bl.CSV, "jsonl": bl.JSONLines}
 
 @pytest.fixture
 def bucket(store: Store) -> Iterator[str]:
-    """A new one, as the beginning of paths."""
+    """A new bucket, as the beginning of paths."""
     with store.in_environment():
         yield f"s3://{store.bucket()}"
 
@@ -46,7 +46,7 @@ def ordered() -> bl.MonotonousTimestamps:
 
 
 def counts(bucket: str) -> bl.Pipeline:
-    """Plays per minute of each format, in files of that format."""
+    """Declares plays per minute of each format, in files of that format."""
     p = bl.Pipeline("counts")
     for kind, files in FORMATS.items():
         source = files(f"{bucket}/in/{kind}/*.{kind}", {"user": str, "at": int})
@@ -57,7 +57,7 @@ def counts(bucket: str) -> bl.Pipeline:
 
 
 def written(bucket: str) -> dict[str, list[int]]:
-    """The counts in the files of each format."""
+    """Returns the counts in the files of each format."""
     schema = {"user": str, "n": int}
     files = {kind: FORMATS[kind](f"{bucket}/out/{kind}", schema) for kind in FORMATS}
     return {
@@ -67,7 +67,7 @@ def written(bucket: str) -> dict[str, list[int]]:
 
 
 def went_on(bucket: str, runner: Any) -> None:
-    """A run with a checkpoint takes what is there, and the next one what is new."""
+    """Checks that a run with a checkpoint reads the existing input, and the next one the new input."""
     put("first", range(90), bucket)
     counts(bucket).run(runner())
     assert written(bucket) == {kind: [20] * 3 for kind in FORMATS}
@@ -136,18 +136,25 @@ def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
     assert found() == ([0, 1, 2] if kind == "files" else [0, 1, 1, 2])
 
 
-def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any) -> None:
-    went_on(bucket, lambda **how: bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=1, **how))
+@pytest.mark.parametrize(("state", "shards"), [("spark", 1), ("files", 1), ("files", 2)])
+def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any, shards: int) -> None:
+    def runner(**how: Any) -> bl.SparkRunner:
+        return bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=shards, state=state, **how)
+
+    went_on(bucket, runner)
 
 
-def test_on_spark_connect_with_the_checkpoint_there(bucket: str, store: Store, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_on_spark_connect_with_the_checkpoint_there(
+    bucket: str, store: Store, tmp_path: Path, state: Any
+) -> None:
     pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
     there = ",".join(map(os.fspath, jars("spark-s3")))
     server = Server.start(tmp_path / "server", {"spark.jars": there, **store.of_hadoop})
     session = server.session()
 
     def runner(place: str = bucket.replace("s3://", "s3a://"), **options: Any) -> bl.SparkRunner:
-        return bl.SparkRunner(f"{place}/checkpoint", session=session, shards=1, **options)
+        return bl.SparkRunner(f"{place}/checkpoint", session=session, shards=1, state=state, **options)
 
     went_on(bucket, runner)
     with pytest.raises(CheckpointError, match=r"its Hadoop knows no s3://: Hadoop itself calls S3 s3a://"):

@@ -1,4 +1,4 @@
-"""The code of the pages about connectors does what they say, against a broker."""
+"""The code of the pages about connectors has the shown output, against a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PYTHON = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n(?P<shown>(?:    [^\n
 
 
 def _run(name: str, server: str, here: str, folder: Path) -> None:
-    """Each block prints what the page shows below it."""
+    """Runs each block and compares its output with the page."""
     namespace: dict[str, Any] = {}
     for block in _PYTHON.finditer((ROOT / "docs" / name).read_text()):
         code = block["code"].replace(server, here)

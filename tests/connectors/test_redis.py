@@ -1,4 +1,4 @@
-"""Streams of Redis as a queue, in process and on Spark, also for runs that are killed."""
+"""Redis streams as a queue, in process and on Spark, also in runs that are killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plays(times: Iterable[int], user: str = "ada") -> list[dict[str, Any]]:
 
 
 def counts(source: bl.Redis, out: Path, seen: Any = None) -> bl.Pipeline:
-    """How many rows each user has in each minute; `seen` gets the rows."""
+    """Declares the number of rows of each user in each minute; `seen` receives the rows."""
     p = bl.Pipeline("plays")
     read = p.read("plays", source, timestamp="at", timestamp_unit="s")
     minutes = read.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count())
@@ -48,7 +48,7 @@ def panes(out: Path) -> list[tuple[str, int, int]]:
 
 
 def moved(run: Any) -> list[float]:
-    """Where the watermark stood after each batch that moved it, in seconds."""
+    """Returns the watermark after each batch that moved it, in seconds."""
     return [*dict.fromkeys(batch.sources["plays"].watermark / 1e6 for batch in run.batches)][1:]
 
 
@@ -265,7 +265,7 @@ def test_what_cannot_be_is_an_error_in_words(redis: Queues, tmp_path: Path) -> N
         queue(Queues("localhost:6379"), "plays")
     with pytest.raises(TypeError, match="fields must be a dict"):
         bl.Redis(redis.url, "plays", group=GROUP, fields=["user"])  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="'redis_id', which is there already"):
+    with pytest.raises(ValueError, match="'redis_id', which already exists"):
         bl.Redis(redis.url, "plays", group=GROUP, fields={"redis_id": str})
     with pytest.raises(ValueError, match="start must be"):
         queue(redis, "plays", start="now")

@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL as sources: connections that break, runs that are killed, transactions that commit late."""
+"""PostgreSQL tables as sources: connections that break, runs that are killed, transactions that commit late."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def url(server: str) -> str:
 
 
 def shaky(url: str, when: str) -> list[int]:
-    """The plays in a view that ends the connection of who reads it."""
+    """Returns the plays in a view that ends its reader's connection."""
     execute(url, _FRAGILE.format(when=when), "CREATE VIEW shaky AS SELECT n FROM plays WHERE fragile()")
     return bl.Pipeline("p").read("plays", bl.Table(url, "shaky")).collect()["n"].to_list()
 
@@ -96,7 +96,7 @@ def test_a_run_that_is_killed_goes_on(url: str, tmp_path: Path, batch: int) -> N
 
 @contextmanager
 def in_flight(url: str) -> Iterator[None]:
-    """A transaction with a play that commits at the end."""
+    """Opens a transaction with a play, which commits at the end of the block."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
         connection.execute(sa.text("INSERT INTO plays (n) VALUES (10)"))

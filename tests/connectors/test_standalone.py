@@ -1,4 +1,4 @@
-"""Runs on a standalone cluster of Spark, whose master, workers and drivers are processes of their own."""
+"""Runs on a standalone Spark cluster, whose master, workers and drivers are separate processes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cluster() -> Iterator[Standalone]:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What docs/deploy/packages.sh makes of this source tree."""
+    """The packages that docs/deploy/packages.sh builds from this source tree."""
     made = ROOT / "build" / "connectors" / f"packages-{sys.version_info.major}.{sys.version_info.minor}"
     source = tmp_path_factory.mktemp("source")
     for name in ("beamlike", "stages", "windowing"):
@@ -88,7 +88,7 @@ def test_the_flagship_runs_on_code_and_packages_that_were_sent_with_a_checkpoint
 
 
 def write_readings(folder: Path, first: int, end: int, files: int = 6) -> None:
-    """Some of as many files of the readings, a batch each."""
+    """Writes some of the files of readings, a batch each."""
     folder.mkdir(exist_ok=True)
     size = -(-len(SENSORS) // files)
     for number in range(first, end):
@@ -98,7 +98,7 @@ def write_readings(folder: Path, first: int, end: int, files: int = 6) -> None:
 
 
 def alerts(folder: Path) -> pl.DataFrame:
-    """What was told, in order."""
+    """Returns the alerts, in order."""
     told = pl.read_parquet(folder / "*.parquet").select("sensor", "what", "since", "event_time")
     return told.sort("sensor", "event_time", "what", descending=[False, False, True])
 

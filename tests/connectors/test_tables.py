@@ -21,7 +21,7 @@ PLAYS = [{"user": f"u{n % 7}", "at": 13 * n} for n in range(40)]
 
 
 def pipeline(folder: Path) -> bl.Pipeline:
-    """Plays as they are, and the sessions of users, in tables of both formats."""
+    """Declares plays unchanged, and the sessions of users, in tables of both formats."""
     catalog = {
         "name": "lake",
         "type": "sql",
@@ -42,7 +42,7 @@ def pipeline(folder: Path) -> bl.Pipeline:
 
 
 class Dies:
-    """Batch 2 fails when all tables have it, once."""
+    """Fails batch 2 once, after all tables have it."""
 
     def __init__(self) -> None:
         self.fails = True

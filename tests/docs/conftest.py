@@ -1,4 +1,4 @@
-"""Every pipeline of the docs that is planned, and that a file can have, is the same when it is read from its file."""
+"""Checks that every planned pipeline of the docs that a file can express is the same when read from its file."""
 
 from __future__ import annotations
 

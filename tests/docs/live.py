@@ -61,7 +61,7 @@ def _parsed(row: dict[str, str]) -> dict[str, object]:
 
 
 def take(page: Page, address: str, name: str, height: int) -> None:
-    """Takes the picture of a page, with few colours, so that the file is small."""
+    """Takes a picture of a page, with few colours, so that the file is small."""
     page.set_viewport_size({"width": 1120, "height": height})
     page.goto(address)
     page.wait_for_selector("#link:text-is('live')")

@@ -1,7 +1,7 @@
-"""`python -m tests.docs.notebooks` executes examples/notebooks, and draws the pictures of docs/notebook.md.
+"""`python -m tests.docs.notebooks` executes examples/notebooks and draws the pictures of docs/notebook.md.
 
-The notebooks are pages with their outputs below build/notebooks. The picture of a run in its cell is a screenshot, for
-which a browser is needed; without one, the picture stays.
+It writes the notebooks with their outputs as pages below build/notebooks. The picture of a run in its cell is a
+screenshot, which needs a browser; without one, the old picture stays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WHITE: Final = "#ffffff"
 
 
 def panes() -> Picture:
-    """The picture that the code of the page draws."""
+    """Returns the picture that the code of the page draws."""
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}
     # The block after the one that defines `totals` saves the picture.
@@ -44,13 +44,13 @@ def panes() -> Picture:
 
 
 def page(notebook: Any) -> str:
-    """A notebook with its outputs as HTML."""
+    """Returns a notebook with its outputs as HTML."""
     html, _ = HTMLExporter(theme="light").from_notebook_node(notebook)
     return str(html)
 
 
 def part(notebook: Any) -> Any:
-    """The cells of the picture, as they are while the run continues."""
+    """Returns the notebook with the cells of the picture only, as they are while the run continues."""
     cells = notebook["cells"]
     start = next(number for number, cell in enumerate(cells) if cell["source"].startswith(_FIRST))
     end = next(number for number, cell in enumerate(cells) if cell["source"].endswith(_LAST))
@@ -66,7 +66,7 @@ def running(path: Path, folder: Path) -> Any:
 
 
 def photograph(notebook: Any, browser: Browser, work: Path) -> Image.Image:
-    """A screenshot of a notebook, without empty space below."""
+    """Returns a screenshot of a notebook, without empty space below."""
     html = work / "part.html"
     html.write_text(page(notebook), encoding="utf-8")
     browser.screenshot(html, work / "part.png", width=_WIDTH, height=_HEIGHT)

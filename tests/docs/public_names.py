@@ -27,7 +27,7 @@ def public() -> Iterator[tuple[str, Any]]:
 
 
 def methods(owner: type) -> dict[str, Any]:
-    """The public methods of one of `CLASSES`, by name."""
+    """Returns the public methods of one of `CLASSES`, by name."""
     bases = [base for base in owner.__mro__ if base is owner or base.__module__.startswith("beamlike.api")]
     named = dict.fromkeys(name for base in bases for name in vars(base) if not name.startswith("_"))
     found = {name: getattr(owner, name) for name in named}

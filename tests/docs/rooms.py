@@ -1,6 +1,6 @@
-"""`python -m tests.docs.rooms` draws docs/pictures/rooms.svg: which room of the code imports which, read from the code.
+"""`python -m tests.docs.rooms` draws docs/pictures/rooms.svg: the imports between rooms, read from the code.
 
-An arrow goes from a room to one that imports it, unless a longer way says so already.
+An arrow leads from a room to a room that imports it. Arrows that follow from a longer path are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CALLED = {SOURCE: "first layer", STAGE: "second layer", SINK: "third layer"}
 
 
 def rooms() -> list[Node]:
-    """A box for `windowing` and for each folder or file below `stages` and `beamlike`, with what lives there."""
+    """Returns a box for `windowing` and for each folder or file below `stages` and `beamlike`, with its content."""
     imports = nx.transitive_reduction(_imports())
     return [
         Node(room, _KINDS[room.partition(".")[0]], [_sentence(room)], sorted(imports.successors(room)))
@@ -47,13 +47,13 @@ def _room(module: str) -> str:
 
 
 def _sentence(room: str) -> str:
-    """The first sentence of its docstring."""
+    """Returns the first sentence of a room's docstring."""
     said = " ".join((importlib.import_module(room).__doc__ or "").split())
     return textwrap.shorten(said.partition(". ")[0].rstrip("."), 150, placeholder=" ...")
 
 
 def picture() -> str:
-    """The graph as SVG; what stands above a name is its layer."""
+    """Returns the graph as SVG; the text above a name is its layer."""
     svg = draw_graph(rooms()).svg()
     for kind, called in _CALLED.items():
         svg = svg.replace(f">{kind}<", f">{called}<")

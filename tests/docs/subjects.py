@@ -11,7 +11,7 @@ LONGEST = 72
 
 
 def faults(subject: str) -> list[str]:
-    """The faults of one subject."""
+    """Returns the faults of one subject."""
     found = []
     if len(subject) > LONGEST:
         found.append(f"{len(subject)} characters, and {LONGEST} are allowed")
@@ -21,7 +21,7 @@ def faults(subject: str) -> list[str]:
 
 
 def commits(base: str) -> list[str]:
-    """Hash and subject of each commit of HEAD that `base` lacks. Empty without git or without `base`."""
+    """Returns hash and subject of each commit of HEAD that `base` lacks; none without git or without `base`."""
     command = ["git", "log", "--no-merges", "--format=%h %s", f"{base}..HEAD"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

@@ -16,7 +16,7 @@ _ENTRY = re.compile(r"- \[[^\]]+\]\((?P<path>[^)#]+)\)(: .+)?")
 
 
 def targets() -> set[str]:
-    """The targets of the Makefile that it lists."""
+    """Returns the targets of the Makefile that it lists."""
     return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.M))
 
 

@@ -14,7 +14,7 @@ FRAGMENTS = ROOT / "changelog.d"
 
 
 def types() -> set[str]:
-    """The types of fragments that pyproject.toml declares."""
+    """Returns the types of fragments that pyproject.toml declares."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["towncrier"]
     return {kind["directory"] for kind in settings["type"]}
 

@@ -1,6 +1,6 @@
-"""The demo, in process: what it shows and when it fails, and that README and docs show what it shows.
+"""The demo, in process: its output, its failures, and that README and docs show its real output.
 
-The Spark tests hold that both runners agree.
+The Spark tests check that both runners agree.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def asked(work: Path) -> History:
-    """EARLIEST as far as it was when README and docs asked."""
+    """The history of EARLIEST up to the batch after which README and docs ran the command."""
     history = History.open(work / "earliest")
     del history.batches[6:]
     history.closed = None
@@ -121,7 +121,7 @@ def asked(work: Path) -> History:
 
 
 def cells(table: Table) -> list[list[str]]:
-    """The rows of a table."""
+    """Returns the rows of a table."""
     return [list(row) for row in zip(*(column.cells for column in table.columns), strict=True)]
 
 
@@ -148,7 +148,7 @@ def test_the_reports_of_the_demo_can_be_read_in_a_browser(work, variant, tmp_pat
 
 
 def shown(document: str, command: str) -> list[str]:
-    """The output of a command that a document shows."""
+    """Returns the output of a command that a document shows."""
     _, _, after = (ROOT / document).read_text(encoding="utf-8").partition(f"    $ beamlike {command} ")
     block = re.match(r"[^\n]*\n((?:(?:    .*)?\n)+)", after)
     assert block
@@ -156,7 +156,7 @@ def shown(document: str, command: str) -> list[str]:
 
 
 def standing(lines: list[str]) -> list[list[str]]:
-    """Names with event times or with counts: all that is the same at whatever time it runs, and on how many shards."""
+    """Returns names with event times or counts: the output that depends neither on the clock nor on shards."""
     rows = [line.strip() for line in lines if re.match("console|mobile|sessions|average ", line)]
     return [re.findall(r"^[a-z ]+\b(?=  )|\d\d:\d\d:\d\d|\d+,\d{3}|key \d+", row) for row in rows]
 

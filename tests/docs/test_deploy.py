@@ -1,4 +1,4 @@
-"""The files of docs/deploy are what their programs read, and name only commands, options and metrics that there are."""
+"""The files of docs/deploy: their programs can read them, and the commands, options and metrics in them exist."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = (ROOT / "docs" / "deploy.md").read_text()
 
 
 def metrics(folder: Path) -> set[str]:
-    """The names that are scraped after a run with a stage, a dead letter, a dropped row and a sink."""
+    """Returns the names that are scraped after a run with a stage, a dead letter, a dropped row and a sink."""
     registry = CollectorRegistry()
     rows = [{"n": 1, "at": 900}, {"n": 1, "at": 1}, {"n": 0, "at": 901}, {"n": 2, "at": None}]
     source = bl.Rows(rows, rows_per_batch=1)
@@ -40,7 +40,7 @@ def metrics(folder: Path) -> set[str]:
     read.drop("at").filter(bl.col("n") > 0).write("rows out", bl.Memory())
     with contextlib.chdir(folder):  # dead letters are written there
         read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
-    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch is in hand
+    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch runs
     assert told
     return {sample.name for metric in registry.collect() for sample in metric.samples} | {
         f"beamlike_{name}" for name in told
@@ -81,7 +81,7 @@ def test_commands_and_their_options_are_those_of_the_command_line() -> None:
 
 
 def _dockerfile() -> list[tuple[str, str]]:
-    """The instructions of the Dockerfile, each in one line."""
+    """Returns the instructions of the Dockerfile, each in one line."""
     text = re.sub(r"^#.*\n", "", (FOLDER / "Dockerfile").read_text(), flags=re.M).replace("\\\n", "")
     return [(name, rest) for name, _, rest in (line.partition(" ") for line in text.splitlines())]
 

@@ -1,4 +1,4 @@
-"""Every public name says what it is and shows it in an example, which is run here."""
+"""Every public name has a docstring with an example, which is run here."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ NO_EXAMPLE = {
     "bl.operators",
     "bl.savepoint",
     "bl.testing",
-    # An operator takes forty lines, which docs/operators.md has.
+    # An operator needs forty lines; see docs/operators.md.
     "bl.CustomOperator",
     "Collection.apply",
-    # It takes a cluster, or another run, to raise these.
+    # Only a cluster, or another run, raises these.
     "bl.RunError",
     "bl.CheckpointError",
     "bl.errors.DataLoss",
@@ -44,7 +44,7 @@ NO_EXAMPLE = {
 }
 
 PLAYS = "Example, with the `plays` of"
-"""What an example begins with that goes on with that of `bl.Collection`."""
+"""The beginning of an example that continues the example of `bl.Collection`."""
 
 
 PUBLIC = dict(public())
@@ -52,13 +52,13 @@ WITH_EXAMPLE = [name for name in PUBLIC if name not in NO_EXAMPLE]
 
 
 def docstring(thing: Any) -> str:
-    """The docstring of a thing; for a value, such as `bl.LATEST`, that of its class."""
+    """Returns the docstring of an object; for a value, such as `bl.LATEST`, that of its class."""
     kinds = type | FunctionType | MethodType | ModuleType
     return inspect.getdoc(thing if isinstance(thing, kinds) else type(thing)) or ""
 
 
 def run(name: str, text: str, names: dict[str, Any]) -> str:
-    """Runs the examples of a docstring, and returns their failures; `names` then has the names that they define."""
+    """Runs the examples of a docstring and returns their failures; adds the names that they define to `names`."""
     test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
     said: list[str] = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)

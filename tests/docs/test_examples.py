@@ -1,4 +1,4 @@
-"""The examples print what they should, and README and docs show what they print; the code of the docs runs."""
+"""Examples print the expected output, README and docs show that output, and the code of the docs runs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ PEERS = {"beam": ("beam.md", "apache_beam"), "bytewax": ("bytewax-and-quix.md", 
 
 
 def printed(example: str, *arguments: str, columns: int = 80) -> list[str]:
-    """The lines that an example prints on a terminal of this width, without blanks at their ends."""
+    """Returns the lines that an example prints on a terminal of this width, without trailing blanks."""
     result = CliRunner().invoke(EXAMPLES[example], arguments, env={"COLUMNS": str(columns)})
     assert result.exit_code == 0, result.output
     return [line.rstrip() for line in result.output.splitlines()]
@@ -187,7 +187,7 @@ def test_examples_fit_eighty_columns(example: str) -> None:
 
 
 def blocks_of(name: str) -> list[re.Match[str]]:
-    """All blocks of code of a page that can be run."""
+    """Returns all blocks of code of a page that can be run."""
     text = (ROOT / "docs" / name).read_text()
     blocks = list(_PYTHON.finditer(text))
     assert len(blocks) == text.count("```python") - text.count("```python no-run")
@@ -201,7 +201,7 @@ def require_printed(
     replaced: str = "",
     blocks: Iterable[re.Match[str]] = (),
 ) -> None:
-    """Runs the code of a page, where a name may be `replaced` by another, and compares what it prints."""
+    """Runs the code of a page and compares its output; `replaced` is a name in it to replace by another."""
     for block in blocks or [block for block in blocks_of(name) if not block["program"]]:
         code = block["code"].replace(replaced, "replaced") if replaced else block["code"]
         with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.chdir(folder):
@@ -246,12 +246,12 @@ def test_programs_for_other_frameworks_print_what_is_shown_below_them(peer: str,
 
 
 def cells(text: str) -> list[list[str]]:
-    """The cells of all tables in a text of Markdown."""
+    """Returns the cells of all tables in a text of Markdown."""
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line[:1] == "|"]
 
 
 def trigger(cell: str) -> Any:
-    """The trigger in a cell, if it is one."""
+    """Returns the trigger in a cell, or None."""
     code = cell.strip("`")
     return eval(code, vars(bl)) if re.match(r"`[A-Z]\w+\(.*\)`$", cell) else None
 

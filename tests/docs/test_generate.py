@@ -1,4 +1,4 @@
-"""The promises of the generated plays: never too late, in order of arrival, the same for the same seed."""
+"""The properties of the generated plays: never too late, in order of arrival, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def plays() -> dict[str, pl.DataFrame]:
 
 
 def disorder(frame: pl.DataFrame) -> pl.Series:
-    """The microseconds by which each play is older than the newest play before it."""
+    """Returns the microseconds by which each play is older than the newest play before it."""
     time = frame["event_time"].dt.timestamp("us")
     return time.cum_max() - time
 

@@ -1,4 +1,4 @@
-"""README, docs and examples import public places only."""
+"""README, docs and examples import public modules only."""
 
 from __future__ import annotations
 

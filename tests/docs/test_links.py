@@ -1,4 +1,4 @@
-"""Links of all pages: their files exist, and so do the headings that they name."""
+"""Links of all pages: the files and headings that they name exist."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors of a page, as GitHub derives them from its headings."""
+    """Returns the anchors of a page, as GitHub derives them from its headings."""
     found = re.findall(r"^#+ (.*)$", _CODE.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 

@@ -1,4 +1,4 @@
-"""The pictures that move show real runs."""
+"""The animated pictures show real runs."""
 
 from __future__ import annotations
 

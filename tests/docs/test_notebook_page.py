@@ -1,4 +1,4 @@
-"""The pictures of docs/notebook.md are those of its code, and there."""
+"""The pictures of docs/notebook.md exist and are those of its code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nothing that was read is evaluated or unpickled: not data, transcripts, records or control files."""
+"""No input is evaluated or unpickled: neither data nor transcripts, records or control files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODULES: Final = {
     "_pickle", "cloudpickle", "code", "codeop", "copyreg", "dill", "joblib", "jsonpickle", "marshal", "pickle",
     "pyspark.cloudpickle", "pyspark.serializers", "runpy", "shelve", "yaml",
 }  # fmt: skip
-# Functions that do, or that can be told to, whatever they belong to.
+# Functions that evaluate, or can be made to, of any module.
 CALLS: Final = {
     "__import__", "deserialize", "eval", "exec", "exec_module", "from_pickle", "import_module", "load_module",
     "read_pickle", "run_module", "run_path", "unpack_archive", "unsafe_load",
@@ -72,7 +72,7 @@ ALLOWED: Final = {
 
 
 def dangers(text: str) -> set[str]:
-    """The calls of a module that make objects or code of bytes or text, as `what in function`."""
+    """Returns the calls in a module that make objects or code out of bytes or text, as `what in function`."""
     return set(_dangers(ast.parse(text), "the module"))
 
 
@@ -163,7 +163,7 @@ class Payload:
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file that is made if something is executed."""
+    """The file that exists if a payload was executed."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / "executed"
 
@@ -206,7 +206,7 @@ def test_data_is_data(kind: str, mark: Path, tmp_path: Path) -> None:
 
 
 def test_a_parquet_file_that_names_a_python_type_is_only_its_bytes(mark: Path, tmp_path: Path) -> None:
-    """Arrow once unpickled what such a file says of its types."""
+    """Arrow once unpickled the types that such a file declares."""
     metadata = {
         b"ARROW:extension:name": b"arrow.py_extension_type",
         b"ARROW:extension:metadata": pickle.dumps(Payload(mark), protocol=0),  # which is text

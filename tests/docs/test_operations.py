@@ -1,4 +1,4 @@
-"""The commands of docs/operations.md do what it says."""
+"""The commands of docs/operations.md do what the page says."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _BLOCK = re.compile(
 
 @attrs.frozen
 class Block:
-    """A block of Python, what the README shows directly below it, and what it prints."""
+    """A block of Python, the output that the README shows below it, and its real output."""
 
     code: str
     shown: str
@@ -47,7 +47,7 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Block], dict[
 
 
 def table(text: str) -> list[list[str]]:
-    """The cells of the first table in a text, its header first; the types that polars shows are left out."""
+    """Returns the cells of the first table in a text, its header first, without the types that polars shows."""
     rows = [
         [cell.strip() for cell in re.split("[│┆]", line)[1:-1]] for line in text.splitlines() if "│" in line
     ]

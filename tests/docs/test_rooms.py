@@ -1,4 +1,4 @@
-"""The rooms of the code: as few as a newcomer can take in, and in the picture of docs/architecture.md."""
+"""The rooms of the code: few enough for a newcomer, and in the picture of docs/architecture.md."""
 
 from __future__ import annotations
 

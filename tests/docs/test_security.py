@@ -41,24 +41,24 @@ def test_a_spark_that_is_started_here_listens_to_this_machine_only(spark: SparkS
 
 
 def family(process: int) -> Iterator[int]:
-    """A process and those that it has started."""
+    """Yields a process and those that it has started."""
     yield process
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended
         for thread in Path(f"/proc/{process}/task").iterdir():
             for child in (thread / "children").read_text().split():
                 yield from family(int(child))
 
 
 def opened(process: int) -> Iterator[str]:
-    """The numbers of the sockets that it has."""
-    with suppress(FileNotFoundError, ProcessLookupError):  # it has ended, or has closed one meanwhile
+    """Yields the numbers of a process's sockets."""
+    with suppress(FileNotFoundError, ProcessLookupError):  # the process has ended or closed the file
         for link in Path(f"/proc/{process}/fd").iterdir():
             if found := re.fullmatch(r"socket:\[(\d+)\]", os.readlink(link)):
                 yield found[1]
 
 
 def listeners() -> Iterator[tuple[str, str]]:
-    """The address, in hexadecimal, and the number of each socket of this machine that listens."""
+    """Yields the address, in hexadecimal, and the number of each listening socket of this machine."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             fields = line.split()

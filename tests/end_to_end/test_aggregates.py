@@ -20,7 +20,7 @@ KINDS = ("a", "b", None)
 
 
 def bids(count: int) -> list[dict[str, Any]]:
-    """So many bids, a second apart at most and out of order by up to ten seconds."""
+    """Returns `count` bids, a second apart at most and out of order by up to ten seconds."""
     chance = random.Random(7)
     return [
         {
@@ -50,7 +50,7 @@ class Longest(bl.CombineFn):
 
 
 def every(**choices: Any) -> dict[str, Aggregate]:
-    """All aggregates that give the same in any order of arrival."""
+    """Returns all aggregates whose result does not depend on the order of arrival."""
     return {
         "bids": bl.count(**choices),
         "prices": bl.count("price", **choices),
@@ -77,7 +77,7 @@ def every(**choices: Any) -> dict[str, Aggregate]:
 
 
 def declare(source: bl.Rows, windows: bl.WindowFn) -> tuple[bl.Pipeline, bl.Memory]:
-    """A grouping with all of them, twice: of every row, and under a condition."""
+    """Declares a grouping with all aggregates, twice: of every row, and under a condition."""
     p, out = bl.Pipeline("auctions"), bl.Memory()
     read = p.read(
         "bids", source, timestamp="at", timestamp_unit="s", watermark=bl.BoundedOutOfOrderness("15s")
@@ -89,7 +89,7 @@ def declare(source: bl.Rows, windows: bl.WindowFn) -> tuple[bl.Pipeline, bl.Memo
 
 
 def panes(out: bl.Memory) -> pl.DataFrame:
-    """In an order of their own."""
+    """Returns the panes, sorted by auction and window."""
     return out.frame().sort("auction", "window_start")
 
 

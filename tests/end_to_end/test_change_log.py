@@ -1,4 +1,4 @@
-"""Logs of changes: the rows of a table that come, change and go, as a database writes them."""
+"""Logs of changes: inserted, updated and deleted rows of a table, as a database writes them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read(p: bl.Pipeline, bundles: Sequence[Sequence[Entry]], name: str = "log") 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[list[Entry]]:
-    """The log of a table, in bundles."""
+    """Draws the log of a table, in bundles."""
     table: dict[int, Entry] = {}
     bundles: list[list[Entry]] = []
     for ids in draw(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=5)):
@@ -60,7 +60,7 @@ def histories(draw: st.DrawFn) -> list[list[Entry]]:
 
 
 def tables(bundles: Sequence[Sequence[Entry]]) -> list[list[Entry]]:
-    """The rows of the table after each bundle."""
+    """Returns the rows of the table after each bundle."""
     table: dict[int, Entry] = {}
     found = []
     for rows in bundles:
@@ -241,6 +241,6 @@ def test_a_log_that_does_not_fit_is_refused(choices: dict[str, Any], told: str) 
         bl.changes(log, **choices)
     changes = bl.changes(log)
     with pytest.raises(
-        bl.PlanError, match="are changes, and a log has rows, of which each counts for itself"
+        bl.PlanError, match="are changes, but the rows of a log must not retract or repeat each other"
     ):
         bl.changes(changes.with_columns(before=bl.lit(None)))

@@ -1,4 +1,4 @@
-"""Collections of changes: steps and dead letters, and the net content whatever the triggers."""
+"""Collections of changes: steps and dead letters, and a net content that does not depend on triggers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EACH: dict[str, Any] = {
 
 
 def totals(p: bl.Pipeline, *bundles: list[tuple[str, int, int]]) -> bl.Collection:
-    """Totals of (user, score, second) by user and minute, which each bundle corrects."""
+    """Declares totals of (user, score, second) by user and minute, which each bundle corrects."""
     stream = bl.TestStream({"user": str, "score": int, "at": int})
     for rows in bundles:
         stream = stream.add_elements([dict(zip(("user", "score", "at"), row, strict=True)) for row in rows])
@@ -31,7 +31,7 @@ def totals(p: bl.Pipeline, *bundles: list[tuple[str, int, int]]) -> bl.Collectio
 
 
 def dropped(run: Any) -> dict[str, int]:
-    """The dropped elements of a run by reason."""
+    """Returns the dropped elements of a run by reason."""
     counts = Counter[str]()
     for batch in run.batches:
         for stage in batch.stages.values():
@@ -47,7 +47,7 @@ def halved(row: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters that no sink claims are written there."""
+    """Runs the test in a folder where dead letters without a sink are written."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_a_function_that_fails_only_for_a_retraction_is_reported(caplog: Any) ->
     rows.write("out", out)
     run = p.run()
     assert out.frame()["total"].to_list() == [3, 7]
-    # That of 1, which is a dead letter, and that of 3, which is not.
+    # The retraction of 1, which is a dead letter, and that of 3, which is not.
     assert [dict(batch.uses.retractions) for batch in run.batches if batch.uses.retractions] == [
         {"once": 1}
     ] * 2
@@ -168,7 +168,7 @@ def test_a_retraction_of_a_value_that_is_not_there_does_not_hide_a_later_one() -
     )
     most.filter(~bl.pane_retracted()).select("all", "distinct").write("out", out)
     run = p.run()
-    # The third call made 3 of the new total; the second one made 2 of what is taken back.
+    # The third call returned 3 for the new total; the second one returned 2 for the retracted row.
     assert out.frame().select("all", "distinct").rows() == [([1], 1), ([1, 3], 2)]
     assert sum(batch.stages["most"].dropped.get("unmatched", 0) for batch in run.batches) == 1
 
@@ -190,7 +190,7 @@ def test_what_waits_for_the_watermark_sees_only_the_rows_that_are_left() -> None
 
 
 class Clocked(bl.Process):
-    """Has a timer of processing time."""
+    """A process with a timer of processing time."""
 
     tick = bl.ProcessingTimer()
 
@@ -202,7 +202,7 @@ class Clocked(bl.Process):
 
 
 class Fading(bl.Process):
-    """Has a field that expires by processing time."""
+    """A process with a field that expires by processing time."""
 
     seen = bl.Value(int, ttl="1m", by="processing")
 
@@ -248,7 +248,7 @@ def test_a_function_of_frames_can_receive_retractions() -> None:
 
 
 class Odd(bl.Process):
-    """Emits the sum so far. Fails for an odd one, and with a timer if the sum is above 9."""
+    """Emits the running sum. Fails for an odd one, and with a timer if the sum is above 9."""
 
     sum = bl.Value(int, default=0)
     end = bl.EventTimer()
@@ -268,7 +268,7 @@ class Odd(bl.Process):
 
 @attrs.frozen
 class Visit:
-    """A row of which no value is missing."""
+    """A row without missing values."""
 
     user: str
     n: int

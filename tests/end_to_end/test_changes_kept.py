@@ -44,7 +44,7 @@ OPERATORS: dict[str, Callable[[bl.Collection], bl.Collection]] = {
 
 
 def declare(folder: Path) -> tuple[bl.Pipeline, dict[str, list[pl.DataFrame]]]:
-    """Totals that are corrected, and each operator after them."""
+    """Declares totals that are corrected, and each operator after them."""
     p = bl.Pipeline("p")
     watermark = bl.BoundedOutOfOrderness("5s")
     files = bl.Parquet(str(folder / "in" / "*.parquet"), max_files_per_trigger=1)

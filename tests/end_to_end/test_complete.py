@@ -1,4 +1,4 @@
-"""A source that is complete is over when its input is read, and other sources go on without it."""
+"""A complete source ends when its input is read, and other sources go on without it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @attrs.frozen
 class Numbers:
-    """A source of a user's own, which reads the numbers in a file from a position on, and may be complete."""
+    """A user-defined source, which reads the numbers in a file from a position on, and may be complete."""
 
     path: str
     complete: bool = False
@@ -71,14 +71,14 @@ WITHOUT_NEW_ROWS = ("a table",)
 
 
 def put_live(*times: int) -> None:
-    """Appends a file to the source that goes on."""
+    """Appends a file to the live source."""
     Path("live").mkdir(exist_ok=True)
     name = f"live/{len(os.listdir('live')):03}.jsonl"
     Path(name).write_text("".join(f'{{"user": "ada", "at": {at}}}\n' for at in times))
 
 
 def pipeline(past: Any, got: list[Any], *, more: bool = False) -> bl.Pipeline:
-    """Plays of ten seconds each, from the past and live; with `more`, also those of the past alone."""
+    """Declares plays in ten seconds, from the past and live; with `more`, also those of the past alone."""
     p = bl.Pipeline("plays")
     how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
     old = p.read("past", past, **how)
@@ -128,7 +128,7 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     assert first.batches[-1].sources["past"].over
     assert not first.batches[-1].sources["live"].over
     got.clear()
-    # A restart keeps it over, and its later input is told.
+    # It is still over after a restart, and its later input is reported.
     put([26])
     put_live(28, 40)
     with caplog.at_level(logging.WARNING, "beamlike"):
@@ -137,11 +137,11 @@ def backfill_then_live(kind: str, runner: Runner, caplog: pytest.LogCaptureFixtu
     record = second.batches[-1].sources["past"]
     assert (record.over, record.watermark, record.elements) == (True, MAX_TIME, 0)
     told = why(History.open("checkpoint"))
-    assert any("no longer waits for `past`, whose input is over" in str(one) for one in told)
-    late = [one for one in map(str, told) if "source `past` is over, and does not read" in one]
+    assert any("no longer waits for `past`, whose input has ended" in str(one) for one in told)
+    late = [one for one in map(str, told) if "source `past` has ended, and does not read" in one]
     assert len(late) == len(record.changed) == int(kind not in WITHOUT_NEW_ROWS)
     if kind not in WITHOUT_NEW_ROWS:
-        assert "(complete=True)" in caplog.text
+        assert "(complete=True" in caplog.text
         assert late[0] in repr(second)
     with pytest.raises(CheckpointError, match="source 'past' is over in this checkpoint"):
         pipeline(make(), got).run(runner("checkpoint"))
@@ -183,7 +183,7 @@ def test_rows_in_memory_may_be_complete() -> None:
 
 
 def batches_of(run: Any) -> list[tuple[int, int]]:
-    """The watermarks of both sources after each batch but the end of a run without a checkpoint."""
+    """Returns the watermarks of both sources after each of the first three batches."""
     return [(one.sources["past"].watermark, one.sources["live"].watermark) for one in run.batches][:3]
 
 
@@ -337,11 +337,52 @@ def test_a_batch_in_which_it_is_over_is_replayed_and_a_stage_is_built_anew() -> 
     assert got == SECOND
 
 
+def only_past(past: Any, got: list[Any], *, timers: bool = False) -> bl.Pipeline:
+    """Counts of windows of the past alone; with `timers`, in a pipeline in which processing time passes."""
+    p = bl.Pipeline("plays")
+    how: Any = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+    old = p.read("past", past, **how)
+    trigger = bl.AfterWatermark(early=bl.AfterProcessingTime("1h")) if timers else bl.DefaultTrigger()
+    windows = old.window_into(bl.FixedWindows("10s"), trigger=trigger, accumulation="discarding")
+    counts = windows.group_by("user").aggregate(n=bl.count())
+    counts.write("out", bl.Callback(lambda rows, _: got.extend(rows["n"])))
+    return p
+
+
+def ends_by_itself(runner: Runner, caplog: pytest.LogCaptureFixture, *, timers: bool = False) -> None:
+    """Checks that a run with an interval ends when all its sources have ended, and a resumed run, too."""
+    SOURCES["parquet"][1]([1, 5, 12])
+    got: list[Any] = []
+    for expected in ([1, 2], []):
+        got.clear()
+        caplog.clear()
+        with caplog.at_level(logging.INFO, "beamlike"):
+            run = only_past(bl.Parquet("in", COLUMNS, complete=True), got, timers=timers).run(
+                runner("checkpoint", trigger="1 second")
+            )
+        assert sorted(got) == expected
+        assert "plays: all sources are over, so the run ends" in caplog.text
+        assert History.open("checkpoint").closed == "ended"
+        assert run.batches or not expected
+
+
+@pytest.mark.parametrize("timers", [False, True])
+def test_a_run_with_an_interval_ends_if_all_its_sources_are_over(
+    caplog: pytest.LogCaptureFixture, timers: bool
+) -> None:
+    ends_by_itself(local, caplog, timers=timers)
+
+
+@pytest.mark.spark
+def test_so_does_one_with_an_interval_on_spark(on_spark: Runner, caplog: pytest.LogCaptureFixture) -> None:
+    ends_by_itself(on_spark, caplog)
+
+
 def test_explain_says_when_it_is_over_and_pipeline_files_know_it() -> None:
     put_numbers([1])
     Path("live").mkdir()
     text = pipeline(Numbers("in", complete=True), []).explain()
-    assert "over        when all input is read that exists when a run begins" in text
+    assert "over        when all its input is read" in text
     p = bl.Pipeline("p")
     p.read("past", bl.Parquet("live", COLUMNS, complete=True)).write("out", bl.Parquet("out"))
     assert "complete: true" in p.to_yaml()

@@ -1,4 +1,4 @@
-"""Causes and completeness of panes, and promises that hold panes back: on the local runner and on shards alike."""
+"""Causes and completeness of panes, and promises that hold panes back: on the local runner and on shards."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_each_cause() -> None:
 
 
 def us_text(count: int) -> int:
-    """A time of a test stream: seconds since 1970."""
+    """Converts a time in microseconds to seconds, as test streams read them."""
     return count / 1_000_000  # type: ignore[return-value]
 
 
@@ -116,7 +116,7 @@ def test_a_retraction_has_the_columns_of_the_pane_that_it_takes_back() -> None:
 @share_of(4)
 @given(streams)
 def test_rows_that_are_said_to_be_all_are_all(stream: Stream) -> None:
-    """Where a pane is proved to be complete, no further row of its window is in the input."""
+    """A pane that is proved to be complete has all rows of its window in the input."""
     p = bl.Pipeline("p")
     given_rows = [row for batch in stream for row in rows_of(batch)]
     source = bl.Rows(given_rows, SCHEMA, rows_per_batch=2)
@@ -141,7 +141,7 @@ def test_rows_that_are_said_to_be_all_are_all(stream: Stream) -> None:
 @share_of(8)
 @given(streams, st.integers(1, 3))
 def test_shards_make_no_difference(stream: Stream, shards: int) -> None:
-    """Also not for a stage behind another stage, which learns from the summaries of the source all the same."""
+    """Also tests a stage behind another stage, which learns from the summaries of the source."""
 
     def made() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
         p, sinks = bl.Pipeline("p"), {"one": bl.Memory(), "two": bl.Memory()}
@@ -169,7 +169,7 @@ def test_shards_make_no_difference(stream: Stream, shards: int) -> None:
 
 
 def test_other_shards_go_on_with_the_lateness_that_was_learned() -> None:
-    """Also a stage that does not read the source itself."""
+    """Also tests a stage that does not read the source itself."""
     stream = [[("a", 1), ("b", 2)], [("a", 14), ("b", 9)], [("a", 25), ("b", 13)], [("b", 48)], [("a", 80)]]
 
     def declared() -> bl.Pipeline:

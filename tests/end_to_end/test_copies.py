@@ -1,4 +1,4 @@
-"""An older copy of a checkpoint loses no rows: its run is refused, or continues as a run of another id."""
+"""A run on an older copy of a checkpoint loses no rows: it is refused, or continues as a run of another id."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEYED = ("keyed-table", "keyed-delta", "keyed-iceberg")
 
 
 class Job:
-    """Numbers from files to these kinds of sinks, below a folder."""
+    """A run from files of numbers to sinks of these kinds, below a folder."""
 
     def __init__(self, folder: Path, *kinds: str, keep: Callable[[Any], Any] = lambda n: n >= 0) -> None:
         self.folder, self.kinds, self.keep = folder, kinds, keep
@@ -43,7 +43,7 @@ class Job:
         (folder / "in").mkdir()
 
     def give(self, *numbers: int) -> None:
-        """One more file."""
+        """Adds a file."""
         path = self.folder / "in" / f".{self.given}"
         path.write_text("".join(json.dumps({"n": n, "at": n}) + "\n" for n in numbers))
         os.utime(path, (1_000_000_000 + self.given,) * 2)
@@ -54,7 +54,7 @@ class Job:
         self.pipeline().run(self.runner(checkpoint=str(self.folder / checkpoint), **options))
 
     def copy(self, name: str = "copy") -> None:
-        """What the original has now."""
+        """Copies the checkpoint as it is now."""
         shutil.copytree(self.folder / "original", self.folder / name)
 
     def pipeline(self) -> bl.Pipeline:
@@ -90,7 +90,7 @@ class Job:
         return self.memory
 
     def numbers(self, kind: str) -> list[int]:
-        """Those that the sink has, in order."""
+        """Returns the numbers in a sink, in order."""
         below = self.folder / kind
         match kind.rpartition("-")[2]:
             case "files":
@@ -115,7 +115,7 @@ class Job:
 
 
 def halfway(folder: Path, *kinds: str, **choices: Any) -> Job:
-    """A run that has had a batch, of which there is a copy."""
+    """Returns a job after one batch, with a copy of its checkpoint."""
     job = Job(folder, *kinds, **choices)
     job.give(0)
     job.run()

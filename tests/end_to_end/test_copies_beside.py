@@ -1,4 +1,4 @@
-"""A copy of a checkpoint beside its original, and sinks that cannot be asked, are refused by name."""
+"""A copy of a checkpoint beside its original, and sinks that cannot report their rows, are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An operator of a user's own: explained, saved, run, resumed, under `why`, drawn, and refused where it cannot run."""
+"""A user-defined operator: explained, saved, run, resumed, under `why`, drawn, and refused where it cannot run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ STREAM = (
 
 
 def released(source: Source, sink: bl.Memory, operator: bl.CustomOperator | None = None) -> bl.Pipeline:
-    """Rows that are released at their time."""
+    """Declares rows that are released at their time."""
     p = bl.Pipeline("releases")
     watermark = None if isinstance(source, bl.TestStream) else bl.BoundedOutOfOrderness("3s")
     rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=watermark)
@@ -114,7 +114,7 @@ def test_why_says_what_a_row_waits_for(tmp_path: Path) -> None:
 
 
 def write(folder: Path, first: int, last: int) -> bl.JSONLines:
-    """Rows of ten users, ten seconds a file, which are released after up to half a minute."""
+    """Writes rows of ten users, ten seconds a file, which are released after up to half a minute."""
     folder.mkdir(exist_ok=True)
     for number in range(first, last):
         at = [10 * number + user for user in range(10)]
@@ -152,7 +152,7 @@ def test_a_run_goes_on_from_its_checkpoint(name: str, tmp_path: Path, request: p
 
 @attrs.frozen
 class ReleaseLater(Release):
-    """Another class of operator."""
+    """A second class of the same operator."""
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_state_of_another_operator_is_refused(operator: bl.CustomOperator, told:
 
 @attrs.frozen
 class Blocked(StateTable[AppendTable]):
-    """The keys whose rows are not released."""
+    """The table of keys whose rows are not released."""
 
     key: str
     schema: pl.Schema
@@ -190,7 +190,7 @@ class Blocked(StateTable[AppendTable]):
 
 @attrs.frozen
 class ReleaseUnlessBlocked(Release):
-    """Rows of keys that the input "blocked" has had are dropped when their time is there."""
+    """Drops rows of keys that the input "blocked" has had, instead of releasing them."""
 
     @property
     def inputs(self) -> Mapping[str, Input]:
@@ -279,11 +279,11 @@ def test_the_input_watermark_is_the_least_of_all_inputs() -> None:
 
 
 class Bare(bl.CustomOperator):
-    """It defines nothing."""
+    """An operator that defines nothing."""
 
 
 class Misspelt(Release):
-    """Its output has a column that step does not emit."""
+    """An operator whose output has a column that step does not emit."""
 
     @property
     def output(self) -> pl.Schema:
@@ -291,7 +291,7 @@ class Misspelt(Release):
 
 
 class Unmarked(Release):
-    """The rows of its table do not say what is pending."""
+    """An operator whose table does not declare its pending rows."""
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
@@ -299,7 +299,7 @@ class Unmarked(Release):
 
 
 class NoKind(Release):
-    """Its table is no kind of table."""
+    """An operator whose table has no valid kind."""
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
@@ -315,7 +315,7 @@ class Untold(Held):
 
 
 class NoPending(Held):
-    """A table without the columns of a table."""
+    """A table whose schema lacks the columns of pending rows."""
 
     @property
     def schema(self) -> pl.Schema:

@@ -1,4 +1,4 @@
-"""Changes that are dropped: retractions without a row, of closed windows, and what `late()` returns of them."""
+"""Dropped changes: retractions without a row, changes of closed windows, and their rows in `late()`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_discarding_grouping_of_changes_gives_the_differences() -> None:
     counts = sums.window_into(accumulation="discarding").group_by("total").aggregate(n=bl.count())
     counts.write("out", out)
     run = p.run()
-    # By total, the number of users who have it.
+    # The number of users by total.
     assert out.frame().select("total", "n").rows() == [(1, 1), (1, -1), (2, 1), (2, -1), (3, 1)]
     assert dropped(run) == {}
 
@@ -53,7 +53,7 @@ def test_retractions_for_a_closed_window_are_dropped_for_that_reason() -> None:
 
 @attrs.frozen
 class Unsteady:
-    """Returns another row when it is called for a row again."""
+    """Returns another row when it is called again for the same row."""
 
     calls: list[int] = attrs.field(factory=list)
 

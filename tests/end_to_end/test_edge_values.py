@@ -1,4 +1,4 @@
-"""Values at the edges of their types, as keys and as what is aggregated: what happens, on both runners."""
+"""Values at the edges of their types, as keys and as aggregated values, on both runners."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _in_a_folder_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture(scope="module")
 def sinks() -> Mapping[str, bl.Memory]:
-    """What the local runner gives for every kind of column."""
+    """The results of the local runner for every kind of column."""
     pipeline = bl.Pipeline("edges")
     declared = declare(pipeline)
     pipeline.run()
@@ -120,7 +120,7 @@ def test_a_key_whose_equality_is_in_doubt_is_refused_when_the_pipeline_is_declar
 
 
 def overflowing() -> dict[str, tuple[pl.Series, Any]]:
-    """Columns whose sum their type of sums cannot hold, and that sum."""
+    """Returns columns whose sum their type cannot hold, and that sum."""
     most = 2**63 - 1
     return {
         "whole": (column([most, 1], pl.Int64), most + 1),
@@ -146,7 +146,7 @@ def test_a_sum_that_its_type_cannot_hold_fails_the_run_and_names_step_column_and
 
 @pytest.fixture(scope="module")
 def crowds() -> tuple[Mapping[str, bl.Memory], list[BatchRecord]]:
-    """What the local runner gives for enormous texts and for a million keys, and its records."""
+    """The results of the local runner for enormous texts and for a million keys, and its records."""
     pipeline = bl.Pipeline("crowds")
     sinks = {**declare_enormous(pipeline), **declare_many(pipeline)}
     return sinks, pipeline.run().batches

@@ -1,4 +1,4 @@
-"""How runs end, on both runners: which windows they close, what of them is told, and what a drain that fails leaves."""
+"""Ends of runs, on both runners: the windows that they close, their reports, and the state after a failed drain."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.slow])])
 def runner(request: pytest.FixtureRequest) -> Any:
-    """Makes a runner, which takes a checkpoint and whether it drains."""
+    """Returns a function that makes a runner with a checkpoint, which may drain."""
     if request.param == "local":
         return bl.LocalRunner
     session = request.getfixturevalue("spark")
@@ -34,7 +34,7 @@ def runner(request: pytest.FixtureRequest) -> Any:
 
 
 def ended(runner: Any, rows: list[dict[str, int]] = ROWS) -> tuple[Any, Windows]:
-    """A run of counts by the minute, of which a second stage takes the sum."""
+    """Runs counts by the minute and their sum in a second stage."""
     p = bl.Pipeline("p")
     read = p.read("rows", bl.Rows(rows), timestamp="at", timestamp_unit="s", watermark=NEWEST)
     counts = read.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count())
@@ -123,7 +123,7 @@ def put(*times: int) -> None:
 
 
 class Faulty(bl.Process):
-    """At the end of input it sets itself again and again, unless it is mended."""
+    """Sets its timer again and again at the end of input, except if it is `mended`."""
 
     tick = bl.EventTimer()
 

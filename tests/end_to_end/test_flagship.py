@@ -36,7 +36,7 @@ def test_in_process_it_equals_the_plain_computation(
 ) -> None:
     run = pipeline(plays, tmp_path / "out", combiner).run()
     assert_right(tmp_path / "out", plays, combiner)
-    # Without watermarks between the stages, most sessions would come late to the second one.
+    # Without watermarks between the stages, most sessions would be late at the second one.
     average = [batch.stages["average"] for batch in run.batches]
     assert all(not stage.dropped for stage in average)
     assert sum(stage.elements for stage in average) == sum(

@@ -1,4 +1,4 @@
-"""A disk that is full while a run goes on: an error that names the checkpoint, and the next run loses nothing."""
+"""A disk that fills up during a run: an error names the checkpoint, and the next run loses nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 
 def put(folder: Path, bad: int) -> None:
-    """Files of rows, each row of a user of its own, and `bad` lines in each that are no rows."""
+    """Writes files of rows, each row of another user, with `bad` invalid lines in each file."""
     folder.mkdir()
     for number in range(FILES):
         rows = [json.dumps({"user": f"u{at}", "at": number * ROWS + at}) for at in range(ROWS)]
@@ -40,7 +40,7 @@ def pipeline(folder: Path) -> bl.Pipeline:
 
 
 def fills(folder: Path, disk: Disk, runner: Any, bad: int) -> str:
-    """The error of a run whose disk is full, after which a run with room is right; nothing if it was large enough."""
+    """Runs on a full disk and again with room; returns the first run's error, empty if the disk was large enough."""
     put(folder / "plays", bad)
     checkpoint, told = disk.folder / "checkpoint", ""
     try:

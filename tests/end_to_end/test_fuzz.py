@@ -1,4 +1,4 @@
-"""Random pipelines over random input: every error has a name, every row is accounted for, and Spark does the same."""
+"""Random pipelines over random input: every error has a name, every row is accounted for, also on Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _sums_fit(case: Case) -> bool:
 
 
 def check(case: Case, name: str, sinks: Mapping[str, bl.Memory], records: Iterable[BatchRecord]) -> None:
-    """In = out in panes + dropped + dead letters, for each element and in the records."""
+    """Checks that elements in = elements in panes + dropped + dead letters, for each element and in the records."""
     records = list(records)
     check_source(case, name, sinks, records)
     check_first(case, name, sinks, records)
@@ -75,14 +75,14 @@ def check_second(case: Case, name: str, sinks: Mapping[str, bl.Memory], records:
 
 
 def letters_of(records: Iterable[BatchRecord], steps: str) -> int:
-    """The dead letters of the steps whose names begin so."""
+    """Returns the number of dead letters of the steps whose names begin with `steps`."""
     return sum(
         count for record in records for step, count in record.dead_letters.items() if step.startswith(steps)
     )
 
 
 def check_identity(stages: Iterable[Any]) -> None:
-    """Batch by batch: what was pending and what came is in panes, dropped or pending."""
+    """Checks in each batch: elements pending before and placed are in panes, dropped or pending."""
     before = 0
     for stage in stages:
         assert before + stage.placed == stage.emitted + sum(stage.dropped.values()) + stage.pending
@@ -130,7 +130,7 @@ def test_shards_account_for_the_same_rows(case: Case, shards: int, seed: int) ->
 
 
 def play(query: Query, sinks: Mapping[str, bl.Memory]) -> dict[str, list[Any]]:
-    """Runs the query into the sinks: the records of each stage."""
+    """Runs the query into the sinks and returns the records of each stage."""
     stages: dict[str, list[Any]] = {"p first": [], "p second": []}
     for number, batch in enumerate(query.batches()):
         for what, sink in sinks.items():
@@ -143,12 +143,12 @@ def play(query: Query, sinks: Mapping[str, bl.Memory]) -> dict[str, list[Any]]:
 
 
 def pairs_in(sinks: Mapping[str, bl.Memory]) -> Counter[int]:
-    """How often each id is in a pane, or was dropped."""
+    """Returns how often each id is in a pane or was dropped."""
     return counts(sinks["panes"], "ids") + counts(sinks["late"], "id")
 
 
 def drawn(count: int) -> list[Case]:
-    """The same random ones each time."""
+    """Returns `count` random cases, the same each time."""
     found: list[Case] = []
 
     @settings(

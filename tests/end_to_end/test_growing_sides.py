@@ -1,4 +1,4 @@
-"""Sides that grow: their state, in which only rows that may be read are kept, and what is refused."""
+"""Sides that grow: their state keeps only rows that may still be read; unsupported sides are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def read(p: bl.Pipeline, name: str, rows: list[dict[str, Any]], rows_per_batch: 
 
 
 def of_stage(p: bl.Pipeline, name: str, batches: int) -> tuple[int, list[Any]]:
-    """The number of rows of the side that are stored after so many batches, and the rows that were emitted."""
+    """Returns the number of rows of the side in state after `batches` batches, and the emitted rows."""
     plan, out = p.plan(), Recorder()
     engine, sinks = Engine(plan, lambda: 0), BatchSinks(plan, {"out": out}, plan.name)
     for number, batch in zip(

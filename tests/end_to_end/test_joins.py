@@ -1,4 +1,4 @@
-"""Cogroups and joins in the same windows: what nested loops find, however rows are bundled and sharded."""
+"""Cogroups and joins in the same windows, compared with nested loops, for any bundles and shards."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def side(p: bl.Pipeline, name: str, rows: list[Element], per_batch: int = 2) -> 
 
 
 def written(p: bl.Pipeline, shards: int | None) -> list[dict[str, Any]]:
-    """What the sink "out" of a pipeline gets."""
+    """Runs a pipeline, on shards if given, and returns the rows of the sink "out"."""
     (out,) = (write.sink for write in p.writes if write.name == "out")
     if shards is None:
         p.run()
@@ -125,7 +125,7 @@ def test_sessions_are_those_of_both_sides_together() -> None:
 
 
 def everything(p: bl.Pipeline) -> dict[str, bl.Memory]:
-    """A cogroup, joins, dedup, distinct rows, the latest and batches, by the names of their sinks."""
+    """Declares a cogroup, joins, dedup, distinct rows, the latest and batches; returns their sinks by name."""
     left, right = (
         side(p, name, [("abc"[n % 3] if n % 7 else None, (n * step) % 40) for n in range(30)], per_batch=7)
         for name, step in (("l", 5), ("r", 11))

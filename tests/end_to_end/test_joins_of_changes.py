@@ -1,4 +1,4 @@
-"""Joins whose results are corrected: what comes of one more row, checkpoints, savepoints, and what holds them."""
+"""Joins whose results are corrected: the effect of one more row, checkpoints, savepoints, and holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EACH: dict[str, Any] = {"trigger": bl.AfterWatermark(early=bl.AfterCount(1)), "o
 
 
 def joined(accumulation: str, how: Any, *bundles: list[tuple[str, int]]) -> tuple[list[int], pl.DataFrame]:
-    """The join of rows of the sides "l" and "r", each with a number: how many rows come of each bundle, and all."""
+    """Joins rows of the sides "l" and "r", each with a number; returns the number of rows per bundle, and all rows."""
     stream = bl.TestStream({"side": str, "n": int})
     for rows in bundles:
         stream = stream.add_elements([{"side": side, "n": n} for side, n in rows])
@@ -81,7 +81,7 @@ def test_a_row_without_a_match_comes_with_the_last_discarding_pane() -> None:
 
 
 def totals_and_orders(folder: Path, name: str, found: list[pl.DataFrame]) -> bl.Pipeline:
-    """Totals that are corrected, joined to orders near their time, to those of any time, and in their windows."""
+    """Declares corrected totals, joined to orders near their time, at any time, and in their windows."""
     p = bl.Pipeline(name)
     files = bl.Parquet(str(folder / "in" / "*.parquet"))
     rows = p.read("rows", files, timestamp="at", timestamp_unit="s", watermark=bl.BoundedOutOfOrderness("5s"))

@@ -1,4 +1,4 @@
-"""Keys of every type that may be one: joins, dedup and all keyed steps treat them as they do whole numbers."""
+"""Keys of every allowed type: joins, dedup and all keyed steps treat them like whole numbers."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ KEYS: dict[str, tuple[pl.DataType, list[Any]]] = {
 }
 NUMBERS = (pl.Int64(), [0, 1, 2, 3])
 Side = list[tuple[int | None, int, int]]
-"""Which key, if any, a second key, and the second."""
+"""Rows: a key or None, a second key, and the second of the event time."""
 
 
 class Counting(bl.Process):
-    """How many there have been."""
+    """Counts the rows of a key."""
 
     seen = bl.Value(int)
 
@@ -54,7 +54,7 @@ class Counting(bl.Process):
 
 @attrs.frozen
 class Case:
-    """The rows of two sides, and by which columns they meet."""
+    """The rows of two sides and the columns by which they are joined."""
 
     left: Side
     right: Side
@@ -73,7 +73,7 @@ class Case:
         return cls(*sides, on)
 
     def run(self, dtype: pl.DataType, values: list[Any], chunk_rows: int) -> dict[str, list[str]]:
-        """What each step gives, with the keys as the numbers that they stand for."""
+        """Returns the output of each step, with keys replaced by their numbers."""
         p, sinks = bl.Pipeline("keys"), {}
         sides = [
             self.read(p, name, side, dtype, values)
@@ -118,7 +118,7 @@ class Case:
 
 
 def numbered(frame: pl.DataFrame, values: list[Any]) -> list[str]:
-    """The rows, without an order, with the numbers of keys."""
+    """Returns the rows, sorted, with the numbers of keys."""
     # By their text: times that the clock shows twice are equal in Python.
     numbers = {repr(value): number for number, value in enumerate(values)} | {"None": None}
 

@@ -39,7 +39,7 @@ def test_the_net_content_after_a_batch_is_that_of_the_rows_so_far(
 
 
 def _ignores_order(operators: list[Operator]) -> bool:
-    """False for chains with `latest`, which takes the last to arrive of rows with equal times."""
+    """False for chains with `latest`, which keeps the last to arrive of rows with equal times."""
     return not any(operator.name.startswith("latest") for operator in operators)
 
 
@@ -79,7 +79,7 @@ KINDS: dict[str, Callable[[bl.Collection], bl.Collection]] = {
 
 
 def corrected(rows: bl.Collection, panes: Panes) -> bl.Collection:
-    """Totals of windows, which further rows correct."""
+    """Returns totals of windows, which further rows correct."""
     trigger = bl.Never() if panes == "once" else bl.AfterWatermark(early=bl.AfterCount(1))
     windowed = rows.window_into(bl.FixedWindows("6s"), trigger=trigger, accumulation=bl.RETRACTING)
     return windowed.group_by("key").aggregate(value=bl.sum("value")).window_into(bl.GlobalWindows())
@@ -108,7 +108,7 @@ def test_operators_of_changes_are_restored_on_other_shards(kind: str) -> None:
 
 
 def unsigned() -> pl.Expr:
-    """The weight of a change that is always taken for a row."""
+    """Returns the weight of a change that is always treated as a new row."""
     return pl.lit(1, pl.Int64).alias(WEIGHT)
 
 
@@ -139,7 +139,7 @@ BROKEN: dict[str, tuple[str, str, object]] = {
         lambda stored, back, on: (stored, stored.clear(), back),
     ),
 }
-"""By rule: the operator that shows it, and what breaks it."""
+"""Laws, each with an operator that shows it and a change that breaks it."""
 
 
 @pytest.mark.parametrize("rule", BROKEN)

@@ -1,4 +1,4 @@
-"""Runs in process without the calls that only POSIX has, and with open files that cannot be removed or replaced."""
+"""Runs in process without the calls that only POSIX has; open files cannot be removed or replaced."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ print(json.dumps(open("old", "rb").read().decode()))
 
 
 def run(script: str, how: str, folder: Path, **options: Any) -> Any:
-    """The JSON that a script prints."""
+    """Runs a script and returns the JSON that it prints."""
     done = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", "-c", LIKE + script, how],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -126,7 +126,7 @@ def run(script: str, how: str, folder: Path, **options: Any) -> Any:
 
 @functools.cache
 def usual() -> Any:
-    """The result with all calls."""
+    """Returns the result with all calls."""
     with tempfile.TemporaryDirectory() as folder:
         return run(JOB, "as it is", Path(folder))
 

@@ -1,4 +1,4 @@
-"""State follows what is computed where lines of a pipeline are put in another order, or others come before them."""
+"""State is matched by computation when lines of a pipeline are reordered, or others are added before them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ RUNNERS = ["local", pytest.param("spark", marks=[pytest.mark.spark, pytest.mark.
 
 
 def clicks(folder: Path, number: int, counts: dict[str, int]) -> None:
-    """A file with so many clicks of each page, all of one day."""
+    """Writes a file with the given number of clicks of each page, all of one day."""
     folder.mkdir(exist_ok=True)
     rows = [{"user": "u", "page": page, "at": at} for page, count in counts.items() for at in range(count)]
     (folder / f"{number}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
 def shop(folder: Path, pages: Iterable[str], *, deep: bool = True) -> bl.Pipeline:
-    """Daily counts of each page, declared in this order, and if it is to be `deep` a stage after each."""
+    """Declares daily counts of each page, in this order; if `deep`, with a second stage after each."""
     p = bl.Pipeline("shop")
     source = bl.JSONLines(folder / "in", schema={"user": str, "page": str, "at": int})
     rows = p.read(
@@ -43,7 +43,7 @@ def shop(folder: Path, pages: Iterable[str], *, deep: bool = True) -> bl.Pipelin
 
 
 def counted(folder: Path) -> dict[str, int]:
-    """What came out, by page."""
+    """Returns the written counts, by page."""
     return {
         file.parent.name: json.loads(line)["n"]
         for file in folder.glob("out/*/*.jsonl")
@@ -83,7 +83,7 @@ def test_state_stays_with_its_computation(name: str, request: pytest.FixtureRequ
 
 
 def shop_twice(folder: Path) -> bl.Pipeline:
-    """Two counts of the same rows that have no name."""
+    """Declares two unnamed counts of the same rows."""
     p = bl.Pipeline("shop")
     source = bl.JSONLines(folder / "in", schema={"user": str, "page": str, "at": int})
     rows = p.read(

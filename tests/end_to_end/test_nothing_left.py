@@ -1,4 +1,4 @@
-"""Windows all of whose elements were taken back are as if none had come, as far as nothing else was said of them."""
+"""Windows whose elements were all retracted are as if none had arrived, except for earlier output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ EARLY = bl.AfterWatermark(early=bl.AfterCount(1))
 
 
 def histogram(plays: Plays, accumulation: bl.Accumulation | None) -> tuple[bl.Pipeline, bl.Memory]:
-    """How many users have so many plays in a minute: with each play a user goes from one group to the next."""
+    """Declares the number of users by their number of plays in a minute; each play moves a user to the next group."""
     p, out = bl.Pipeline("histogram"), bl.Memory()
     stream = bl.TestStream({"user": str, "at": int})
     for bundle in plays:
@@ -56,13 +56,13 @@ def histogram(plays: Plays, accumulation: bl.Accumulation | None) -> tuple[bl.Pi
 
 
 def expected(plays: Plays) -> dict[tuple[int, int], int]:
-    """By minute and number of plays."""
+    """Returns the number of users by minute and number of plays."""
     per_user = Counter((at // 60, user) for bundle in plays for user, at in bundle)
     return dict(Counter((minute, number) for (minute, _), number in per_user.items()))
 
 
 def standing(out: bl.Memory) -> dict[tuple[int, int], int]:
-    """What a table has that keeps the last row of each group, until that is taken back."""
+    """Returns the content of a table that keeps the last row of each group until it is retracted."""
     table = {}
     for row in out.rows():
         key = (row["window_start"].minute, row["plays"])
@@ -95,9 +95,7 @@ def test_what_stands_is_what_a_table_would_have(plays: Plays, accumulation: bl.A
     p, out = histogram(plays, accumulation)
     check_accounts(p.run())
     found = standing(out)
-    if (
-        accumulation is bl.ACCUMULATING
-    ):  # what was said and is not taken back is corrected by a pane of nothing
+    if accumulation is bl.ACCUMULATING:  # a result that is not retracted is corrected by an empty pane
         found = {group: users for group, users in found.items() if users}
     assert found == expected(plays)
 
@@ -129,7 +127,7 @@ def stage_of(accumulation: Accumulation, windows: WindowFn = TEN) -> Stage:
 
 
 def played(stage: Stage, *bundles: list[tuple[int, bool]]) -> list[list[tuple[int, int, bool]]]:
-    """(count, sum, whether it is taken back) of the panes of each bundle of values, and of the end of input."""
+    """Returns (count, sum, retracted) of the panes of each bundle of values, and of the end of input."""
     store, given = DictStore(), []
     for number, bundle in enumerate([*bundles, []]):
         rows = pl.DataFrame([("a", value, 0, back) for value, back in bundle], ARRIVALS, orient="row")

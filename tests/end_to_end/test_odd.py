@@ -1,4 +1,4 @@
-"""Odd input, as users have it: names, types, nulls, nothing at all, everything at once."""
+"""Odd input of users: names, types, nulls, empty input, everything at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(
     size: int | None = None,
     **aggregates: Any,
 ) -> pl.DataFrame:
-    """What the aggregates, or a count, give for these rows, so many in a batch."""
+    """Returns the aggregates, or a count, of these rows, with `size` rows in a batch."""
     p, sink = bl.Pipeline("p"), bl.Memory()
     source = rows if isinstance(rows, bl.Rows) else bl.Rows(rows, rows_per_batch=size)
     read = p.read(
@@ -117,7 +117,7 @@ def test_aggregates_may_be_named_as_columns_of_the_input() -> None:
 
 @pytest.mark.parametrize("name", ["*", "^a.*$", "^$"])
 def test_a_name_that_is_a_pattern_is_refused(name: str) -> None:
-    message = "that is a pattern, which stands for several columns; rename it"
+    message = "this is a pattern for several columns; rename it"
     with pytest.raises(bl.PlanError, match=message):
         run(pl.DataFrame({"at": SECONDS, name: SECONDS}))
     with pytest.raises(bl.PlanError, match=message):

@@ -1,4 +1,4 @@
-"""A declaration stays as it was declared: a second run of one pipeline object is as one of a new object."""
+"""A declaration does not change: a second run of one pipeline object is like a run of a new object."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def put_parcel(times: Sequence[int]) -> None:
 
 @attrs.define
 class Numbered:
-    """The lines of a file, of which a run counts the greatest: what it has learnt is in what it has opened."""
+    """A source of the lines of a file, whose reader remembers the greatest number that it has read."""
 
     path: str
     bounded = False
@@ -95,7 +95,7 @@ class Numbered:
 
 @attrs.define
 class Opened(Numbered):
-    """A run's own."""
+    """The reader of one run."""
 
     greatest: int
 
@@ -132,7 +132,7 @@ def gone() -> None:
 
 
 def counted(source: Any) -> tuple[bl.Pipeline, ByRun]:
-    """The plays of ten seconds each."""
+    """Declares counts of plays in ten seconds."""
     p, out = bl.Pipeline("plays"), ByRun()
     watermark = None if hasattr(source, "watermark") else bl.MonotonousTimestamps()
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)
@@ -142,7 +142,7 @@ def counted(source: Any) -> tuple[bl.Pipeline, ByRun]:
 
 
 def told(run: Any) -> list[Any]:
-    """The watermark of the source after each batch, and the rows that were late."""
+    """Returns the watermark of the source after each batch, and the rows that were late."""
     return [
         (batch.sources["plays"].watermark, dict(batch.stages["windows"].dropped or {}))
         for batch in run.batches
@@ -157,7 +157,7 @@ def local(folder: str, **choices: Any) -> Any:
 
 
 def second_run(kind: str, runner: Runner, *, shared: bool) -> list[Any]:
-    """A run on one checkpoint; then the input is made anew, and runs on another go through that."""
+    """Runs on one checkpoint, then recreates the input and runs on another one."""
     make, put = SOURCES[kind]
     gone()
     put([1000, 1011])
@@ -219,7 +219,7 @@ def test_a_source_object_that_another_pipeline_reads_has_the_columns_of_then(kin
 
 @attrs.frozen
 class Target:
-    """A place that sinks write to, and its rows."""
+    """A destination of sinks, and its rows."""
 
     sink: Callable[[], Any]
     rows: Callable[[], Sequence[tuple[Any, ...]]]
@@ -296,7 +296,7 @@ def test_a_sink_of_a_second_run_knows_nothing_of_the_first(kind: str, upkeep: st
 
 
 def other(kind: str) -> None:
-    """A table without the engine's own columns that tell no rows apart, which sinks leave out then."""
+    """Creates a table without the engine's own columns that distinguish rows; sinks then leave these out."""
     if kind == "table, append":
         with closing(sqlite3.connect("out.db")) as database, database:
             database.execute('CREATE TABLE counts ("user" TEXT, n BIGINT)')

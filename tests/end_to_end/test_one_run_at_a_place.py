@@ -1,4 +1,4 @@
-"""Of two runs of one name that go on at once, the second is refused where it would undo what the first has written."""
+"""Two simultaneous runs of one name: the second is refused where it would undo the first one's output."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def places(server: str, tmp_path: Path) -> list[str]:
 def pipeline(
     places: list[str], seen: Callable[[int], object] = lambda batch: None, name: str = "p"
 ) -> bl.Pipeline:
-    """Ten rows a batch to these folders and databases; `seen` is called in each batch, before they are written."""
+    """Declares ten rows a batch to these folders and databases; `seen` is called in each batch before the writes."""
     p = bl.Pipeline(name)
     source = bl.Rows([{"at": at} for at in range(ROWS)], rows_per_batch=10)
     rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -70,7 +70,7 @@ def pipeline(
 
 @contextmanager
 def another(*places: str) -> Iterator[subprocess.Popen[str]]:
-    """A process in the middle of a run; it goes on to its end when this does, if it was not killed."""
+    """Starts a process that stops in the middle of a run, and yields it; it goes on after the block, if not killed."""
     job = [sys.executable, "-c", JOB, *places]
     root = str(ROOT)
     with subprocess.Popen(
@@ -87,7 +87,7 @@ def another(*places: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def count(place: str) -> int:
-    """The rows that are there."""
+    """Returns the number of rows at a destination."""
     return len(rows_of(place, "t")) if ":" in place else len(whole(bl.JSONLines(place)))
 
 
@@ -225,7 +225,7 @@ def refused() -> None:
 
 
 def test_runs_that_replace_their_files_in_the_same_partitions_at_once_lose_none() -> None:
-    """Each makes folders that another one removes as they are empty."""
+    """Each run creates folders that another run removes while they are empty."""
 
     def replace(run: str) -> None:
         for n in range(25):

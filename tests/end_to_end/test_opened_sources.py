@@ -1,4 +1,4 @@
-"""A source of a user's own is opened for each run."""
+"""A user-defined source is opened for each run."""
 
 from __future__ import annotations
 

@@ -33,12 +33,12 @@ COLUMNS = {"user": str, "at": int, "until": int, "by": int}
 
 
 def row(user: str, at: int, until: int, by: int | None = None) -> dict[str, Any]:
-    """What happened at this second, and when it goes on: by the watermark, or by processing time."""
+    """Returns a row of this second with its release times: by the watermark, or by processing time."""
     return {"user": user, "at": at, "until": until * SECOND, "by": None if by is None else by * SECOND}
 
 
 def held(source: Source, sink: bl.Memory, keys: Sequence[str] = ("user",)) -> Plan:
-    """Rows that are held back on their way from the source to the sink."""
+    """Plans rows that are held back on their way from the source to the sink."""
     p = bl.Pipeline("held back")
     watermark = None if isinstance(source, bl.TestStream) else bl.BoundedOutOfOrderness("3s")
     rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=watermark)
@@ -47,7 +47,7 @@ def held(source: Source, sink: bl.Memory, keys: Sequence[str] = ("user",)) -> Pl
 
 
 def given_on(sink: bl.Memory) -> list[tuple[Any, ...]]:
-    """What has come to the sink, in an order of its own."""
+    """Returns the rows of the sink, sorted."""
     return sorted(sink.frame().select("user", "at", "until").rows())
 
 
@@ -62,7 +62,7 @@ STREAM = (
     .advance_processing_time("1m")
 )
 EMITTED = [0, 0, 1, 1, 1, 0, 1, 1]
-"""How many rows go on in each batch of the stream: b by processing time, a, then e, which is late, d, at the end c."""
+"""The number of released rows per batch: b by processing time, a, then e, which is late, d, and at the end c."""
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_both_runners_give_each_row_in_the_batch_of_its_deadline(
 
 
 def why_after(batch: int, stream: bl.TestStream, folder: Path) -> list[str]:
-    """What the command says of the stage after this batch."""
+    """Returns the command's output for the stage after this batch."""
     told: list[str] = []
 
     def ask(record: BatchRecord) -> None:
@@ -154,7 +154,7 @@ FILES, HALF = 6, 3
 
 
 def write(folder: Path, first: int, last: int) -> None:
-    """Rows of twenty users, ten seconds a file, which go on after up to half a minute."""
+    """Writes rows of twenty users, ten seconds a file, which are released after up to half a minute."""
     folder.mkdir(exist_ok=True)
     for number in range(first, last):
         file = folder / f"{number}.jsonl"

@@ -1,4 +1,4 @@
-"""The oracle of the flagship example against a reference that takes one play at a time."""
+"""The oracle of the flagship example, compared with a reference that processes one play at a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ MINUTE = 60_000_000
 
 
 def frame(plays: list[tuple[int, int]]) -> pl.LazyFrame:
-    """(user, microseconds) pairs as a source."""
+    """Returns (user, microseconds) pairs as a source."""
     schema = {"user": pl.Int64, "event_time": pl.Int64}
     times = pl.col("event_time").cast(pl.Datetime("us", "UTC"))
     return pl.LazyFrame(plays, schema=schema, orient="row").with_columns(times)
 
 
 def slow_sessions(plays: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """(user, first, last) of each session, in microseconds."""
+    """Returns (user, first, last) of each session, in microseconds."""
     found: list[tuple[int, int, int]] = []
     for user, time in sorted(plays):
         if found and found[-1][0] == user and time < found[-1][2] + MINUTE:
@@ -34,7 +34,7 @@ def slow_sessions(plays: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
 
 
 def slow_averages(sources: list[list[tuple[int, int]]], combiner: str) -> list[tuple[int, float, int]]:
-    """(window start, mean length in seconds, sessions) of each window of two minutes."""
+    """Returns (window start, mean length in seconds, sessions) of each window of two minutes."""
     windows: dict[int, list[float]] = defaultdict(list)
     for plays in sources:
         for _, first, last in slow_sessions(plays):

@@ -1,4 +1,4 @@
-"""The tricky case of overlapping windows (Streaming Systems, chapter 3): a window never holds back those before it."""
+"""Overlapping windows (the tricky case of Streaming Systems, chapter 3): a window never holds back those before it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLIDING = SlidingWindows(us(6), us(2))
 
 @attrs.frozen
 class Unadjusted(WindowFn):
-    """The same windows, as if they did not overlap: output timestamps are then those of the elements alone."""
+    """Sliding windows that declare no overlap: output timestamps are then those of the elements alone."""
 
     @property
     def span(self) -> int | None:
@@ -44,7 +44,7 @@ class Unadjusted(WindowFn):
 
 @attrs.frozen
 class Own(CustomWindows):
-    """Sliding windows of the user's own."""
+    """User-defined sliding windows."""
 
     size: int = 6
     every: int = 2
@@ -56,7 +56,7 @@ class Own(CustomWindows):
 
 @attrs.frozen
 class Told(Own):
-    """The same, which say themselves where the window before ends."""
+    """User-defined sliding windows that define where the previous window ends."""
 
     def previous_end(self, window: Window) -> int:
         return window[1] - self.every
@@ -65,7 +65,7 @@ class Told(Own):
 def timeline(
     windows: WindowFn, combiner: TimestampCombiner | TimestampOf = TimestampCombiner.EARLIEST
 ) -> str:
-    """Per watermark of the source: the windows (by their end) that each stage completes, and its output watermark.
+    """Returns, per watermark, the windows (by their end) that each stage completes, and its output watermark.
 
     There is one element, at 5, in the windows [0, 6), [2, 8) and [4, 10).
     """
@@ -148,7 +148,7 @@ def test_sliding_windows_of_ones_own_give_the_same_as_those_that_are_built_in(
 def test_no_window_holds_what_is_downstream_of_those_before_it(
     windows: Own | Nested, combiner: TimestampCombiner | TimestampOf, stream: Stream
 ) -> None:
-    """So far as windows are over, so far the output watermark has come."""
+    """The output watermark advances to the end of the last window that is over."""
     every = windows.every if isinstance(windows, Own) else windows.size
     ends_at = windows.size % every  # up to a multiple of `every`
     run = StageRun(Windowing(windows, timestamp_combiner=combiner))
@@ -170,7 +170,7 @@ class Shifts(bl.CustomWindows):
 
 @pytest.mark.parametrize("between", [False, True])
 def test_on_the_way_to_a_grouping_an_element_keeps_what_its_windows_said(between):
-    """Whether the grouping itself spreads elements over their windows, or a step does long before."""
+    """The timestamps are the same if the grouping assigns the windows and if an earlier step does."""
     stream = bl.TestStream({"won": bool, "at": int}).add_elements([{"won": True, "at": 12}])
     plays = bl.Pipeline("shifts").read("plays", stream, timestamp="at", timestamp_unit="s")
     rows = plays.window_into(Shifts(), timestamp_combiner=bl.timestamp_of("won"))

@@ -1,4 +1,4 @@
-"""Interval joins in which each left row has an interval of its own, such as the life of an auction."""
+"""Interval joins in which each left row has its own interval, such as the life of an auction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local runner and Spark give the same panes for the same batches, however many shards and batches."""
+"""The local runner and Spark emit the same panes for the same batches, for any number of shards and batches."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Build = Callable[[], tuple[bl.Pipeline, dict[str, bl.Memory]]]
 
 
 def with_panes(collection: bl.Collection) -> bl.Collection:
-    """All that is to know of a pane as columns."""
+    """Returns the collection with all metadata of panes as columns."""
     return collection.with_columns(
         nonspeculative=bl.pane_nonspeculative_index(), first=bl.pane_first(), last=bl.pane_last()
     )
 
 
 def panes(sink: bl.Memory) -> list[dict[str, Any]]:
-    """What a sink got, in an order of its own; sums of floats may differ in the last digits."""
+    """Returns the rows of a sink, sorted; sums of floats are rounded, because their last digits may differ."""
     frame = sink.frame()
     floats = [name for name, dtype in frame.schema.items() if dtype == pl.Float64]
     rounded = frame.with_columns(pl.col(floats).round(6))
@@ -51,7 +51,7 @@ def assert_same_panes(build: Build, spark: SparkSession, checkpoint: Path, shard
 
 
 def totals(batches: Any) -> dict[str, tuple[int, int, int]]:
-    """Per stage: elements, panes, dropped elements of the whole run."""
+    """Returns, per stage, the elements, panes and dropped elements of the whole run."""
     names = batches[0].stages
     return {
         name: (
@@ -100,14 +100,14 @@ def test_the_flagship_gives_the_same_panes_on_both_runners(
 
 
 def clicks() -> list[dict[str, Any]]:
-    """Clicks of five users over ten minutes, some of them out of order, a few far too late."""
+    """Returns clicks of five users over ten minutes, some of them out of order, a few far too late."""
     rng = random.Random(11)
     times = [second + rng.randint(-8, 0) - (150 if rng.random() < 0.05 else 0) for second in range(0, 600, 2)]
     return [{"user": f"u{rng.randrange(5)}", "at": second, "score": rng.randrange(10)} for second in times]
 
 
 def diamond() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """One source, read by a stage of level 1 and one of level 2; ways part and meet; two sinks; late panes."""
+    """Declares one source for a stage of level 1 and one of level 2, branches that meet, two sinks, and late panes."""
     p = bl.Pipeline("diamond")
     sinks = {"busy": bl.Memory(), "all": bl.Memory()}
     source = bl.Rows(clicks(), rows_per_batch=60)

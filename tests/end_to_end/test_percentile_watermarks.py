@@ -1,4 +1,4 @@
-"""Percentile watermarks: ahead of the watermark by what is known of lateness, in order, and as in figure 3-11."""
+"""Percentile watermarks: ahead of the watermark by the learned lateness, in order, and as in figure 3-11."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_who_declares_none_pays_for_none(stream: list[tuple[list[Row], int]]) ->
 
 
 def test_a_percentile_watermark_is_the_newest_less_that_quantile_of_lateness() -> None:
-    """Of four elements two are behind, by 10 and by 20."""
+    """Two of the four elements are late, by 10 and by 20."""
     strategy = BoundedOutOfOrderness(us(100), percentiles=(25, 50, 75, 99))
     batches = [[1000], [1000, 990, 980, 1010]]
     state = play(strategy, [([(time, "a", False) for time in batch], 1) for batch in batches])[-1]
@@ -68,9 +68,9 @@ def test_before_anything_has_come_they_are_at_the_beginning_of_time() -> None:
 
 @pytest.mark.parametrize("every", [1, 10, 20, 30])
 def test_figure_3_11(every: int) -> None:
-    """A window of ten events: the 33rd percentile passes it with four of them, the 66th with seven, all with ten.
+    """The 33rd percentile passes a window of ten events after four of them, the 66th after seven.
 
-    By the clock that is at 12:06, 12:07 and 12:08, however often (seconds) the source is looked at.
+    Processing time is then 12:06, 12:07 and 12:08, however often (seconds) the source is polled.
     """
     strategy = BoundedOutOfOrderness("2m30s", percentiles=(33, 66))
     noon = instant("2026-01-01T12:00:00Z")
@@ -99,7 +99,7 @@ def test_about_such_a_share_of_elements_comes_before_its_percentile_has_passed_t
 
 
 def long_session_among_others(minutes: int) -> bl.TestStream:
-    """One user goes on and on, a play a minute; in each minute eight others come and go."""
+    """Returns a stream of one long session, a play a minute, and eight short sessions in each minute."""
     stream = bl.TestStream({"user": str, "at": int})
     for minute in range(minutes):
         users = ["old", *(f"{minute} {number}" for number in range(8))]
@@ -110,7 +110,7 @@ def long_session_among_others(minutes: int) -> bl.TestStream:
 
 
 def test_one_old_open_session_does_not_hold_the_percentiles() -> None:
-    """Up to the fourth minute, less than a third of the pending plays are those of the old session."""
+    """Up to the fourth minute, less than a third of the pending plays belong to the old session."""
     stream = long_session_among_others(4)
     plays = bl.Pipeline("p").read("plays", stream, timestamp="at", timestamp_unit="s")
     sessions = (

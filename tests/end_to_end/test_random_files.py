@@ -1,6 +1,6 @@
 """Random pipelines over files: the same rows in process and on Spark, on several shards.
 
-A batch takes some files of each source, all of one modification time; rows are out of order, late, or cannot be used.
+A batch reads some files of each source, all of one modification time; rows are out of order, late, or invalid.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Pair = tuple[Windowing, WindowFn]
-"""What the first grouping of a pipeline is, and the windows of the second."""
+"""The windowing of a pipeline's first grouping, and the windows of the second."""
 
 
 def by_event_time(windowing: Windowing) -> bool:
-    """No processing time, which is not that of another run, no percentiles, which the source does not tell."""
+    """True for windowings without processing time, which differs between runs, and without percentiles."""
     chosen = isinstance(windowing.timestamp_combiner, TimestampOf)
     return not chosen and windowing.trigger.clocks() <= {WATERMARK}
 
 
 def drawn(count: int, number: int = 0) -> list[Pair]:
-    """The same random ones each time."""
+    """Returns `count` random windowings, the same each time."""
     found: list[Pair] = []
 
     @seed(number)
@@ -53,13 +53,13 @@ def drawn(count: int, number: int = 0) -> list[Pair]:
 
 
 SOURCES = {"rows": 6, "others": 5}
-"""How many files each has."""
+"""The number of files of each source."""
 
 
 def files(folder: Path, number: int = 0) -> Path:
-    """Files of JSON lines, all of one modification time, whose names are not in order of time.
+    """Writes files of JSON lines, all of one modification time, whose names are not in order of time.
 
-    Most have lines that are no rows. Of each source one has nothing else, and one nothing at all.
+    Most have invalid lines. Of each source, one file has only invalid lines and one is empty.
     """
     rng = random.Random(number)
     for source, count in SOURCES.items():
@@ -83,9 +83,9 @@ def line(rng: random.Random, file: int, bad: float) -> str:
 def declare(
     folder: Path, pairs: Sequence[Pair], most: int | None = 1
 ) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """Two sources, two groupings one after the other for each pair, and a sink for everything.
+    """Declares two sources, two consecutive groupings for each pair, and a sink for everything.
 
-    `most`: how many files of each source a batch takes; None for all.
+    `most` is the number of files of each source in a batch; None for all.
     """
     p, sinks = bl.Pipeline("random files"), dict[str, bl.Memory]()
     schema = {"key": str, "value": int, "at": int}

@@ -1,4 +1,4 @@
-"""Random strategies over random streams: Spark gives what the local runner gives, step by step."""
+"""Random strategies over random streams: Spark emits the same as the local runner, step by step."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ moves = st.one_of(
 
 
 def steps_of(drawn: list[Any]) -> tuple[Step, ...]:
-    """One bundle of elements, or one move of one clock, each."""
+    """Returns the steps: one bundle of elements, or one move of one clock, each."""
     steps, clocks = [], {"watermark": FIRST_WATERMARK, "processing_time": 0}
     for number, move in enumerate(drawn):
         if isinstance(move, list):
@@ -36,7 +36,7 @@ def steps_of(drawn: list[Any]) -> tuple[Step, ...]:
 
 
 def can_be_played(windowing: Windowing) -> bool:
-    """Transcripts have no column that marks elements, no percentiles, and windows that beamlike knows."""
+    """True if transcripts can express it: no marked elements, no percentiles, no user-defined windows."""
     clocks = windowing.trigger.clocks()
     percentile = any(clock.startswith("percentile") for clock in clocks)
     chosen = isinstance(windowing.timestamp_combiner, TimestampOf)
@@ -53,7 +53,7 @@ cases = st.builds(transcript, windowings().filter(can_be_played), st.lists(moves
 
 
 def drawn() -> list[Transcript]:
-    """The same random ones each time."""
+    """Returns random transcripts, the same each time."""
     found: list[Transcript] = []
 
     @settings(max_examples=30, derandomize=True, database=None, deadline=None, phases=[Phase.generate])

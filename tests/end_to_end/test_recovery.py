@@ -1,4 +1,4 @@
-"""A run on Spark that is killed and started again gives what an unbroken run gives."""
+"""A run on Spark that is killed and restarted emits the same as an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_run_in_parts_gives_what_a_run_at_once_gives(
 
 
 def file_copy(source: Path, target: Path) -> None:
-    """With its time, which is its place in the order of arrival."""
+    """Copies a file with its time, which is its place in the order of arrival."""
     shutil.copy2(source, target)
 
 

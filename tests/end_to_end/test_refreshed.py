@@ -1,4 +1,4 @@
-"""A side that is read again and again: every row sees the reading that was the latest when it came."""
+"""A side that is read repeatedly: every row gets the reading that was the latest when the row arrived."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RATES = {"currency": str, "rate": float}
 
 
 class Clock:
-    """A minute passes with every batch, and the rates change."""
+    """A clock that advances a minute with every batch, after which the rates change."""
 
     def __init__(self, folder: Path, rates: list[str]) -> None:
         self.now, self.file, self.rates = 1_800_000_000_000_000, folder / "rates" / "now.csv", rates

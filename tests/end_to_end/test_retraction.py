@@ -1,4 +1,4 @@
-"""Retractions end to end over two stages: what is taken back upstream is subtracted downstream."""
+"""Retractions end to end over two stages: a pane retracted upstream is subtracted downstream."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ SESSIONS = Stage(
         PLAYS,
     ),
 )
-"""Every bundle gives panes of all sessions that it touches, and takes back those that they replace."""
+"""Every bundle emits panes of all sessions that it touches, and retracts the panes that they replace."""
 
 TOTALS = Stage(
     "totals",
@@ -111,13 +111,13 @@ short_windows = fixed_windows | sliding_windows
 
 @attrs.frozen
 class Linked:
-    """A stage of a chain, and all the panes that it has given."""
+    """A stage of a chain, and all the panes that it has emitted."""
 
     stage: Stage
     panes: list[pl.DataFrame] = attrs.field(factory=list)
 
     def step(self, store: DictStore, arrivals: pl.DataFrame, clock: Times) -> tuple[pl.DataFrame, Times]:
-        """One bundle: what it sends on, and the clock of what reads that. Nothing that comes is too late."""
+        """Runs one bundle; returns the rows that it sends on and the clock of the next stage. No row of it is late."""
         step = self.stage.step(store, {MAIN: arrivals}, clock)
         self.panes.append(step.panes)
         if arrivals.columns != [*SCHEMA, EVENT_TIME]:
@@ -128,12 +128,12 @@ class Linked:
         return sent, Times.of(step.watermarks.output, clock.processing_time, step.percentiles)
 
     def totals(self, windows: WindowFn) -> dict[tuple[int, int], int]:
-        """The sum of what is in its panes and was not taken back, by windows of their time."""
+        """Returns the sum of the panes that were not retracted, by windows of their time."""
         placed = windows.assign(pl.concat(self.panes).drop(WINDOW_START, WINDOW_END))
         return _totals(placed)
 
     def results(self) -> dict[tuple[int, int], int]:
-        """The same by its own windows."""
+        """Like `totals`, by the windows of the panes."""
         return _totals(pl.concat(self.panes))
 
 
@@ -145,7 +145,7 @@ def _totals(panes: pl.DataFrame) -> dict[tuple[int, int], int]:
 
 @st.composite
 def chains(draw: st.DrawFn) -> list[Linked]:
-    """Three stages, of which the first two take back what they replace; allowed lateness never shrinks on the way."""
+    """Draws three stages, of which the first two retract replaced panes; allowed lateness never shrinks."""
     links, lateness = [], 0
     for number, windows in enumerate([long_windows, short_windows, short_windows]):
         accumulation = st.just(Accumulation.RETRACTING if number < 2 else Accumulation.DISCARDING)
@@ -186,7 +186,7 @@ def test_a_session_that_absorbs_two_others_replaces_both_downstream() -> None:
 
 
 def chained(lateness: int, *stages: tuple[WindowFn, AfterWatermark]) -> list[Linked]:
-    """Stages whose panes take back what they replace and stand at their earliest element."""
+    """Returns stages that retract replaced panes, and whose panes have the time of their earliest element."""
     made = []
     for number, (windows, trigger) in enumerate(stages):
         how = Accumulation.RETRACTING, TimestampCombiner.EARLIEST, us(lateness)
@@ -214,9 +214,9 @@ def test_records_name_the_window_whose_pane_may_be_taken_back() -> None:
     windowed.group_by("user", name="counts").aggregate(n=bl.count()).write("out", bl.Memory())
     stage = p.run().batches[1].stages["counts"]
     window = "[1970-01-01T00:00:00Z, 1970-01-01T00:01:00Z)"
-    assert stage.holder == f"a pane that may be taken back, of key ada in {window}"
+    assert stage.holder == f"a pane that may be retracted, of key ada in {window}"
     assert stage.window is not None
-    assert holding_text(stage.window) == "has a pane that may be taken back"
+    assert holding_text(stage.window) == "has a pane that may be retracted"
 
 
 def test_what_is_taken_back_after_the_window_is_over_is_within_the_lateness_of_the_next_stage() -> None:

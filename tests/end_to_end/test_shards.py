@@ -1,4 +1,4 @@
-"""What comes out does not depend on the number of shards."""
+"""Results do not depend on the number of shards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.shards import Query
 
 
 def two_stages(elements: str) -> tuple[bl.Pipeline, bl.Memory, bl.Memory]:
-    """Elements of key@second, two in a batch: a minute per key at its earliest time, then all of ten seconds."""
+    """Declares a minute per key at its earliest time, then ten seconds of all; two elements of key@second per batch."""
     read = [
         {"key": key, "at": int(at), "value": 1} for key, at in (one.split("@") for one in elements.split())
     ]
@@ -51,7 +51,7 @@ def test_an_element_behind_the_watermark_holds_nothing_whatever_other_keys_hold(
 
 
 class Joined(bl.CombineFn):
-    """Texts one after another."""
+    """Concatenates texts."""
 
     def create_accumulator(self) -> str:
         return ""
@@ -67,7 +67,7 @@ class Joined(bl.CombineFn):
 
 
 def in_turn(rows: list[tuple[str, int]], per_batch: int, windows: Any) -> tuple[bl.Pipeline, bl.Memory]:
-    """Per key, then whatever depends on the order of its panes, beside rows of two sources."""
+    """Declares counts per key, then aggregates that depend on the order of panes, with rows of two sources."""
     p, out = bl.Pipeline("in turn"), bl.Memory()
     keyed = [{"key": key, "at": at, "n": -1} for key, at in rows]
     sources = [

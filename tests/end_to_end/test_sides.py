@@ -1,4 +1,4 @@
-"""Side inputs: what the naive model gives, on any number of shards, restored on others on the way."""
+"""Side inputs, compared with the naive model, on any number of shards and restored on another number."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def model_of(model: Sides, how: str) -> Sides:
 
 
 class Passing(bl.Process):
-    """Passes rows on with the side, which state and a timer do not change."""
+    """Emits rows with the side; its state and a timer have no effect on them."""
 
     side: list[int]
     n = bl.Value(int, default=0)
@@ -79,7 +79,7 @@ GIVES: Any = {"value": int, "side": list[int], "at": int}
 
 
 def reading(rows: bl.Collection, how: str, side: Any) -> bl.Collection:
-    """The rows with what they see of the side."""
+    """Returns the rows with their value of the side."""
     if how == "map":
         return rows.map(
             lambda row, side: {"value": row["value"], "side": sorted(side), "at": row["at"]},
@@ -95,7 +95,7 @@ def reading(rows: bl.Collection, how: str, side: Any) -> bl.Collection:
 
 
 def numbered(given_: Sequence[Step]) -> list[tuple[list[Row], list[Row], int, int]]:
-    """Rows have numbers of their own; at the end both inputs are over."""
+    """Returns the steps with numbered rows; at the end, both inputs end."""
     number, found = iter(range(1000)), []
     for step in [*given_, Step([], [], END, END)]:
         sides = [[Row(at, next(number)) for at in own] for own in (step.main, step.side)]
@@ -104,7 +104,7 @@ def numbered(given_: Sequence[Step]) -> list[tuple[list[Row], list[Row], int, in
 
 
 def moves(rows: list[Row], watermark: int) -> list[Move]:
-    """Rows meet the watermark of the step before, in a batch of their own."""
+    """Returns the steps with the clocks moved in separate batches: rows meet the watermark of the step before."""
     own = tuple({"value": row.value, "at": row.at * SECOND} for row in rows)
     return [Move(own), Move(watermark=MAX_TIME if watermark == END else watermark * SECOND)]
 
@@ -140,7 +140,7 @@ def found(frames: Sequence[pl.DataFrame]) -> list[tuple[int, list[int], int]]:
 
 
 def by_hand(model: Sides, given_: Sequence[Step]) -> list[tuple[list[Any], int]]:
-    """What each step gives, and where the output stands after it (s)."""
+    """Returns the result of each step, and the output watermark after it (s)."""
     told, output = [], -1
     for step in numbered(given_):
         rows = model.step(*step)

@@ -25,12 +25,12 @@ Entry = tuple[bool, bool, str, int]
 
 @pytest.fixture(autouse=True)
 def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dead letters that no sink claims are written there."""
+    """Runs the test in a folder where dead letters without a sink are written."""
     monkeypatch.chdir(tmp_path)
 
 
 def read(p: bl.Pipeline, bundles: list[list[Entry]]) -> tuple[bl.Collection, bl.Collection]:
-    """The rows that may be retracted, and those of the side."""
+    """Returns the rows that may be retracted, and the rows of the side."""
     stream = bl.TestStream(ENTRY)
     for rows in bundles:
         stream = stream.add_elements([dict(zip(ENTRY, (*row, 0), strict=True)) for row in rows])
@@ -44,7 +44,7 @@ def read(p: bl.Pipeline, bundles: list[list[Entry]]) -> tuple[bl.Collection, bl.
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[list[Entry]]:
-    """Bundles of rows that come, and of rows that are there and go."""
+    """Draws bundles of new rows and of retractions of existing rows."""
     there: list[Entry] = []
     bundles = []
     entry = st.tuples(st.booleans(), st.just(False), st.sampled_from("ab"), st.integers(0, 2))
@@ -60,7 +60,7 @@ def logs(draw: st.DrawFn) -> list[list[Entry]]:
 
 
 def expected(bundles: list[list[Entry]]) -> list[Counter[Any]]:
-    """The net content of a lookup of sums by key, after each bundle: rows keep what they saw."""
+    """Returns the net content of a lookup of sums by key, after each bundle: rows keep the value that they got."""
     side, seen_any = Counter[str](), False
     given: dict[Any, list[Any]] = {}
     waiting = Counter[Any]()
@@ -75,7 +75,7 @@ def expected(bundles: list[list[Entry]]) -> list[Counter[Any]]:
             else:
                 net[key, value] += -1 if back else 1
         waiting.update(net)
-        # What comes and is taken back in one bundle never was, so it makes no pane of the side.
+        # Rows that arrive and are retracted in one bundle cancel, so the side emits no pane.
         seen_any |= any(changed.values())
         if seen_any:
             for (key, value), count in waiting.items():

@@ -1,4 +1,4 @@
-"""A sink that fails: the batch fails loudly, and is done again with nothing lost and nothing doubled."""
+"""A failing sink: the batch fails with an error, and is repeated with nothing lost and nothing doubled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAYS = [("a", 1), ("b", 2), ("a", 30), ("a", 70), ("b", 130), ("b", 200), ("a",
 
 
 class Disk:
-    """What calls `write`; the first time that batch 2 comes, it is full."""
+    """A target of `write` calls that is full when batch 2 arrives for the first time."""
 
     def __init__(self, *, full: bool = True) -> None:
         self.full = full
@@ -32,9 +32,9 @@ class Disk:
 
 
 def pipeline(out: Path, disk: Disk, server: str | None = None) -> bl.Pipeline:
-    """To every kind of sink, the failing one last: sinks are written in the order of their names.
+    """Declares sinks of every kind, the failing one last: sinks are written in the order of their names.
 
-    `server`: the URL of a database that tasks can write to.
+    `server` is the URL of a database that tasks can write to.
     """
     p = bl.Pipeline("p")
     source = bl.Rows([{"user": user, "at": at} for user, at in PLAYS], rows_per_batch=2)
@@ -58,7 +58,7 @@ def pipeline(out: Path, disk: Disk, server: str | None = None) -> bl.Pipeline:
 
 
 def found(out: Path) -> dict[str, list[Any]]:
-    """The rows of every sink, in an order of their own; those of files are all alike."""
+    """Returns the rows of every sink, sorted; the rows of files have a common form."""
     files: dict[str, list[Any]] = {}
     for name, kind in FORMATS.items():
         frame = pl.concat([chunk.collect() for chunk in kind(out / name).chunks(100)], how="vertical_relaxed")
@@ -75,7 +75,7 @@ def found(out: Path) -> dict[str, list[Any]]:
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
-    """What a run in process writes that nothing disturbs."""
+    """The rows that an uninterrupted run in process writes."""
     out = tmp_path_factory.mktemp("unbroken")
     pipeline(out, Disk(full=False)).run()
     rows = found(out)
@@ -101,7 +101,7 @@ def test_a_run_in_process_fails_and_the_next_one_replaces_what_it_left(
     assert not any(file.is_file() for name in FORMATS for file in (tmp_path / name).rglob("*"))
     pipeline(tmp_path, disk).run()
     after = found(tmp_path)
-    # A run in process begins anew; rows that were appended stay.
+    # A run in process starts again; rows that were appended stay.
     assert len(after["log"]) == len(appended) + len(PLAYS)
     assert {**after, "log": unbroken["log"]} == unbroken
 
@@ -123,7 +123,7 @@ def test_on_spark_the_batch_is_done_again_with_nothing_lost_or_doubled(
 
 
 def told(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What the two kinds of database show alike of the rows."""
+    """Returns the columns that both kinds of database have, sorted."""
     return sorted((tuple(row[name] for name in ("user", "n", "at") if name in row) for row in rows), key=str)
 
 

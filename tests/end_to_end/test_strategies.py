@@ -1,4 +1,4 @@
-"""Every watermark strategy in a pipeline: on the local runner, on shards in process and on Spark alike."""
+"""Every watermark strategy in a pipeline: on the local runner, on shards in process and on Spark."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Declared:
     sinks: dict[str, ByBatch] = attrs.field(factory=dict)
 
     def write(self, collection: bl.Collection) -> bl.Collection:
-        """The collection goes to a sink of its name."""
+        """Writes the collection to a sink with its name."""
         sink = self.sinks[f"{collection.name} out"] = ByBatch()
         collection.write(f"{collection.name} out", sink)
         return collection
@@ -55,7 +55,7 @@ class Declared:
 
 @attrs.frozen
 class Played:
-    """What every batch gave: its rows by sink, its stages, and its sources where they are recorded."""
+    """The rows of every batch by sink, its stages, and its sources where they are recorded."""
 
     rows: Mapping[str, Mapping[int, list[dict[str, Any]]]]
     stages: list[dict[str, Any]]
@@ -91,7 +91,7 @@ def us(seconds: float | None) -> int:
 
 
 def declare(declared: Declared, name: str, case: Case) -> None:
-    """A source, and counts of it per user in ten seconds; of some then in twenty of all."""
+    """Declares a source and counts of it per user in ten seconds; for some cases, then of all in twenty seconds."""
     rows = case.read(declared.pipeline, name, case.stream, case.strategy)
     windowed = rows.window_into(TEN, trigger=case.trigger)
     counted = windowed.group_by("user", name=f"{name}, by user").aggregate(n=bl.count())
@@ -102,7 +102,7 @@ def declare(declared: Declared, name: str, case: Case) -> None:
 
 
 def all_cases() -> Declared:
-    """All strategies, each in a part of its own of one pipeline, and some that come together in a stage."""
+    """Declares all strategies in one pipeline, each in its own part, and some that meet in a stage."""
     declared = Declared(bl.Pipeline("strategies"))
     for name, case in CASES.items():
         declare(declared, name, case)
@@ -117,7 +117,7 @@ def local() -> Played:
 
 
 def starts(played: Played, name: str, timing: str) -> dict[int, int]:
-    """For the start (s) of each window that had such a pane, the first batch in which it had."""
+    """Returns, for the start (s) of each window with such a pane, the first batch that had one."""
     found: dict[int, int] = {}
     for batch, rows in played.rows[f"{name}, by user out"].items():
         for row in rows:
@@ -146,7 +146,7 @@ def test_windows_fire_and_elements_are_late_by_its_watermark(local: Played, name
 
 
 def quiet_and_fast(declared: Declared) -> None:
-    """Two sources, a stage of each, and one of both."""
+    """Declares two sources, a stage of each, and one of both."""
     quiet = [came(5), passed(10), passed(20), passed(10), came(50)]
     fast = [came(8), came(12), came(23), came(41), came(45)]
     parts = []
@@ -168,12 +168,12 @@ def test_who_is_idle_is_left_out_at_the_second_stage_too(local: Played) -> None:
         True,
         False,
     ]
-    # What it says when it speaks again may be late.
+    # Its first rows after the silence may be late.
     assert [stages["both"]["dropped"] for stages in local.stages[:5]] == [{}, {}, {}, {}, {"late": 1}]
 
 
 def clocks_of_their_own(declared: Declared) -> None:
-    """Two sources of one stage; processing time passes for one of them only."""
+    """Declares two sources of one stage; processing time advances for one of them only."""
     still = timed(declared.pipeline, "still", stream([came(5), came(6)]), bl.ProcessingTimeLag("10s"))
     strategy = bl.MonotonousTimestamps(idle_after="30s")
     ticking = timed(declared.pipeline, "ticking", stream([came(7), passed(60)]), strategy)
@@ -208,7 +208,7 @@ def test_every_step_is_the_same_on_spark(spark: Any, local: Played) -> None:
 
 
 def chapter(every: int) -> Declared:
-    """Figure 3-11: windows of two minutes, closed early by the 33rd and the 66th percentile."""
+    """Declares figure 3-11: windows of two minutes, closed early by the 33rd and the 66th percentile."""
     events = bl.TestStream({"at": int})
     step, now = every * SECOND, 0
     for number, arrived in groupby(figure_3_11(), key=lambda event: -(-event[0] // step)):

@@ -1,4 +1,4 @@
-"""Lookups in sides that are read before the first batch: what rows find, without a stage, and what stays of it."""
+"""Lookups in sides that are read before the first batch: the matches, plans without a stage, and their checkpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read(p: bl.Pipeline, name: str, source: Any) -> bl.Collection:
 
 
 def rows_of(side: list[tuple[str | None, int, int | None]], timed: bool) -> bl.Rows:
-    """With an event time, or where a later row is the newer one."""
+    """Returns the side's rows with an event time, or without one, so that a later row is the newer one."""
     schema = NOTHING if timed else {"key": str, "n": int}
     rows = [{"key": key, "at": at, "n": n} if timed else {"key": key, "n": n} for key, at, n in side]
     return bl.Rows(rows, schema=schema, rows_per_batch=2)
@@ -53,7 +53,7 @@ def test_rows_find_the_newest_row_of_their_key(
 
 
 def rated(folder: Path, out: bl.Memory | bl.Parquet, rate: type = float) -> bl.Pipeline:
-    """Orders with their rates, and how many there are of each rate, again with what is known of it."""
+    """Declares orders with their rates, and the number of orders of each rate, which looks up the rate again."""
     p = bl.Pipeline("rated")
     orders = read(p, "orders", bl.CSV(folder / "orders", {"currency": str, "at": int}, 1))
     rates = p.read("rates", bl.CSV(folder / "rates", {"currency": str, "rate": rate}))
@@ -77,7 +77,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def go_on(folder: Path) -> None:
-    """More orders, and other rates, which the run that has begun does not see."""
+    """Adds orders, and other rates, which the run that has begun does not read."""
     write(folder, "orders/2", "currency,at", "USD,3", "EUR,4", "GBP,5")
     write(folder, "rates/1", "currency,rate", "EUR,9.0", "USD,9.0", "GBP,9.0")
 
@@ -141,7 +141,7 @@ def test_a_side_that_was_gone_for_a_while_is_read_again(folder: Path) -> None:
 
 
 def restored(folder: Path, before: str, after: str, plan: bl.Plan) -> list[str]:
-    """What is told of a savepoint of one checkpoint that becomes another one."""
+    """Saves one checkpoint, restores it as another one, and returns the messages of the restore."""
     saved = str(folder / f"of-{before}")
     bl.savepoint.save(str(folder / before), saved)
     return bl.savepoint.restore(saved, str(folder / after), plan, runner="local")
@@ -273,7 +273,7 @@ def test_a_stage_and_a_table_find_the_same(keys: list[str | None], side: list[An
 
 
 class Changing:
-    """A table of the outside: each reading has another number."""
+    """An external table: each reading has another number."""
 
     bounded = True
 

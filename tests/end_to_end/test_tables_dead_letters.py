@@ -1,4 +1,4 @@
-"""Dead letters of the steps to a table are told of and counted once."""
+"""Dead letters of the steps to a table are reported and counted once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watermarks in graphs of any shape: the least of everything upstream, and nothing that is in time overtakes them."""
+"""Watermarks in graphs of any shape: the least of everything upstream; no element in time overtakes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ law = share(8)
 
 @attrs.frozen
 class Played:
-    """What a graph gave in every batch."""
+    """The records and panes of a graph in every batch, and the expected ones."""
 
     graph: Graph
     batches: list[BatchRecord]
@@ -34,7 +34,7 @@ class Played:
 
     @property
     def nodes(self) -> Iterator[tuple[str, int, StageRecord, Stood]]:
-        """Every stage in every batch, beside what is expected of it."""
+        """Every stage in every batch, with its expected values."""
         for number, (batch, stood) in enumerate(zip(self.batches, self.naive, strict=True)):
             for name in self.graph.nodes:
                 yield name, number, batch.stages[name], stood[name]
@@ -49,7 +49,7 @@ def play(graph: Graph) -> Played:
 
 
 def assert_as_expected(stage: StageRecord, rows: list[tuple[Any, ...]], stood: Stood) -> None:
-    """A stage in a batch stands where it should, and gave what it should."""
+    """Checks the watermarks and the output of a stage in a batch."""
     assert (stage.input, stage.output) == (stood.input, stood.output.watermark)
     assert stage.percentiles == stood.output.percentiles
     given = stood.given
@@ -91,7 +91,7 @@ def test_on_any_number_of_shards_every_stage_is_where_a_naive_propagation_has_it
 @law
 @given(graphs())
 def test_watermarks_are_the_least_of_everything_upstream(graph: Graph) -> None:
-    """Input: of the outputs of all that is read. Output: of the sources and holds of all ancestors, and its own."""
+    """Input is the least output that is read; output is the least of all ancestors' sources and holds."""
     played = play(graph)
     for name, number, stage, _ in played.nodes:
         batch, above = played.batches[number], graph.ancestors(name)
@@ -118,7 +118,7 @@ def test_watermarks_never_go_back_and_output_is_at_most_input(graph: Graph) -> N
 @law
 @given(graphs())
 def test_elements_never_overtake_a_watermark(graph: Graph) -> None:
-    """A pane that is not late has no time before the input watermark of whoever gets it."""
+    """A pane that is not late is not before the input watermark of the stage that receives it."""
     played = play(graph)
     for name, node in graph.nodes.items():
         stood = [MIN_TIME, *(batch.stages[name].input for batch in played.batches)]

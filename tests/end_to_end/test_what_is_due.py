@@ -1,4 +1,4 @@
-"""A run on a timetable that finds no new input does what the clock has made due since the last one."""
+"""A scheduled run without new input emits what has become due since the last run."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The examples of keyed state and timers: what they generate, and that they are right, in process and on Spark."""
+"""The examples of keyed state and timers: their input, and their results in process and on Spark."""

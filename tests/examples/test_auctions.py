@@ -1,4 +1,4 @@
-"""The example of the auctions gives what one finds by hand."""
+"""The auctions example has the results of a computation by hand."""
 
 from __future__ import annotations
 

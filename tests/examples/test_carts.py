@@ -1,4 +1,4 @@
-"""Carts are bought or abandoned as plain Python has it, however the clicks are cut into batches, on both runners."""
+"""Carts are bought or abandoned as in plain Python, for any batches of clicks, on both runners."""
 
 from __future__ import annotations
 

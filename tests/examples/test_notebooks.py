@@ -1,4 +1,4 @@
-"""The notebooks run as they are, show what they say, and are stored without outputs."""
+"""The notebooks run unchanged, have the described output, and are stored without outputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SHOWN: Final = {
 
 
 def outputs(notebook: Any) -> str:
-    """The data of all outputs as one text."""
+    """Returns the data of all outputs as one text."""
     shown = [output.get("data", {}) for cell in notebook["cells"] for output in cell.get("outputs", ())]
     return "\n".join(text for data in shown for text in data.values())
 

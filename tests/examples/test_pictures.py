@@ -1,4 +1,4 @@
-"""The examples say that they are right and draw what the docs show."""
+"""The examples report that they are right, and draw the pictures of the docs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Silent sensors are found as polars finds them, however the readings are cut into batches, on both runners."""
+"""Silent sensors are found as by polars, for any batches of readings, on both runners."""
 
 from __future__ import annotations
 

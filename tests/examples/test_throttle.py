@@ -1,4 +1,4 @@
-"""Calls pass as a plain simulation lets them pass, in process and on Spark."""
+"""Calls pass as in a plain simulation, in process and on Spark."""
 
 from __future__ import annotations
 

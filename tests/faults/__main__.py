@@ -1,4 +1,4 @@
-"""The long trials: a job is killed again and again, on Spark also executors of a cluster, and tasks have copies."""
+"""The long trials: a job is killed repeatedly, on Spark also executors of a cluster, and tasks are repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.local_trials import deaths, survive_in_process
 from tests.faults.trials import CLUSTER, Life, attempts, executors, is_death, lives, survive
 from tests.support.databases import postgres
 
-_NAMES = {"later": "all", "nobody": "exception"}
+_NAMES = {"later": "all"}
 
 
 @click.command()
@@ -37,11 +37,18 @@ _NAMES = {"later": "all", "nobody": "exception"}
 )
 @click.option("--seed", default=1, show_default=True, type=int, help="Where and when.")
 @click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option(
+    "--state",
+    type=click.Choice(["spark", "files"]),
+    default="spark",
+    show_default=True,
+    help="On Spark: its store.",
+)
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
-def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once: bool) -> None:
-    """Prints what was killed; status 1, with the differences, if a row is lost, doubled or another.
+def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str, *, at_once: bool) -> None:
+    """Prints the kills; exits with status 1, and the differences, if a row is lost, doubled or changed.
 
-    In process there are only kills, of the whole job.
+    In process, the whole job is killed each time.
     """
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     if runner == "local":
@@ -49,21 +56,21 @@ def main(kills: int, workers: int, lost: int, seed: int, runner: str, *, at_once
         shutil.rmtree(folder)
         return
     if kills:
-        _survive(folder / "alone", lives(seed, kills, workers), seed=seed)
+        _survive(folder / "alone", lives(seed, kills, workers), seed=seed, state=state)
     if lost:
         planned = [executors(seed, lost)]
-        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER)
+        _survive(folder / "cluster", planned, seed=seed, master=CLUSTER, state=state)
     if at_once:
-        _attempt(folder / "attempts")
+        _attempt(folder / "attempts", state)
     shutil.rmtree(folder)
 
 
-def _attempt(folder: Path) -> None:
+def _attempt(folder: Path, state: str) -> None:
     with ExitStack() as stack:
         url = None
         with suppress(pytest.skip.Exception):  # no server can be started here
             url = stack.enter_context(postgres())
-        found = attempts(folder, url)
+        found = attempts(folder, url, state)
     click.echo("\n".join(found))
     if any(AS_IT_SHOULD_BE not in line for line in found):
         click.echo(f"its checkpoint and sinks are left in {folder}")

@@ -1,4 +1,6 @@
-"""Attempts at one task, of which one counts: `python -m tests.faults.attempts FOLDER [URL]`, with a database's or not.
+"""Attempts at one task, of which one counts: `python -m tests.faults.attempts FOLDER STATE [URL]`.
+
+STATE is the store of the state, URL a database, if there is one.
 
 In its second batch, Spark runs one task more than once, and the attempts come to different rows:
 
@@ -42,26 +44,26 @@ _ROWS = [
 
 
 def attempt() -> int:
-    """The number of the one that this process is at; -1 in a run without Spark, which has none."""
+    """Returns the number of this process's attempt; -1 in a run without Spark, which has none."""
     context = TaskContext.get()
     return -1 if context is None else context.attemptNumber()
 
 
 @attrs.frozen
 class Play:
-    """What becomes of the attempts at the task with shard 0 of the batch, who know of each other by files."""
+    """A scripted order of the attempts at shard 0 of the batch, which communicate by files."""
 
     folder: str
     case: Case
 
     @property
     def is_on(self) -> bool:
-        """Whether this process is at the task."""
+        """True if this process runs the task."""
         context = TaskContext.get()
         return context is not None and batch_of(context) == BATCH and context.partitionId() == 0
 
     def steps(self) -> None:
-        """Called when the attempt has taken its step in the stage, and has written nothing."""
+        """Waits or fails as scripted, after the stage's step and before any output."""
         if self.is_on:
             self.tell(f"{attempt()} runs")
             if self.case == "copied" and attempt() == 0:
@@ -72,7 +74,7 @@ class Play:
                 os._exit(1)
 
     def writes(self, target: str) -> None:
-        """Called when the attempt has written to all sinks but the last, and nothing to that."""
+        """Waits or fails as scripted, after output to all sinks except the last one."""
         if self.is_on:
             self.tell(f"{attempt()} wrote")
             if self.case == "failing" and attempt() == 1:
@@ -82,18 +84,18 @@ class Play:
                 os._exit(1)
 
     def tell(self, what: str) -> None:
-        """To all processes."""
+        """Sends an event to all processes."""
         Path(self.folder, what).touch()
 
     def wait(self, what: str) -> None:
-        """Until another process has told."""
+        """Waits until another process has sent the event."""
         while not Path(self.folder, what).exists():
             time.sleep(0.02)
 
 
 @attrs.frozen
 class Step:
-    """Says in each row which attempt has made it."""
+    """Adds the number of the attempt to each row."""
 
     play: Play
 
@@ -104,7 +106,7 @@ class Step:
 
 @attrs.frozen
 class LastParquet(bl.Parquet):
-    """The sink that comes last."""
+    """The sink that is written last."""
 
     play: Play = attrs.field(kw_only=True)
 
@@ -125,9 +127,9 @@ def _uneven(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def pipeline(out: Path, play: Play, memory: bl.Memory, url: str | None = None) -> bl.Pipeline:
-    """Counts by user, early and late, in every kind of sink that tasks write to, and one that the driver has.
+    """Declares counts by user, early and late, in a sink of every kind that tasks write to, and one of the driver's.
 
-    Tables get them before they are told apart by attempts: they do not take back what they have.
+    Tables receive rows without the number of the attempt: they do not remove the rows of an earlier attempt.
     """
     p = bl.Pipeline("attempts")
     source = bl.Rows(_ROWS, rows_per_batch=len(_USERS))
@@ -152,8 +154,10 @@ def pipeline(out: Path, play: Play, memory: bl.Memory, url: str | None = None) -
     return p
 
 
-def differences(case: Case, folder: Path, session: SparkSession, url: str | None = None) -> list[str]:
-    """Runs it until all attempts have ended; what in the sinks is not of those that count, in words."""
+def differences(
+    case: Case, folder: Path, session: SparkSession, state: Any, url: str | None = None
+) -> list[str]:
+    """Runs until all attempts have ended; returns the rows of sinks that are not of a valid attempt, as text."""
     play, memory = Play(str(folder / "told"), case), bl.Memory()
     Path(play.folder).mkdir(parents=True)
 
@@ -162,7 +166,8 @@ def differences(case: Case, folder: Path, session: SparkSession, url: str | None
             play.tell("over")
 
     plan = pipeline(folder / "out", play, memory, url)
-    runner = bl.SparkRunner(str(folder / "checkpoint"), session=session, shards=2, drain=True, on_batch=noted)
+    checkpoint = str(folder / "checkpoint")
+    runner = bl.SparkRunner(checkpoint, session=session, shards=2, drain=True, on_batch=noted, state=state)
     run = plan.run(runner)
     for number in (0, 1):
         play.wait(f"{number} runs" if case == "failing" else f"{number} wrote")
@@ -173,7 +178,7 @@ def differences(case: Case, folder: Path, session: SparkSession, url: str | None
 
 
 def _unlike(case: Case, folder: Path, memory: bl.Memory, counted: Counter[str]) -> Iterator[str]:
-    """What is in all sinks must go with the rows of the last one, which say who has made them."""
+    """Yields differences between each sink and the last sink, whose rows have the attempt that made them."""
     out, whole = folder / "out", bl.Memory()
     pipeline(folder / "expected", Play(str(folder), case), whole, f"sqlite:///{folder}/expected.db").run()
     made = _rows(out / "all", bl.Parquet)
@@ -205,7 +210,7 @@ def _compared(name: str, found: list[Any], expected: list[Any]) -> Iterator[str]
 
 
 def _unlike_tables(folder: Path, url: str) -> Iterator[str]:
-    """Two kinds of database show times in different ways."""
+    """Yields the differences of tables; kinds of database print times differently."""
     for table in ("counts", "log"):
         found, expected = (
             [(row["user"], row["plays"], str(row["pane_index"])) for row in rows_of(place, table)]
@@ -223,17 +228,17 @@ def _rows(folder: Path, kind: type[Any]) -> list[tuple[str, ...]]:
 
 
 def _shown(frame: pl.DataFrame) -> list[tuple[str, ...]]:
-    """The rows as text, in order, what all formats show alike of them; who has made each comes last."""
+    """Returns the rows as text, sorted, with the columns of all formats; the attempt comes last."""
     return sorted(frame.select(pl.col(name).cast(pl.String) for name in _NAMES).rows())
 
 
-def main(folder: Path, url: str | None = None) -> None:
-    """All cases, one after the other; prints a line for each."""
+def main(folder: Path, state: str, url: str | None = None) -> None:
+    """Runs all cases in sequence; prints a line for each."""
     with two_hosts(folder / "workers") as session:
         for case in CASES:
             if url:
                 execute(url, "DROP TABLE IF EXISTS counts, log, beamlike_ledger")
-            found = differences(case, folder / case, session, url)
+            found = differences(case, folder / case, session, state, url)
             print(f"{case}: {'; '.join(found) or AS_IT_SHOULD_BE}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""A small cluster whose executors are on two hosts, so that Spark tries a slow task again beside its first attempt."""
+"""A small cluster with executors on two hosts, so that Spark runs a second attempt of a slow task beside the first."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _SETTINGS = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.multiplier": "1.01",
     "spark.speculation.minTaskRuntime": "100ms",
-    # An attempt that is given up goes on for as long as it likes; by default that is some seconds.
+    # A cancelled attempt may run on without a limit; the default is some seconds.
     "spark.python.task.killTimeout": "600s",
 }
 
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[SparkSession]:
-    """A session with an executor on each of them, of one core. They are this machine, by two names."""
+    """Yields a session with an executor of one core on each host. Both hosts are this machine, under two names."""
     session = start(f"local-cluster[1,1,{_MEMORY}]", "two hosts", _SETTINGS)
     second = _second_host(session, folder)
     try:
@@ -47,7 +47,7 @@ def two_hosts(folder: Path) -> Iterator[SparkSession]:
 
 
 def _second_host(session: SparkSession, folder: Path) -> Any:
-    """Another worker for the master of a local cluster, whose own are all on one host."""
+    """Starts another worker for the master of a local cluster, whose own workers are all on one host."""
     context = session.sparkContext
     jvm: Any = context._jvm
     deploy = "org.apache.spark.deploy"
@@ -63,5 +63,5 @@ def _second_host(session: SparkSession, folder: Path) -> Any:
 
 
 def _object(jvm: Any, name: str) -> Any:
-    """A singleton of Scala's."""
+    """Returns a Scala singleton."""
     return jvm.java.lang.Class.forName(f"{name}$").getField("MODULE$").get(None)

@@ -1,7 +1,7 @@
-"""The job: `python -m tests.faults.job FOLDER MASTER` runs the pipeline on FOLDER/data and drains it.
+"""The job: `python -m tests.faults.job FOLDER MASTER STATE` runs the pipeline on FOLDER/data and drains it.
 
-It ends with status 0 when all is done. Started again on the same folder, it goes on where it was killed; after a run
-that has died it goes on by itself.
+It ends with status 0 when all input is processed. Started again on the same folder, it resumes where it was killed;
+after a failed run it starts another one itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DEATHS = (
     # Spark does not try a batch again that lost an executor when some tasks of its last operator were done.
     "indeterminate output",
 )
-"""What the errors say of a run that was to die."""
+"""Texts in the errors of runs that die on purpose."""
 _WORKER_DIED = "Python worker exited unexpectedly"
 
 
 def plan_and_runner(folder: Path, **options: object) -> tuple[bl.Pipeline, bl.SparkRunner]:
-    """The pipeline of that folder and its runner; `options` are the runner's."""
+    """Returns the pipeline of that folder and its runner with `options`."""
     wires = Wires(str(folder / "wires"))
     checkpoint = str(folder / "checkpoint")
 
@@ -39,12 +39,12 @@ def plan_and_runner(folder: Path, **options: object) -> tuple[bl.Pipeline, bl.Sp
     return pipeline(folder / "data", folder / "out", wires), runner
 
 
-def main(folder: Path, master: str) -> None:
+def main(folder: Path, master: str, state: str) -> None:
     Wires(str(folder / "wires")).note_driver()
     config = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": JAVA}
     while True:
         next_mood(folder)
-        plan, runner = plan_and_runner(folder, master=master, config=config)
+        plan, runner = plan_and_runner(folder, master=master, config=config, state=state)
         try:
             plan.run(runner)
             return
@@ -61,4 +61,4 @@ def main(folder: Path, master: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3])

@@ -1,7 +1,7 @@
 """The job in process: `python -m tests.faults.local_job FOLDER` runs it once for each line of its input.
 
-Each time is a process of its own, forked from one that has imported all there is to import, so a death takes little
-time. After each it prints how the process ended: 0, the number of an error, or less than 0 for a signal.
+Each run is a process, forked from one with all modules imported, so that restarts are fast. After each it prints its
+exit status: 0, the number of an error, or the negative number of a signal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.faults.wires import Cut, Wires
 
 
 def plan_and_runner(folder: Path) -> tuple[bl.Pipeline, bl.LocalRunner]:
-    """The pipeline of that folder and its runner."""
+    """Returns the pipeline of that folder and its runner."""
     wires = Wires(str(folder / "wires"))
 
     def noted(record: object) -> None:
@@ -31,7 +31,7 @@ def plan_and_runner(folder: Path) -> tuple[bl.Pipeline, bl.LocalRunner]:
 
 
 def run(folder: Path) -> None:
-    """Until all is done; after a run that has died it goes on by itself."""
+    """Runs until all input is processed; after a failed run it starts another one."""
     Wires(str(folder / "wires")).note_driver()
     while True:
         next_mood(folder)

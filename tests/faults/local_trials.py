@@ -1,4 +1,4 @@
-"""Trials in process: a run with a checkpoint is killed again and again; then its sinks are looked at."""
+"""Trials in process: a run with a checkpoint is killed repeatedly, and then its sinks are checked."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ _PLACES: tuple[Place | None, ...] = (
     None,
     None,
     None,
-)  # None: wherever it is just then
+)  # None: at any place
 
 
 @attrs.frozen
 class Death:
-    """What ends one process: a wire, after which maybe another run of it dies first; `after` so many seconds."""
+    """The end of one process: by a wire, perhaps after other runs in it have failed, or `after` some seconds."""
 
     wires: Sequence[Wire]
     after: float | None = None
 
     @property
     def count(self) -> int:
-        """So many runs die."""
+        """The number of runs that end."""
         return len(self.wires)
 
     def __str__(self) -> str:
@@ -51,13 +51,13 @@ class Death:
 
 
 def deaths(seed: int, count: int) -> list[Death]:
-    """So many processes are killed, at all places in turn; before every third, a run in it fails."""
+    """Returns kills of `count` processes, at all places in turn; before every third, a run in it fails."""
     rng = random.Random(seed)
     places = cycle(rng.sample(_PLACES, len(_PLACES)))
     made: list[Death] = []
     batch = 0
     for number in range(count):
-        fails = [Wire(rng.choice(ON_DRIVER), batch, "nobody")] if number % 3 == 2 else []
+        fails = [Wire(rng.choice(ON_DRIVER), batch, "exception")] if number % 3 == 2 else []
         batch += rng.choice(_STEPS)
         place = next(places)
         if place is None:
@@ -69,7 +69,7 @@ def deaths(seed: int, count: int) -> list[Death]:
 
 @attrs.define
 class LocalTrial:
-    """A folder with input, where the job is run in process. `files` of each source; a batch takes one of each."""
+    """A folder with `files` files of each source, where the job is run in process; a batch reads one of each."""
 
     folder: Path
     files: int
@@ -99,7 +99,7 @@ class LocalTrial:
         return Wires(str(self.folder / "wires"))
 
     def live(self, death: Death | None) -> None:
-        """Runs the job until it is killed, or to its end. Raises `AssertionError` if it ends in another way."""
+        """Runs the job until it is killed, or to its end. Raises `AssertionError` for any other end."""
         self.wires.lay(death.wires if death else [])
         assert self._job.stdin is not None
         assert self._job.stdout is not None
@@ -119,7 +119,7 @@ class LocalTrial:
         kill([int((self.folder / "wires" / "driver").read_text())])
 
     def differences(self) -> list[str]:
-        """Between what is left, and what an undisturbed run gives that takes the same batches."""
+        """Returns the differences between the output and that of an undisturbed run with the same batches."""
         out, checkpoint = self.folder / "out", self.folder / "checkpoint"
         found = outcome(out, records(checkpoint)).differences(expected(self.folder, self._batches()))
         letters = checkpoint / "beamlike" / "dead-letters"
@@ -133,9 +133,9 @@ class LocalTrial:
 
 
 def survive_in_process(folder: Path, planned: Sequence[Death], *, seed: int) -> Iterator[Death]:
-    """All of these deaths, and at last a process that nobody kills; gives each when it has happened.
+    """Runs all these deaths, and at last to the end; yields each death after it has happened.
 
-    Raises `AssertionError` with the differences if a row is lost, doubled or another than it should be.
+    Raises `AssertionError` with the differences if a row is lost, doubled or changed.
     """
     files = max((wire.batch for death in planned for wire in death.wires), default=0) + 4
     with LocalTrial.of(folder, files=files, seed=seed) as trial:

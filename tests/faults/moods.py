@@ -1,4 +1,4 @@
-"""Steps and sinks whose outcome changes from run to run, as where a service is away: what is left is of one."""
+"""Steps and sinks with other results in each run, as if a service were unavailable: a batch has one run's results."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tests.faults.wires import Wires
 
 DATABASE = "moods.sqlite"
 SINKS = ("good", "good there", UNCLAIMED)
-"""What is in them depends on which run did a batch last."""
+"""Sinks whose content depends on the last run of a batch."""
 
 _NAMES = ("user", "sessions", "plays", "score", "pane_timing", "pane_index", "pane_retracted", "mood")
 """Columns that all formats show alike."""
 
 
 def next_mood(folder: Path) -> None:
-    """Another run begins."""
+    """Begins another run."""
     file = folder / "wires" / "mood"
     file.write_text(str(_mood(file) + 1))
 
@@ -37,7 +37,7 @@ def _mood(file: Path) -> int:
 
 @attrs.frozen
 class Mood:
-    """Says in each row in which run it was made; -1 in one that nothing disturbs."""
+    """Adds the number of the run to each row; -1 in an undisturbed run."""
 
     file: str
 
@@ -52,12 +52,12 @@ def _moody(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_bad(user: str, mood: int) -> bool:
-    """Of some runs none, of others the rows of some users."""
+    """True for the rows of some users, in some runs."""
     return mood >= 0 and int(user.removeprefix("user ")) % 3 == mood % 4
 
 
 def write(totals: bl.Collection, out: Path, wires: Wires, callback: bl.Callback) -> None:
-    """All sinks that take back what they have: `made` gets every row, the others those that are good in that run."""
+    """Adds all sinks that replace output: `made` receives every row, the others the rows that are good in that run."""
     kinds = {**dict(totals.schema), "mood": int}
     made = totals.map_batches(Mood(str(Path(wires.folder, "mood"))), kinds, name="mood")
     made.write("made", bl.JSONLines(out / "made"))
@@ -67,7 +67,7 @@ def write(totals: bl.Collection, out: Path, wires: Wires, callback: bl.Callback)
 
 
 def differences(out: Path, letters: Path, records: Iterable[BatchRecord]) -> Iterator[str]:
-    """Between what the sinks have, and what follows from the rows of `made`, each batch of which is of one run."""
+    """Yields differences between the sinks and the rows of `made`, whose batches are each of one run."""
     files = sorted((out / "made").iterdir())
     made, moods = [], dict[str, set[int]]()
     for file in files:
@@ -96,7 +96,7 @@ def differences(out: Path, letters: Path, records: Iterable[BatchRecord]) -> Ite
 
 
 def _rows(frame: pl.DataFrame) -> list[tuple[str, ...]]:
-    """As text."""
+    """Returns the rows as text."""
     return frame.select(pl.col(name).cast(pl.String) for name in _NAMES).rows()
 
 

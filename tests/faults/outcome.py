@@ -1,4 +1,4 @@
-"""What a run left in its sinks, what it should have left, and how the two differ."""
+"""The output of a run in its sinks, the expected output, and their differences."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _READERS = {
 class Outcome:
     """The rows of every sink, as text and with their number, those in the database with their batch.
 
-    `counts` are those of all records: by source or stage and what was counted. `attempts`: for each batch that came to
-    the database, the different contents that it came with.
+    `counts` are the sums over all records, by source or stage. `attempts` has, for each batch of the database, its
+    distinct contents.
     """
 
     rows: dict[str, Counter[str]]
@@ -47,7 +47,7 @@ class Outcome:
     attempts: dict[int, set[str]] = attrs.field(eq=False)
 
     def differences(self, expected: Outcome) -> list[str]:
-        """In words; nothing if they are the same, row for row."""
+        """Returns the differences as text; empty if the rows are the same."""
         found = [
             f"{(more - less).total()} rows {what} {name}, such as {next(iter(more - less))}"
             for name in expected.rows
@@ -67,7 +67,7 @@ class Outcome:
 
 
 def outcome(out: Path, records: list[BatchRecord]) -> Outcome:
-    """Of the sinks below `out`, which must hold nothing but whole files."""
+    """Returns the outcome of the sinks below `out`, which must have only complete files."""
     rows = {}
     for name, reader in _READERS.items():
         files = sorted((out / name).iterdir())
@@ -85,7 +85,7 @@ def outcome(out: Path, records: list[BatchRecord]) -> Outcome:
 
 
 def records(checkpoint: Path) -> list[BatchRecord]:
-    """The last record of each batch, in order."""
+    """Returns the last record of each batch, in order."""
     lines = (checkpoint / "beamlike" / RECORDS_FILE).read_text().splitlines()
     found = [BatchRecord.from_json(line) for line in lines if line.startswith('{"batch":')]
     return [record for _, record in sorted({record.batch: record for record in found}.items())]
@@ -108,7 +108,7 @@ def _counts(records: Sequence[BatchRecord]) -> Counter[str]:
 
 
 def expected(folder: Path, batches: Sequence[Batch]) -> Outcome:
-    """Of an undisturbed run in this process, without Spark, that takes the files in these batches."""
+    """Returns the outcome of an undisturbed run in process that reads the files in these batches."""
     data, out = folder / "data", folder / "expected"
     shutil.rmtree(out, ignore_errors=True)
     if any(len(files) != 1 for batch in batches for files in batch.values()):
@@ -118,11 +118,10 @@ def expected(folder: Path, batches: Sequence[Batch]) -> Outcome:
 
 
 def taken(folder: Path) -> list[Batch]:
-    """The files in the batches of a run, as Spark's checkpoint has it: each file once.
+    """Returns the files in the batches of a run, by Spark's checkpoint: each file once.
 
-    Usually one of each source. Where a run was killed after Spark had chosen files for a batch and before it had
-    planned it, the next run takes these together with those of the next batch. That is another grouping of the same
-    input, and so has other early panes, whoever runs it.
+    Usually a batch has one file of each source. If a run is killed after Spark has chosen files and before it has
+    planned the batch, the next run adds the next files to it. Such a batch has other early panes on any runner.
     """
     checkpoint = folder / "checkpoint"
     entries = {number: _entries(checkpoint / "sources" / str(number)) for number in range(len(plays.SOURCES))}
@@ -152,7 +151,7 @@ def _numbers(folder: Path) -> list[str]:
 
 
 def _entries(folder: Path) -> dict[str, int]:
-    """Path of each file in a list that Spark has chosen, and the list's number there; every tenth log is a sum of all.
+    """Returns the path of each file in Spark's lists, and the list's number; every tenth log contains all before it.
 
     A list has one file, and both have the same number.
     """
@@ -167,13 +166,13 @@ def _entries(folder: Path) -> dict[str, int]:
 
 
 def _listed(folder: Path) -> dict[int, str]:
-    """The files in the lists of a source, by number; those that were read before a restart are in one list."""
+    """Returns the files in the lists of a source, by number; those read before a restart are in one list."""
     lines = [line for lists in folder.glob("*.json") for line in lists.read_text().splitlines()]
     return {entry["number"]: entry["file"] for entry in map(json.loads, lines)}
 
 
 def _joined(batches: Sequence[Batch], data: Path) -> Path:
-    """The files of each batch as one."""
+    """Writes the files of each batch as one."""
     for source in plays.SOURCES:
         (data / source).mkdir(parents=True)
         for number, batch in enumerate(batches):

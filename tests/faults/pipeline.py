@@ -1,4 +1,4 @@
-"""The pipeline that is killed: two sources, sessions, a second stage, early and late panes that are taken back."""
+"""The pipeline that is killed: two sources, sessions, a second stage, early and late panes that are retracted."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TABLES = "tables.sqlite"
 
 @attrs.frozen
 class Passage:
-    """A step that changes nothing and comes by a place."""
+    """A step that returns rows unchanged and reports a place."""
 
     wires: Wires
     place: Place
@@ -35,7 +35,7 @@ class Passage:
 
 @attrs.frozen
 class CutParquet(bl.Parquet):
-    """Parquet whose writer comes by a place when half of the file is on the disk."""
+    """A Parquet sink that reports a place when half of the file is on the disk."""
 
     wires: Wires = attrs.field(kw_only=True)
 
@@ -49,7 +49,7 @@ class CutParquet(bl.Parquet):
 
 @attrs.frozen
 class CutTable(bl.Table):
-    """A table whose writer comes by a place before it commits."""
+    """A table sink that reports a place before it commits."""
 
     wires: Wires = attrs.field(kw_only=True)
 
@@ -66,9 +66,9 @@ class CutTable(bl.Table):
 
 @attrs.frozen
 class Database:
-    """A sink of the user's own in SQLite: rows with the number of their batch, replaced when the batch comes again.
+    """A user-defined sink in SQLite: rows with the number of their batch, replaced when the batch is repeated.
 
-    It also keeps what each attempt at a batch brought, in a transaction of its own.
+    It also keeps the content of each attempt at a batch, in a transaction of its own.
     """
 
     path: str
@@ -132,7 +132,7 @@ def _sessions(read: bl.Collection, name: str) -> bl.Collection:
 
 
 class Silence(bl.Process):
-    """Who is silent for twenty seconds; and at the end of input, as processing time is up to then, who has played."""
+    """Emits users that are silent for twenty seconds, and, at the end of input, all users that have played."""
 
     plays = bl.Value(int, default=0)
     scores = bl.List(int)
@@ -160,14 +160,14 @@ def _silences(reads: list[bl.Collection]) -> bl.Collection:
 
 
 def _pairs(left: bl.Collection, right: bl.Collection) -> bl.Collection:
-    """What a user has played on both sources within two seconds, and what on one of them alone."""
+    """Returns the plays of a user on both sources within two seconds, and plays without a partner."""
     return left.join(
         right, on="user", within=("-2s", "2s"), how="full", suffix="_right", name="pairs of plays"
     )
 
 
 def _looked_up(p: bl.Pipeline, reads: list[bl.Collection]) -> bl.Collection:
-    """Plays with how often the user played in their minute, and with a team, of a table that is read once."""
+    """Returns plays with the number of plays in their minute, and with a team from a table that is read once."""
     minutes = [one.window_into(bl.FixedWindows("1m"), name=f"minutes of {one.name}") for one in reads]
     busy = bl.flatten(*minutes, name="minutes of both").group_by("user", name="busy").aggregate(n=bl.count())
     table = p.read("teams", bl.Rows([{"user": user, "team": n % 3} for n, user in enumerate(plays.USERS)]))
@@ -176,7 +176,7 @@ def _looked_up(p: bl.Pipeline, reads: list[bl.Collection]) -> bl.Collection:
 
 
 def _totals(sessions: bl.Collection, wires: Wires) -> bl.Collection:
-    """By minute and user; the lateness is as long as a session can be replaced by another."""
+    """Returns totals by minute and user; the lateness is as long as a session may be replaced."""
     windowed = sessions.map_batches(Passage(wires, "level 1"), name="after the first stage").window_into(
         bl.FixedWindows("1m"),
         trigger=bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1)),

@@ -1,4 +1,4 @@
-"""Input to be killed over: many small files of two sources, out of order, with late plays and some too late."""
+"""Input of killed runs: many small files of two sources, out of order, with late and dropped plays."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FILE_SECONDS = 15  # of arrivals in one file
 
 
 def write(folder: Path, *, files: int, seed: int) -> Path:
-    """Writes `<source>/0000.parquet` (mobile) or `.jsonl` (console) and so on, files of a few rows to a hundred.
+    """Writes `<source>/0000.parquet` (mobile) or `.jsonl` (console) and so on, files of up to a hundred rows.
 
-    Of the plays, 8 in 100 come up to 30 s after the watermark, and 2 in 100 minutes after it.
+    Of the plays, 8 in 100 arrive up to 30 s after the watermark, and 2 in 100 minutes after it.
     """
     rng = np.random.default_rng(seed)
     for source in SOURCES:
@@ -43,7 +43,7 @@ def write(folder: Path, *, files: int, seed: int) -> Path:
 
 
 def _plays(rng: np.random.Generator, rows: int, number: int) -> pl.DataFrame:
-    """The plays that arrive in a stretch of time, in order of arrival."""
+    """Returns the plays that arrive in an interval, in order of arrival."""
     arrival = np.sort(rng.integers(0, _FILE_SECONDS * _SECOND, rows)) + number * _FILE_SECONDS * _SECOND
     kind = rng.random(rows)
     delay = np.where(

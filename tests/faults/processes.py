@@ -1,4 +1,4 @@
-"""Processes and their children, killed together; by `ps`, which Linux and macOS have."""
+"""Processes and their children, killed together; found by `ps`, which Linux and macOS have."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 
 def parents() -> dict[int, int]:
-    """The parent of every process of this machine."""
+    """Returns the parent of every process of this machine."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)
     return {int(pid): int(parent) for pid, parent in map(str.split, listed.stdout.splitlines())}
 
 
 def descendants(root: int) -> list[int]:
-    """The children of a process, their children, and so on: Spark's Python workers are in groups of their own."""
+    """Returns all descendants of a process: Spark's Python workers are in process groups of their own."""
     table = parents()
     found = [root]
     for one in found:
@@ -25,7 +25,7 @@ def descendants(root: int) -> list[int]:
 
 
 def kill(pids: Iterable[int]) -> None:
-    """SIGKILL for each of them, this process last."""
+    """Sends SIGKILL to each process, this one last."""
     for pid in sorted(pids, key=lambda pid: pid == os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Of several attempts at a task, one after the other or at the same time, sinks have the rows of one."""
+"""Several attempts at a task, in sequence or at the same time: sinks have the rows of one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.support.databases import postgres
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path, state: str) -> None:
     with postgres() as url:
-        assert attempts(tmp_path, url) == [f"{case}: {AS_IT_SHOULD_BE}" for case in CASES]
+        assert attempts(tmp_path, url, state) == [f"{case}: {AS_IT_SHOULD_BE}" for case in CASES]

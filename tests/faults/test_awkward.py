@@ -1,4 +1,4 @@
-"""A run goes on from whatever a killed one may have left in its checkpoint and its sinks, or says why it cannot."""
+"""Any state of checkpoint and sinks that a killed run may leave: the next run resumes, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def go_on(trial: Trial, spark: SparkSession) -> None:
 
 @pytest.fixture(scope="module")
 def cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """A run that ended when the sinks had its second batch, which Spark has not noted."""
+    """A run that ended when the sinks had its second batch and Spark had not recorded that."""
     trial = Trial.of(tmp_path_factory.mktemp("awkward") / "job", files=4, seed=3)
-    trial.wires.lay([Wire("noted", 1, "nobody")])
+    trial.wires.lay([Wire("noted", 1, "exception")])
     with pytest.raises((bl.RunError, StreamingQueryException)):
         go_on(trial, spark)
     return trial
@@ -49,7 +49,7 @@ def test_a_checkpoint_without_a_whole_manifest_is_refused(
         manifest.write_text(text[: len(text) // 2])
     with pytest.raises(bl.CheckpointError, match="manifest"):
         go_on(trial, spark)
-    # It was not taken for a new one: nothing was forgotten, or written again under another name.
+    # It was not treated as a new run: nothing is lost, or written again under another name.
     assert trial.outcome().differences(cut.outcome()) == []
 
 
@@ -61,7 +61,7 @@ def test_half_files_that_a_killed_run_left_do_no_harm(cut: Trial, spark: SparkSe
 
 
 def leave_halves(checkpoint: Path, out: Path) -> None:
-    """Whatever a process that was killed in its second batch may have left, all at once."""
+    """Writes all leftovers of a process that was killed in its second batch, at once."""
     ours = checkpoint / "beamlike"
     # Killed while it was drained: that is noted, and its order to do so is half a file.
     manifest = json.dumps(

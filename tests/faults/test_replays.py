@@ -1,4 +1,4 @@
-"""A batch that is done again may come to something else: what is left is what the last attempt has, and no more."""
+"""A batch that is repeated may have other results: the output is that of the last attempt, and no more."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ USERS = ["a", "a", "b", "b", "c", "a"]
 
 @attrs.frozen
 class Job:
-    """Two rows a batch. While there is a file `faulty`, a step raises on rows of b; `without` leaves out a user.
+    """Runs two rows a batch. While a file `faulty` exists, a step raises on rows of b; `without` leaves out a user.
 
-    With `levels` there is a stage, without a key: most shards then get what passes by it, or nothing.
+    With `levels` there is a stage without a key: most shards then receive only rows that bypass it, or nothing.
     """
 
     folder: Path
     levels: bool
     memory: bl.Memory = attrs.field(factory=bl.Memory)
     called: dict[int, list[int]] = attrs.field(factory=dict)
-    """What a callback, which replaces what it had of a batch, has of each."""
+    """Rows of a callback by batch; a repeated batch replaces its rows."""
 
     @property
     def faulty(self) -> Path:
@@ -74,7 +74,7 @@ class Job:
         return p
 
     def found(self) -> dict[str, list[int]]:
-        """Times of the rows in each sink, and the number of dead letters and of hidden files."""
+        """Returns the times of the rows in each sink, and the number of dead letters and of hidden files."""
         out = self.folder / "out"
         parts = {
             "whole": [pl.read_parquet(file) for file in (out / "whole").glob("part-*")],
@@ -90,7 +90,7 @@ class Job:
 
 
 def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
-    """As `found` gives it: all sinks have these rows."""
+    """Returns the expected result of `found`: all sinks have these rows."""
     return {
         "whole": rows,
         "by user": rows,

@@ -1,4 +1,4 @@
-"""Trials: a job is killed again and again, as a seed says, and started again; then its sinks are looked at."""
+"""Trials: a job is killed repeatedly, by a seed, and restarted; then its sinks are checked."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ CLUSTER = "local-cluster[2,1,1024]"
 _LONGEST = 900  # seconds that a process may take, on a machine that has much else to do
 _TRIES = 16  # of a task whose Python worker was killed
 _STEPS = (0, 1, 1, 2)  # batches that get done between two deaths
-_RUNS = 5  # of a process that die before it, at most: to start a Java takes longer than all else
-_PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: wherever it is just then
+_RUNS = 5  # failing runs of a process before its own end, at most: starting Java takes longest
+_PLACES: tuple[Place | None, ...] = (*IN_WORKERS, *ON_DRIVER, None, None)  # None: at any place
 
 
 @attrs.frozen
 class Life:
-    """What one process of the job meets: workers or executors are killed, runs fail, and at last, maybe, it is killed.
+    """The faults of one process of the job: killed workers or executors, failing runs, and perhaps its own end.
 
-    `after`: so many seconds after the last wire was tripped, where that only tells how far a batch has come. `tries`:
-    how often a task is tried; after the last time its run is dead, and the next one begins in the same process.
+    `after` is the delay in seconds after the last wire, where that only marks a batch. `tries` is the number of
+    attempts at a task; after the last one its run fails, and the next one begins in the same process.
     """
 
     wires: Sequence[Wire]
@@ -42,25 +42,25 @@ class Life:
 
     @property
     def ends_early(self) -> bool:
-        """Whether it is killed."""
+        """True if the process is killed."""
         return any(wire.victim in ("all", "driver", "later") for wire in self.wires)
 
     @property
     def deaths(self) -> int:
-        """Of it and of its runs."""
+        """The number of ends of the process and of its runs."""
         return sum(is_death(wire, self.tries) for wire in self.wires)
 
 
 def is_death(wire: Wire, tries: int) -> bool:
-    """Whether the run ends there."""
+    """True if the wire ends a run."""
     return wire.victim not in ("worker", "executor") or (wire.victim == "worker" and tries == 1)
 
 
 def lives(seed: int, deaths: int, workers: int) -> list[Life]:
-    """So many deaths of runs, each after up to so many workers where a task is tried again.
+    """Returns `deaths` ends of runs, each after up to `workers` killed workers whose task is repeated.
 
     The last death in a process is its own, at all places in turn; every fifth process loses its driver only. A batch
-    that is done again may be cut short again.
+    that is repeated may be cut short again.
     """
     rng = random.Random(seed)
     places = cycle(rng.sample(_PLACES, len(_PLACES)))
@@ -71,7 +71,7 @@ def lives(seed: int, deaths: int, workers: int) -> list[Life]:
         tries = rng.choice((1, _TRIES)) if runs else _TRIES
         wires: list[Wire] = []
         for number in range(runs + 1):
-            # Its own death is in another batch than those of its runs, so that these come before it.
+            # The process dies in a later batch than its runs, so that the runs end first.
             first, batch = batch, batch + (rng.choice(_STEPS) if number < runs else 1)
             if tries > 1:
                 wires += _workers(rng, first, batch, workers)
@@ -89,18 +89,18 @@ def _workers(rng: random.Random, first: int, last: int, count: int) -> list[Wire
 
 
 def _of_a_run(rng: random.Random, batch: int, tries: int) -> Wire:
-    """The run is dead where the driver fails, and where a worker is killed whose task is not tried again."""
+    """Returns a wire that ends a run: the driver fails, or a worker is killed whose task is not repeated."""
     place = rng.choice((*IN_WORKERS, *ON_DRIVER) if tries == 1 else ON_DRIVER)
-    return Wire(place, batch, "worker" if place in IN_WORKERS else "nobody")
+    return Wire(place, batch, "worker" if place in IN_WORKERS else "exception")
 
 
 def files_for(planned: Sequence[Life]) -> int:
-    """So many of each source that all wires are met."""
+    """Returns the number of files of each source that is enough for all wires."""
     return max((wire.batch for life in planned for wire in life.wires), default=0) + 4
 
 
 def executors(seed: int, kills: int) -> Life:
-    """One process, some executors of which are killed, one in a batch."""
+    """Returns one process in which executors are killed, one in each batch."""
     rng = random.Random(seed)
     return Life([Wire(rng.choice(IN_WORKERS), batch, "executor") for batch in range(1, kills + 1)])
 
@@ -111,25 +111,26 @@ class Trial:
 
     folder: Path
     master: str
+    state: str = "spark"
 
     @classmethod
-    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE) -> Trial:
-        """With so many files of each source; a batch takes one of each."""
+    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE, state: str = "spark") -> Trial:
+        """Writes `files` files of each source; a batch reads one of each."""
         plays.write(folder / "data", files=files, seed=seed)
-        return cls(folder, master)
+        return cls(folder, master, state)
 
     @property
     def wires(self) -> Wires:
         return Wires(str(self.folder / "wires"))
 
     def live(self, life: Life) -> list[Wire]:
-        """Runs the job until it is killed; the wires that were tripped.
+        """Runs the job until it is killed, and returns the wires that were tripped.
 
-        Raises `AssertionError` with what it said if it ends in another way.
+        Raises `AssertionError` with its output if it ends in another way.
         """
         self.wires.lay(life.wires)
         master = self.master.format(tries=life.tries)
-        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master]
+        command = [sys.executable, "-m", "tests.faults.job", str(self.folder), master, self.state]
         with (
             open(self.folder / "log", "ab") as log,
             subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log) as job,
@@ -153,23 +154,25 @@ class Trial:
         kill([job.pid, *descendants(job.pid)])
 
     def outcome(self) -> Outcome:
-        """Of what was run so far."""
+        """Returns the outcome so far."""
         return outcome(self.folder / "out", records(self.folder / "checkpoint"))
 
     def differences(self) -> list[str]:
-        """Between that and what an undisturbed run gives."""
+        """Returns the differences between the outcome and that of an undisturbed run."""
         out, checkpoint = self.folder / "out", self.folder / "checkpoint"
         letters = checkpoint / "beamlike" / "dead-letters"
         found = self.outcome().differences(expected(self.folder, taken(self.folder)))
         return [*found, *moods.differences(out, letters, records(checkpoint))]
 
 
-def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE) -> Iterator[list[Wire]]:
-    """Runs them all, and at last a process that nobody kills; gives the wires that each has tripped.
+def survive(
+    folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE, state: str = "spark"
+) -> Iterator[list[Wire]]:
+    """Runs all lives, and at last one to its end; yields the wires that each has tripped.
 
-    Raises `AssertionError` with the differences if a row is lost, doubled or another than it should be.
+    Raises `AssertionError` with the differences if a row is lost, doubled or changed.
     """
-    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master)
+    trial = Trial.of(folder, files=files_for(planned), seed=seed, master=master, state=state)
     for life in planned:
         yield trial.live(life)
     if any(life.ends_early for life in planned):
@@ -178,9 +181,9 @@ def survive(folder: Path, planned: Sequence[Life], *, seed: int, master: str = A
     assert not found, "\n".join(found)
 
 
-def attempts(folder: Path, url: str | None) -> list[str]:
-    """Runs all cases of `tests.faults.attempts`, with a database's url or not; a line for each says what was found."""
-    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), *([url] if url else [])]
+def attempts(folder: Path, url: str | None, state: str = "spark") -> list[str]:
+    """Runs all cases of `tests.faults.attempts`, perhaps with a database's URL; returns a line for each."""
+    command = [sys.executable, "-m", "tests.faults.attempts", str(folder), state, *([url] if url else [])]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST, check=False)
     assert run.returncode == 0, run.stderr[-4000:]
     return run.stdout.splitlines()

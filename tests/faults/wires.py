@@ -1,4 +1,4 @@
-"""Trip wires: where in a run something is to be killed, and what. A run without them passes every place."""
+"""Trip wires: the places in a run where a process is killed. A run without wires passes every place."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beamlike.system.activity import current_tracker
 from tests.faults.processes import descendants, kill, parents
 
 Place = Literal["read", "level 1", "level 2", "part", "sink", "transaction", "noted"]
-"""In the order in which a batch comes by.
+"""Places, in the order in which a batch passes them.
 
 read         an ingest task has read a file, and Spark has not got its rows yet
 level 1      a shard has taken its step in the first stage; no state is committed
@@ -31,20 +31,25 @@ noted        all sinks have the batch; Spark has not noted that
 IN_WORKERS: tuple[Place, ...] = ("read", "level 1", "level 2", "part")
 ON_DRIVER: tuple[Place, ...] = ("sink", "transaction", "noted")
 
-Victim = Literal["all", "driver", "worker", "executor", "nobody", "later"]
-"""SIGKILL for: the driver with its Java and all Python workers; the Python driver alone, whose Java goes on until it
-misses it; the Python worker that is there; the Java above it, with it. Nobody: an exception is raised instead.
-Later: nothing happens here, but who watches the wires knows that a batch has come so far.
+Victim = Literal["all", "driver", "worker", "executor", "exception", "later"]
+"""The processes that SIGKILL ends.
+
+all        the driver with its Java and all Python workers
+driver     the Python driver alone; its Java continues until it detects that
+worker     the Python worker at the place
+executor   the worker and the Java above it
+exception  none: an exception is raised instead
+later      none: the wire only reports that a batch has reached the place
 """
 
 
 class Cut(RuntimeError):
-    """Stands for whatever may fail at a place."""
+    """An exception for any failure at a place."""
 
 
 @attrs.frozen
 class Wire:
-    """Takes its victim at the first passage of its place in its batch or a later one; once."""
+    """A fault that happens once, at the first passage of its place in its batch or a later one."""
 
     place: Place
     batch: int
@@ -53,12 +58,12 @@ class Wire:
 
 @attrs.frozen
 class Wires:
-    """Wires are files in a folder, so that all processes of a run meet them, and each has one who trips it."""
+    """Wires as files in a folder, which all processes of a run see; exactly one process trips each."""
 
     folder: str
 
     def lay(self, wires: Iterable[Wire]) -> None:
-        """Instead of those that are there."""
+        """Replaces all wires."""
         for file in self._files():
             file.unlink()
         os.makedirs(self.folder, exist_ok=True)
@@ -66,20 +71,20 @@ class Wires:
             Path(self.folder, f"{number:03d}.json").write_text(json.dumps(attrs.asdict(wire)))
 
     def left(self) -> list[Wire]:
-        """Those that nobody has tripped."""
+        """Returns the wires that have not been tripped."""
         found = []
         for file in self._files():
-            with suppress(FileNotFoundError):  # tripped meanwhile
+            with suppress(FileNotFoundError):  # another process has tripped it
                 found.append(Wire(**json.loads(file.read_text())))
         return found
 
     def note_driver(self) -> None:
-        """Says that this process is the driver."""
+        """Records this process as the driver."""
         os.makedirs(self.folder, exist_ok=True)
         Path(self.folder, "driver").write_text(str(os.getpid()))
 
     def passes(self, place: Place, batch: int | None = None) -> None:
-        """Called at a place; tasks of Spark's, and runs in process, know their batch. Does not return for a victim."""
+        """Trips the wires at a place; `batch` is needed outside of tasks and runs. Does not return for a victim."""
         batch = _batch() if batch is None else batch
         for file in self._files():
             try:
@@ -87,7 +92,7 @@ class Wires:
                 if batch is not None and wire.place == place and batch >= wire.batch:
                     os.rename(file, file.with_suffix(".tripped"))
                     self._strike(wire)
-            except FileNotFoundError:  # somebody else was first
+            except FileNotFoundError:  # another process was first
                 continue
 
     def _files(self) -> list[Path]:
@@ -96,7 +101,7 @@ class Wires:
     def _strike(self, wire: Wire) -> None:
         if wire.victim == "later":
             return
-        if wire.victim == "nobody":
+        if wire.victim == "exception":
             raise Cut(f"{wire.place} of batch {wire.batch}")
         if wire.victim == "worker":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -110,7 +115,7 @@ class Wires:
 
 
 def _batch() -> int | None:
-    """The number of the batch that this task, or this process, is at; None outside of one."""
+    """Returns the number of the batch that this task or process runs; None outside of one."""
     if "pyspark" not in sys.modules:
         here = current_tracker()
         return here.in_hand.batch if here is not None and here.in_hand is not None else None

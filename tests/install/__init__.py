@@ -1,1 +1,1 @@
-"""Checks of the package that users install: what is in it, and whether it runs in environments that have only that."""
+"""Checks of the package that users install: its content, and runs in environments with nothing else."""

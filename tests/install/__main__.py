@@ -1,8 +1,8 @@
 """`python -m tests.install`: builds the package, and checks it in empty environments.
 
-The flagship runs in process on each Python that the package is for, if that can be had here; then with the lowest and
-the highest versions of all dependencies, in process and on Spark, and the tests that need no Spark with the lowest.
-`--quick` checks the package and this Python only.
+The flagship runs in process on each supported Python that can be installed here; then with the lowest and the highest
+versions of all dependencies, in process and on Spark. The tests that need no Spark run with the lowest. `--quick`
+checks the package and this Python only.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main(*, quick: bool) -> None:
 
 
 def build() -> Path:
-    """Builds the sdist, and the wheel from it; checks what is in them. Returns the wheel."""
+    """Builds the sdist, and the wheel from it; checks their content. Returns the wheel."""
     shutil.rmtree(WORK, ignore_errors=True)
     uv("build", "--out-dir", WORK / "dist", ROOT)
     (wheel,), (sdist,) = (list((WORK / "dist").glob(pattern)) for pattern in ("*.whl", "*.tar.gz"))
@@ -76,7 +76,7 @@ def with_extras(wheel: Path, resolution: Any) -> None:
 
 
 def flagship(on: str, interpreter: Path, folder: Path) -> None:
-    """Runs the flagship in a folder that has the examples, and nothing else of the project."""
+    """Runs the flagship in a folder with the examples and nothing else of the project."""
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "tests" / "install" / "flagship.py", folder)
     java = find_java() if on == "spark" else None
@@ -86,7 +86,7 @@ def flagship(on: str, interpreter: Path, folder: Path) -> None:
 
 @contextmanager
 def working(name: str) -> Iterator[Path]:
-    """A folder that is removed if its check passes."""
+    """Yields a folder that is removed if its check passes."""
     print(f"-- {name}", flush=True)
     folder = WORK / name
     folder.mkdir()
@@ -95,7 +95,7 @@ def working(name: str) -> Iterator[Path]:
 
 
 def run(command: list[str | os.PathLike[str]], cwd: Path = WORK, env: dict[str, str] | None = None) -> None:
-    """Runs a program whose output is shown. Raises `SystemExit` if it fails."""
+    """Runs a program and shows its output. Raises `SystemExit` if it fails."""
     env = {name: value for name, value in (env or os.environ).items() if name != "PYTHONPATH"}
     if subprocess.run(command, cwd=cwd, env=env).returncode:
         sys.exit(f"failed: {' '.join(map(str, command))}")

@@ -1,4 +1,4 @@
-"""What the built packages contain."""
+"""Checks of the content of built packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LINK: Final = re.compile(r"\]\(([^)\s]+)\)")
 
 
 def faults_of_wheel(wheel: Path, source: Path) -> list[str]:
-    """The differences between a wheel and the packages in `source`, and relative links in its description."""
+    """Returns the differences between a wheel and the packages in `source`, and relative links in its description."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
         (metadata,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
@@ -40,12 +40,12 @@ def faults_of_wheel(wheel: Path, source: Path) -> list[str]:
 
 
 def relative_links(text: str) -> list[str]:
-    """The links of a page that do not work on another site."""
+    """Returns the links of a page that do not work on another site."""
     return [link for link in _LINK.findall(text) if not link.startswith(("https://", "#"))]
 
 
 def faults_of_sdist(sdist: Path) -> list[str]:
-    """The files that a source distribution lacks."""
+    """Returns the files that a source distribution lacks."""
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     return [f"the sdist lacks {name}" for name in IN_SDIST if name not in names]

@@ -1,4 +1,4 @@
-"""Environments of uv: the Pythons that there are, and packages in them."""
+"""Environments of uv: the available Python versions, and packages in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def uv(*arguments: str | os.PathLike[str], check: bool = True) -> subprocess.Com
 
 
 def python(version: str) -> Path | None:
-    """An interpreter of this version such as "3.13": from the path, from pyenv, or one that uv can find or download."""
+    """Returns an interpreter of a version such as "3.13": from the path, from pyenv, or found by uv."""
     for candidate in _candidates(version):
         if _version(candidate) == version:
             return candidate
@@ -65,7 +65,7 @@ def environment(
     extras: Sequence[str] = (),
     resolution: Literal["highest", "lowest-direct"] = "highest",
 ) -> Path:
-    """Makes an environment with a wheel of this project and what it needs, and returns its Python."""
+    """Makes an environment with a wheel of this project and its dependencies, and returns its Python."""
     uv("venv", "--clear", "--no-project", "--python", interpreter, folder)
     made = folder / "bin" / "python"
     # The requirements of the wheel must be named here: for uv, those of a package are indirect ones.

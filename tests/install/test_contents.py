@@ -1,4 +1,4 @@
-"""What the package declares about itself, and the checks of `make test-install`."""
+"""The metadata of the package, and the checks of `make test-install`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXTRAS: Final[dict[str, list[str]]] = DECLARED["project"]["optional-dependencies
 
 
 def names(requirements: list[str]) -> set[str]:
-    """The packages of requirements."""
+    """Returns the packages of requirements."""
     return {re.split(r"[\[<>=;]", one)[0] for one in requirements}
 
 

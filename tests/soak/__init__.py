@@ -1,1 +1,1 @@
-"""A long run of generated input: nothing grows, and every element is accounted for. `make soak`."""
+"""A long run on generated input (`make soak`): nothing grows, and every element is accounted for."""

@@ -1,8 +1,8 @@
-"""`python -m tests.soak --minutes 30`: feeds a pipeline on Spark, and asserts that nothing grows or is lost.
+"""`python -m tests.soak --minutes 30`: feeds a pipeline on Spark, and checks that nothing grows or is lost.
 
-`--hours 8` takes the input of so many hours, a batch every ten seconds of a simulated clock, as fast as it goes.
+`--hours 8` runs over the input of eight hours, a batch every ten seconds of a simulated clock, at full speed.
 
-Everything is under build/soak/: input, checkpoint, output, the report of the run, and soak.svg, the series as pictures.
+All files are under build/soak/: input, checkpoint, output, the report of the run, and soak.svg, the series as pictures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.soak.measure import Measure
 _CONFIG = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
-    # How many batches can be gone back to; by default a hundred, whose files would take long to be a steady number.
+    # The number of batches that are kept; by default a hundred, so that the number of files would grow for long.
     "spark.sql.streaming.minBatchesToRetain": "10",
     "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     "spark.sql.streaming.fileSource.log.cleanupDelay": "10s",
@@ -40,7 +40,7 @@ SPARK: dict[str, Any] = {"master": "local[2]", "config": _CONFIG}
 
 
 def main() -> int:
-    """0 if all is well; what is not is said."""
+    """Prints all faults; returns 0 if there is none."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__.partition("\n")[0] if __doc__ else "")
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: 30)")
     parser.add_argument("--hours", type=float, help="of a simulated clock instead")
@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def run_for(seconds: float, folder: Path, feed: Feed, measure: Measure) -> None:
-    """Runs while the feed writes; then takes what is left, and closes all windows."""
+    """Runs while the feed writes, then reads the rest and closes all windows."""
     read = Counter[str]()
     checkpoint = str(folder / "checkpoint")
     observe = observer(measure, read)
@@ -83,7 +83,7 @@ def run_for(seconds: float, folder: Path, feed: Feed, measure: Measure) -> None:
 
 
 def run_through(batches: int, folder: Path, feed: Feed, measure: Measure) -> None:
-    """Runs over input that is there already; then closes all windows."""
+    """Runs over existing input, then closes all windows."""
     feed.simulate(batches)
     checkpoint = str(folder / "checkpoint")
     observe = observer(measure, Counter())
@@ -92,7 +92,7 @@ def run_through(batches: int, folder: Path, feed: Feed, measure: Measure) -> Non
 
 
 def observer(measure: Measure, read: Counter[str]) -> Callable[[BatchRecord], None]:
-    """Samples each batch, counts what it has read, and says how far the run is."""
+    """Returns a function that samples each batch, counts its rows, and prints the progress."""
 
     def after(record: BatchRecord) -> None:
         read.update({name: source.read or 0 for name, source in record.sources.items()})
@@ -106,7 +106,7 @@ def observer(measure: Measure, read: Counter[str]) -> Callable[[BatchRecord], No
 
 
 def unaccounted(folder: Path, feed: Feed, history: History) -> Iterator[str]:
-    """Where what went in is not what came out, was dropped, or is a dead letter; in the records and in the files."""
+    """Yields differences between input and output, dropped rows and dead letters, in the records and the files."""
     total = totals(history)
     for name in ("mobile", "web"):
         source = total[name]

@@ -1,6 +1,6 @@
-"""Input of the soak: files of two sources, in cycles of bursts, silence, clocks that jump, late rows and bad ones.
+"""Input of the soak: files of two sources, in cycles of bursts, silence, clock jumps, late and invalid rows.
 
-It is written as time goes by, or ahead, as a simulated clock goes.
+The files are written in real time, or ahead, by a simulated clock.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from pathlib import Path
 import attrs
 
 CYCLE = 24.0
-"""Seconds after which everything comes again, so that the halves of a run are alike."""
+"""Seconds of a cycle, after which the input repeats, so that the halves of a run are alike."""
 
 USERS = 300
 EVERY = 0.5
 """Seconds from file to file of a source."""
 
 STEP = 10.0
-"""The same for a simulated clock; divides no whole cycle, so that files meet all of its phases."""
+"""Seconds of a file with a simulated clock; it does not divide a cycle, so that files meet all phases."""
 
 
 @attrs.define
 class Feed:
-    """Writes until it is stopped, in a thread of its own; `rows` counts the lines by source."""
+    """Writes files in a thread until it is stopped; `rows` counts the lines by source."""
 
     folder: Path
     rows: Counter[str] = attrs.field(factory=Counter)
@@ -43,18 +43,18 @@ class Feed:
             (self.folder / name).mkdir(parents=True)
 
     def start(self) -> None:
-        """Begins to write."""
+        """Starts the thread."""
         self._thread = threading.Thread(target=self._write, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """No more files from now on."""
+        """Stops the thread."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
 
     def simulate(self, files: int) -> None:
-        """Writes so many files of each source at once; one has the rows of `STEP` seconds."""
+        """Writes `files` files of each source at once; each has the rows of `STEP` seconds."""
         began = datetime(2026, 1, 1, tzinfo=UTC)
         for number in range(1, files + 1):
             phase = number * STEP % CYCLE
@@ -71,8 +71,8 @@ class Feed:
             self._file("web", self._lines(phase, datetime.now(UTC)))
 
     def _lines(self, phase: float, now: datetime, span: float = 0.0) -> list[str]:
-        """Rows of the last `span` seconds, most of them."""
-        # A burst, then times that jump ahead for a moment and come back: what follows is late.
+        """Returns rows, most of them of the last `span` seconds."""
+        # A burst, then times that jump ahead for a moment and back: the rows after that are late.
         count = 2_000 if 2 <= phase < 4 else 200
         ahead = 8.0 if 16 <= phase < 17 else 0.0
         return [
@@ -106,5 +106,5 @@ class Feed:
 
 
 def silent(phase: float) -> bool:
-    """Whether the one source is idle, longer than the job waits for it."""
+    """True if the one source is idle for longer than the job waits for it."""
     return 8 <= phase < 14

@@ -1,4 +1,4 @@
-"""The pipeline of the soak: two sources that may be bad, a step that fails on some rows, sessions, and their totals."""
+"""The pipeline of the soak: two sources with invalid rows, a step that fails on some rows, sessions, and totals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ IDLE = "3s"
 
 
 def checked(row: dict[str, Any]) -> dict[str, Any]:
-    """The row, unless its value is one that no user can have."""
+    """Returns the row; raises if its value is impossible."""
     if row["value"] < 0:
         raise ValueError(f"a value of {row['value']}")
     return row
 
 
 def pipeline(folder: Path, max_files_per_trigger: int | None = None) -> bl.Pipeline:
-    """Sessions per user with early and late panes, then their counts per ten seconds; all of it written as files."""
+    """Declares sessions per user with early and late panes, and their counts per ten seconds; writes all to files."""
     soak = bl.Pipeline("soak")
     strategy = bl.BoundedOutOfOrderness("2s", idle_after=IDLE)
     files = {

@@ -1,4 +1,4 @@
-"""What the soak looks at while it runs, whether it grows, and the picture of it."""
+"""The measurements of the soak, their growth, and a picture of them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LIMITS = {
     "files half written": 0.0,
     "seconds per batch": 0.5,
 }
-"""By how much of its mean each series may grow over the second half of the run."""
+"""The allowed growth of each series over the second half of the run, relative to its mean."""
 
 LEAST = {
     "memory of the driver's Python, MB": 20.0,
     "memory of Python workers, MB": 50.0,
     "files half written": 2.0,
 }
-"""What is less is no growth: a batch in hand has files that are not whole yet."""
+"""Smaller growth does not count: a running batch has unfinished files."""
 
 
 @attrs.define
@@ -44,7 +44,7 @@ class Measure:
     series: defaultdict[str, list[float]] = attrs.field(factory=lambda: defaultdict(list))
 
     def take(self, record: BatchRecord) -> None:
-        """One sample."""
+        """Takes a sample."""
         memory = dict(resident())
         took = 0 if record.finished is None else (record.finished - record.processing_time) / 1e6
         sample = {
@@ -62,19 +62,19 @@ class Measure:
             self.series[name].append(float(value))
 
     def _checkpoint(self) -> Iterator[str]:
-        """All but the dead letters, which are output."""
+        """Yields all files except the dead letters, which are output."""
         for _, folders, names in os.walk(self.folder / "checkpoint"):
             folders[:] = [name for name in folders if name != "dead-letters"]
             yield from names
 
     def _half_written(self) -> Iterator[str]:
-        """Files of sinks that are hidden: those that a writer has not finished."""
+        """Yields hidden files of sinks: those that a writer has not finished."""
         for sink in ("panes", "sums", "checkpoint/beamlike/dead-letters"):
             for _, _, names in os.walk(self.folder / sink):
                 yield from (name for name in names if name.startswith((".", "_")) and name != "_SUCCESS")
 
     def growth(self, name: str) -> float:
-        """By how much of its mean a series grows over the second half: the slope of a line through it."""
+        """Returns the growth of a series over its second half, by a linear fit, relative to its mean."""
         half = len(self.times) // 2
         times, values = np.array(self.times[half:]), np.array(self.series[name][half:])
         slope = np.polyfit(times - times[0], values, 1)[0] if len(times) > 2 else 0.0
@@ -82,7 +82,7 @@ class Measure:
         return 0.0 if grown < LEAST.get(name, 0.0) else grown / max(float(values.mean()), 1e-9)
 
     def complaints(self) -> list[str]:
-        """What has grown more than it may."""
+        """Returns the series that grow more than allowed."""
         grown = {name: self.growth(name) for name in LIMITS}
         return [
             f"{name} grew by {share:.0%} over the second half, more than {LIMITS[name]:.0%}"
@@ -91,7 +91,7 @@ class Measure:
         ]
 
     def draw(self, path: Path) -> None:
-        """The series as a picture."""
+        """Draws the series."""
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(9, 1.7 * len(self.series)), layout="constrained")
@@ -107,7 +107,7 @@ class Measure:
 
 
 def resident() -> Iterator[tuple[str, float]]:
-    """MB in memory of this process, of the JVM below it, and of the Python workers below that."""
+    """Yields MB in memory of this process, of the JVM below it, and of the Python workers below that."""
     listed = subprocess.run(
         ["ps", "-A", "-o", "pid=,ppid=,rss=,comm="], capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""Rows that arrive and are retracted in one bundle are left out, and nothing else."""
+"""Rows that arrive and are retracted in one bundle are left out; all others stay."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ rows = st.lists(
 
 
 def net(bundle: list[Row]) -> Counter[str]:
-    """How often each content is there, which is less than never if more of it is retracted."""
+    """Returns how often each content remains; negative where it is retracted more often."""
     found: Counter[str] = Counter()
     for *content, retracted, _ in bundle:
         found[str(content)] += -1 if retracted else 1

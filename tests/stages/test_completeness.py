@@ -1,4 +1,4 @@
-"""The share of a window that is expected to have arrived: as a naive model has it, less than one unless proved."""
+"""The share of a window that is expected to have arrived: as in a naive model, and less than one unless proved."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Naive:
         return arrived / (sum(weight for _, weight in self.weights()) + 1)
 
     def complete_until(self, share: float) -> int:
-        """The latest time such that of the rows of any time before it this share has arrived."""
+        """Returns the latest time such that this share of the rows of any earlier time has arrived."""
         assert self.newest is not None
         weights = self.weights()
         total = sum(weight for _, weight in weights) + 1
@@ -71,7 +71,7 @@ class Naive:
 
 
 def state_of(stream: Batches, strategy: WatermarkStrategy | None = None, tasks: int = 1) -> SourceState:
-    """The state after these batches, each seen by several tasks whose summaries were merged in any order."""
+    """Returns the state after these batches, each summarized by several tasks and merged in any order."""
     strategy, state, chance = strategy or MonotonousTimestamps(), SourceState(), random.Random(tasks)
     for batch in stream:
         parts: Batches = [[] for _ in range(tasks)]

@@ -33,7 +33,7 @@ print("done")
 
 
 def test_a_frame_can_be_read_while_it_is_written() -> None:
-    """`DataFrame.write_ipc_stream` itself waits for ever here, with the global lock, so this needs a process."""
+    """The test needs a process: `DataFrame.write_ipc_stream` itself would wait forever, with the GIL held."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )

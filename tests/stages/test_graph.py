@@ -1,4 +1,4 @@
-"""The stage graph: names, order, levels, and the paths that its errors show."""
+"""The stage graph: names, order, levels, and the paths in its errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of keys for people."""
+"""Keys formatted for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stage of an operator that is no grouping: its rows have deadlines and holds of their own, and no windows."""
+"""A stage of an operator that is no grouping: its rows have their own deadlines and holds, and no windows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Bundle = tuple[Sequence[Row], int, int]
 
 
 def arrivals(rows: Sequence[Row], first: int) -> pl.DataFrame:
-    """The rows, numbered from here on."""
+    """Returns the rows, numbered from `first`."""
     numbered = [(user, first + n, until, by, at) for n, (user, at, until, by) in enumerate(rows)]
     return pl.DataFrame(numbered, {**SCHEMA, EVENT_TIME: pl.Int64()}, orient="row")
 
@@ -38,14 +38,14 @@ def arrivals(rows: Sequence[Row], first: int) -> pl.DataFrame:
 def played(
     bundles: Sequence[Bundle], store: DictStore, stage: Stage = STAGE, first: int = 0
 ) -> Iterator[StageResult]:
-    """Step after step; rows are numbered from `first`."""
+    """Runs step after step; rows are numbered from `first`."""
     for rows, watermark, processing_time in bundles:
         yield stage.step(store, {MAIN: arrivals(rows, first)}, Times.of(watermark, processing_time))
         first += len(rows)
 
 
 def numbers(step: StageResult) -> list[int]:
-    """Which rows a step has given."""
+    """Returns the numbers of the rows that a step emitted."""
     return sorted(step.panes["number"])
 
 
@@ -72,7 +72,7 @@ def test_a_row_that_is_held_holds_the_output_watermark_at_its_time_unless_it_was
 
 @pytest.fixture(params=["as they are", "small"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Buckets that are soon divided, of which some rows come near, and in which nearly all that comes waits."""
+    """Makes buckets divide soon, moves some rows close to being due, and makes nearly all arrivals wait."""
     if request.param == "small":
         monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", -1)
         monkeypatch.setattr("stages.state.working_set._may_grow", lambda size: True)
@@ -92,7 +92,7 @@ streams = st.lists(st.tuples(st.lists(rows, max_size=8), times, times), max_size
 
 
 def expected(bundles: Sequence[Bundle]) -> list[list[int]]:
-    """The same row by row."""
+    """Computes the result row by row."""
     given, held = [], list[tuple[int, Row]]()
     number = 0
     for elements, watermark, now in bundles:
@@ -124,7 +124,7 @@ def test_what_is_saved_goes_on_in_another_store(stream: list[Bundle], cut: int) 
 
 @attrs.define
 class Noting(DictStore):
-    """Notes which values are read."""
+    """A store that records the values that are read."""
 
     read: list[str] = attrs.field(factory=list)
 

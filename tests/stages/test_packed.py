@@ -25,7 +25,7 @@ def rows(numbers: st.SearchStrategy[int | None]) -> st.SearchStrategy[pl.DataFra
 
 
 def in_order(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A key by which null is first."""
+    """Returns a sort key by which null is first."""
     return tuple((value is not None, 0 if value is None else value) for value in row)
 
 

@@ -1,4 +1,4 @@
-"""Rows in order, whatever has nulls and whatever is the same throughout."""
+"""Sorted rows, also with nulls and with columns that are constant."""
 
 from __future__ import annotations
 

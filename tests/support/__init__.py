@@ -1,1 +1,1 @@
-"""What tests share: a naive model of the semantics, Hypothesis strategies, histories, and helpers."""
+"""Code that tests share: a naive model of the semantics, Hypothesis strategies, histories and helpers."""

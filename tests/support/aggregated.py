@@ -1,4 +1,4 @@
-"""A stage with aggregates, fed by hand: what tests of single aggregates share."""
+"""A stage with aggregates, fed by hand: helpers for tests of single aggregates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ windowings = st.sampled_from([Windowing(FixedWindows(us(100))), Windowing(Sessio
 def run(
     aggregates: dict[str, Aggregate], dtype: pl.DataType, bundles: Sequence[Elements], windowing: Windowing
 ) -> list[dict[str, Any]]:
-    """The panes of a stage that gets these bundles of one key, with values in `v`, and then the end of input."""
+    """Returns the panes of a stage that receives these bundles of one key, with values in `v`.
+
+    The input ends after the last bundle.
+    """
     rows = [[{"v": value, EVENT_TIME: time} for value, time in bundle] for bundle in bundles]
     return run_rows(aggregates, pl.Schema({"v": dtype}), rows, windowing)
 
@@ -42,7 +45,7 @@ def run_rows(
     bundles: Sequence[Sequence[Mapping[str, Any]]],
     windowing: Windowing,
 ) -> list[dict[str, Any]]:
-    """The same of rows with these columns and `EVENT_TIME`, in any number of bundles."""
+    """Like `run`, for rows with these columns and `EVENT_TIME`."""
     schema = pl.Schema({"k": pl.String(), **columns})
     stage = Stage("stage", Grouping(("k",), windowing, aggregates, schema))
     store, panes = DictStore(), []

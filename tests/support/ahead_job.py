@@ -1,4 +1,4 @@
-"""A run whose journal does not get to disk, until it is killed: `python -m tests.support.ahead_job CHECKPOINT`."""
+"""A run whose journal is never synced to disk, until it is killed: `python -m tests.support.ahead_job CHECKPOINT`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIES_AT = 80
 
 @attrs.frozen
 class Numbers:
-    """The numbers up to `NUMBERS`, one for each second, `step` in a batch. The process is killed before `dies_at`."""
+    """A source of the numbers up to `NUMBERS`, one a second, `step` in a batch; kills the process before `dies_at`."""
 
     step: int
     dies_at: int | None = None
@@ -55,7 +55,7 @@ def pipeline(source: Numbers, out: Path) -> bl.Pipeline:
 
 
 def with_stuck_disk() -> None:
-    """Lets no batch from `STUCK_FROM` on get to disk."""
+    """Makes the journal's writes hang from batch `STUCK_FROM` on."""
     begin = Journal._begin
 
     def stuck(self: Journal, batch: LoggedBatch) -> None:

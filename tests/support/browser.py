@@ -1,4 +1,4 @@
-"""A real browser without a window, for the pages that this project writes; tests skip where there is none."""
+"""A headless browser for the pages that this project writes; tests are skipped where none is installed."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ document.getElementById("told").textContent = JSON.stringify(told);
 
 @attrs.frozen
 class Browser:
-    """Opens pages of this machine, each in a profile of its own."""
+    """A browser that opens local pages, each in a new profile."""
 
     program: str
     work: Path
 
     def console(self, page: Path) -> list[str]:
-        """What the page says on the console: errors, and all that its policy has kept from being loaded."""
+        """Returns the page's console messages: errors, and resources that its content policy has blocked."""
         _, told = self._run("--enable-logging=stderr", "--dump-dom", page.as_uri())
         return _CONSOLE.findall(told)
 
     def screenshot(self, page: Path, picture: Path, *, width: int = 1100, height: int = 2000) -> None:
-        """How the page looks."""
+        """Writes a picture of the page."""
         self._run(f"--window-size={width},{height}", f"--screenshot={picture}", page.as_uri())
 
     def faults(self, page: Path, *, width: int = 1100) -> list[Any]:
-        """Texts of pictures that overlap or are cut off, and whether the page is wider than the window."""
+        """Returns texts of pictures that overlap or are cut off, and whether the page is wider than the window."""
         copy = self.work / f"measured-{page.name}"
         text = page.read_text(encoding="utf-8")
         copy.write_text(_POLICY.sub("", text).replace("</body>", f"{_MEASURE}</body>"), encoding="utf-8")
@@ -71,7 +71,7 @@ class Browser:
         return faults
 
     def pdf(self, page: Path, file: Path) -> None:
-        """The page as it is printed."""
+        """Prints the page to a PDF file."""
         self._run("--no-pdf-header-footer", f"--print-to-pdf={file}", page.as_uri())
 
     def _run(self, *arguments: str) -> tuple[str, str]:
@@ -94,12 +94,12 @@ class Browser:
 
 
 def find_browser(work: Path) -> Browser:
-    """The browser; skips the test where there is none."""
+    """Returns the browser; skips the test where none is installed."""
     return Browser(find_program(), work)
 
 
 def find_program() -> str:
-    """The program of a browser; skips the test where there is none."""
+    """Returns the path of a browser; skips the test where none is installed."""
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")

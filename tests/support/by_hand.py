@@ -1,4 +1,4 @@
-"""Cases worked out by hand are played on the stage and on the model: so the oracle itself is checked."""
+"""Fixtures for cases worked out by hand, which are played on the stage and also on the model, to test the model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ New = Callable[..., Run]
 
 @pytest.fixture(params=[Model, StageRun], ids=["model", "stage"])
 def new(request: pytest.FixtureRequest) -> New:
-    """Makes a model, or a stage, of a windowing; by default of ten microseconds with the default trigger."""
+    """Returns a function that makes a model or a stage of a windowing: by default ten microseconds, default trigger."""
 
     def make(windows: WindowFn = TEN, trigger: Trigger | None = None, late: int = 0, **choices: Any) -> Run:
         trigger = trigger or DefaultTrigger()
@@ -53,13 +53,13 @@ def add(
     now: int = 0,
     percentiles: Mapping[int, int] | None = None,
 ) -> Step:
-    """One bundle of key "k" whose values are their times, then the clocks; without a time they stay."""
+    """Adds one bundle of key "k" whose values are their times, then moves the clocks; without a time they stay."""
     elements = [("k", time, time) for time in times]
     return run.step(elements, run.input_watermark if to is None else to, now, percentiles)
 
 
 def brief(step: Step) -> list[tuple[tuple[int, int], list[int], str, int, int]]:
-    """Window, values, timing, index and nonspeculative index of each pane, in order of windows."""
+    """Returns window, values, timing, index and nonspeculative index of each pane, in order of windows."""
     return [
         (pane.window, pane.values, pane.timing, pane.index, pane.nonspeculative_index)
         for pane in in_order(step).panes

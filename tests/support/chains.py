@@ -1,4 +1,4 @@
-"""Random chains of operators, with which the laws of changes are tested."""
+"""Random chains of operators, for tests of the laws of changes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beamlike.steps.joins import How as JoinHow
 from stages.joins.interval import How
 
 Panes = Literal["drawn", "once", "each"]
-"""When groupings emit: as their triggers were drawn, when a window is collected, or for every bundle."""
+"""Emission of groupings: by the drawn triggers, when a window is collected, or for every bundle."""
 
 
 @attrs.frozen
@@ -55,7 +55,7 @@ AGGREGATES = {
 
 
 def _counted(row: dict[str, Any]) -> dict[str, Any]:
-    """A number that any value of either side changes."""
+    """Returns a number that changes with any value of either side."""
     values = [each["value"] for each in row["a"]] + [7 * each["value"] for each in row["b"]]
     return {"key": row["key"], "value": sum(values) + 1000 * len(row["a"]) + 100 * len(row["b"])}
 
@@ -71,7 +71,7 @@ def _window(size: int, period: int) -> bl.WindowFn:
 
 
 def _joined(windowed: bl.Collection, how: JoinHow) -> bl.Collection:
-    """The join of a collection with some of its rows."""
+    """Returns the join of a collection with some of its rows."""
     joined = windowed.join(windowed.filter(bl.col("value") > 0), on="key", how=how)
     if "value_right" not in joined.schema:
         return joined
@@ -86,12 +86,12 @@ DISCARDING: dict[str, Callable[[bl.Collection], bl.Collection]] = {
 }
 """Results of discarding panes, each of which is emitted once."""
 AT_ONCE = {"joined, inner, once", "joined, semi, once"}
-"""Those of them that do not wait until they are certain."""
+"""Results that are emitted at once; the others wait until they are certain."""
 
 
 @st.composite
 def groupings(draw: st.DrawFn, *, in_time: bool = True) -> Operator:
-    """A grouping of which each window may emit, and retract, many panes; `in_time`: also such as wait for its end."""
+    """Draws a grouping whose windows may emit and retract many panes; `in_time` allows waiting for their end."""
     size = draw(st.sampled_from([4, 6, 10]))
     windows = _window(size, draw(st.sampled_from([size, size, 2])))
     if draw(st.integers(0, 3)) == 3:
@@ -144,7 +144,7 @@ def groupings(draw: st.DrawFn, *, in_time: bool = True) -> Operator:
 
 
 def _totals(rows: bl.Collection, panes: Panes) -> bl.Collection:
-    """Totals with one row for each key and time, which are corrected until the watermark has passed their time."""
+    """Returns totals, one row for each key and time, which are corrected until the watermark has passed their time."""
     windowed = rows.window_into(
         bl.FixedWindows("4s"),
         trigger=bl.Never()
@@ -166,7 +166,7 @@ def _as_of(rows: bl.Collection) -> bl.Collection:
 
 
 class Sums(bl.Process):
-    """Emits the sum so far of each row, and of a key without rows for a while."""
+    """Emits the running sum of each row, and of a key that has had no rows for a while."""
 
     sum = bl.Value(int, default=0)
     quiet = bl.EventTimer()
@@ -196,7 +196,7 @@ def _processed(rows: bl.Collection) -> bl.Collection:
 
 
 def _near(rows: bl.Collection, how: How) -> bl.Collection:
-    """Pairs of rows and of some of them, whose times are near each other."""
+    """Returns pairs of rows whose times are near each other."""
     near = rows.join(rows.filter(bl.col("value") > 2), on="key", within=("-2s", "3s"), how=how)
     return near.select("key", value=bl.col("value").fill_null(50) + 100 * bl.col("value_right").fill_null(0))
 
@@ -296,7 +296,7 @@ CORRECTING = {"running", "as of", "process"}
 
 
 def _in_time(name: str) -> Operator:
-    """An operator that waits for the watermark, after totals."""
+    """Returns an operator that waits for the watermark, after totals."""
 
     def apply(rows: bl.Collection, panes: Panes) -> bl.Collection:
         left_out = rows.windowing.allowed_lateness and name not in CORRECTING
@@ -306,12 +306,12 @@ def _in_time(name: str) -> Operator:
 
 
 def _paired(name: str) -> Operator:
-    """A join by time of a collection with some of its rows, which may be corrected."""
+    """Returns a join by time of a collection with some of its rows; its input may be corrected."""
     return Operator(name, lambda rows, panes: PAIRS[name](rows))
 
 
 def chains(*, in_time: bool = True) -> st.SearchStrategy[list[Operator]]:
-    """Two to five operators, the last of which is a grouping; `in_time`: also such as wait for the watermark."""
+    """Draws two to five operators, the last of them a grouping; `in_time` allows some that wait for the watermark."""
     # A row without a partner waits for the watermark, a pair does not.
     pairs = [name for name in PAIRS if in_time or "," not in name]
     grouping, once = groupings(in_time=in_time), [*map(_once, ONCE), _watermarked()]
@@ -322,5 +322,5 @@ def chains(*, in_time: bool = True) -> st.SearchStrategy[list[Operator]]:
 
 
 def _has_few_joins(operators: Sequence[Operator]) -> bool:
-    """True for at most two joins of a collection with itself, of which each may square the number of rows."""
+    """True for at most two joins of a collection with itself: each may square the number of rows."""
     return sum(each.name.startswith(("near", "ever", "joined")) for each in operators) <= 2

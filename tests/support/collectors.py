@@ -1,4 +1,4 @@
-"""Collectors for telemetry: receivers of OTLP over HTTP and gRPC, and of OpenLineage's events, on this machine."""
+"""Local collectors of telemetry: receivers of OTLP over HTTP and gRPC, and of OpenLineage events."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPECIFICATION = ROOT / "tests" / "data" / "openlineage"
 
 @attrs.define
 class Received:
-    """What OTLP has brought: spans and metrics, and the names of services."""
+    """The spans, metrics and service names that an OTLP receiver has received."""
 
     spans: list[Any] = attrs.field(factory=list)
     metrics: dict[str, Any] = attrs.field(factory=dict)
@@ -47,7 +47,7 @@ class Received:
         self.services.add(attributes(resource)["service.name"])
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of a metric with these labels beside `pipeline`."""
+        """Returns the value of a metric with these labels and any `pipeline`."""
         metric = self.metrics[f"beamlike_{name}"]
         points = metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
         (found,) = [point for point in points if attributes(point).items() >= labels.items()]
@@ -58,13 +58,13 @@ class Received:
 
 
 def attributes(one: Any) -> dict[str, Any]:
-    """The attributes of a span, a point or a resource."""
+    """Returns the attributes of a span, a point or a resource."""
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value")) for pair in one.attributes}
 
 
 @contextmanager
 def otlp_http(status: int = 200) -> Iterator[tuple[str, Received]]:
-    """An OTLP receiver: its address, and what it receives. It answers with `status`."""
+    """Runs an OTLP receiver that answers with `status`; yields its address and its received data."""
     received = Received()
 
     def take(path: str, headers: dict[str, str], body: bytes) -> bytes:
@@ -81,7 +81,7 @@ def otlp_http(status: int = 200) -> Iterator[tuple[str, Received]]:
 
 @contextmanager
 def otlp_grpc() -> Iterator[tuple[str, Received]]:
-    """An OTLP receiver over gRPC."""
+    """Runs an OTLP receiver over gRPC; yields its address and its received data."""
     import grpc
     from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2_grpc as metrics_service
     from opentelemetry.proto.collector.trace.v1 import trace_service_pb2_grpc as traces_service
@@ -112,7 +112,7 @@ def otlp_grpc() -> Iterator[tuple[str, Received]]:
 
 @contextmanager
 def lineage_collector(status: int = 200) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """A receiver of OpenLineage's events, which are compared with its specification: its address, and the events."""
+    """Runs a receiver that validates OpenLineage events; yields its address and the events."""
     events: list[dict[str, Any]] = []
 
     def take(path: str, headers: dict[str, str], body: bytes) -> bytes:
@@ -127,7 +127,7 @@ def lineage_collector(status: int = 200) -> Iterator[tuple[str, list[dict[str, A
 
 @contextmanager
 def served(take: Callable[[str, dict[str, str], bytes], bytes], status: int) -> Iterator[str]:
-    """An HTTP server on this machine: its address."""
+    """Runs an HTTP server on this machine and yields its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -155,9 +155,9 @@ def served(take: Callable[[str, dict[str, str], bytes], bytes], status: int) -> 
 
 
 def require_valid(event: dict[str, Any]) -> None:
-    """Compares an event and its facets with the specification: with the version of a facet that is here.
+    """Compares an event and its facets with the specification, in the version stored here.
 
-    A client may be a little older or newer than that, and their versions are compatible.
+    Clients may use a slightly older or newer version; the versions are compatible.
     """
     files = {file.name: json.loads(file.read_text()) for file in SPECIFICATION.glob("*.json")}
     registry = Registry().with_resources(

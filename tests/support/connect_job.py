@@ -1,4 +1,4 @@
-"""A pipeline with all kinds of stages, and a run of it on a server of Spark Connect that is killed in a batch."""
+"""A pipeline with stages of all kinds, and its run on a Spark Connect server that is killed during a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SINKS: Final = ("sums", "counts", "joined", "side")
 
 
 def generate(folder: Path) -> None:
-    """Writes the files of the sources, each file a batch."""
+    """Writes the files of the sources; each file is a batch."""
     given = [{"k": f"k{number % 3}", "v": number % 7, "t": number} for number in range(ROWS)]
     names = [{"k": f"k{number}", "name": f"name {number}"} for number in range(3)]
     sources: dict[str, list[dict[str, Any]]] = {"rows": given, "others": given[::2], "names": [*names]}
@@ -32,7 +32,7 @@ def generate(folder: Path) -> None:
 
 
 def many(folder: Path, out: Path, *told: Any) -> bl.Pipeline:
-    """Windows, a process with timers, a join, a side input and a lookup table. `told` receive rows, too."""
+    """Declares windows, a process with timers, a join, a side input and a lookup table. Sinks `told` get rows, too."""
     p = bl.Pipeline("many")
 
     def read(name: str) -> bl.Collection:
@@ -60,7 +60,7 @@ def many(folder: Path, out: Path, *told: Any) -> bl.Pipeline:
 
 
 def few(folder: Path) -> bl.Pipeline:
-    """Windows only, with a batch for each file."""
+    """Declares windows only, with a batch for each file."""
     p = bl.Pipeline("few")
     source = bl.Parquet(folder / "rows", max_files_per_trigger=1)
     rows = p.read("rows", source, timestamp="t", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -70,13 +70,13 @@ def few(folder: Path) -> bl.Pipeline:
 
 
 def written(out: Path, sinks: tuple[str, ...] = SINKS) -> dict[str, list[str]]:
-    """The rows of each sink, in an order of their own."""
+    """Returns the rows of each sink, sorted."""
     frames = {name: pl.read_parquet(out / name / "**" / "*.parquet") for name in sinks}
     return {name: sorted(map(str, frame.to_dicts())) for name, frame in frames.items()}
 
 
 def die(record: BatchRecord) -> None:
-    """Ends the process of the run as SIGKILL would, after its sinks have a batch that is not committed."""
+    """Kills the process as SIGKILL would, after the sinks have written a batch that is not committed."""
     if record.batch == 1:
         os._exit(9)
 

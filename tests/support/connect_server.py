@@ -1,4 +1,4 @@
-"""A server of Spark Connect in a process of its own: PySpark's, from its pip package."""
+"""A Spark Connect server in a process of its own, from PySpark's pip package."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ sys.stdin.read()
 
 @attrs.frozen
 class Server:
-    """A server that runs."""
+    """A running server."""
 
     process: subprocess.Popen[str]
     port: int
 
     @classmethod
     def start(cls, folder: Path, settings: Mapping[str, str] | None = None) -> Self:
-        """Starts it where nothing of this project is: neither on the path nor in the folder.
+        """Starts the server where it cannot import this project: the path and the folder are without its code.
 
-        Only `sitecustomize` is there, without which a busy machine takes longer to start a worker than the ten seconds
-        for which the server waits.
+        The path has only `sitecustomize`. Without it, a worker on a busy machine takes longer to start than the ten
+        seconds that the server waits.
         """
         folder.mkdir(exist_ok=True)
         environment = {**os.environ, "PYTHONPATH": str(EARLY), "PYSPARK_PYTHON": sys.executable}
@@ -69,18 +69,18 @@ class Server:
         return cls(process, int(process.stdout.readline()))
 
     def session(self) -> Any:
-        """A session of this process on the server."""
+        """Returns a new session of this process on the server."""
         from pyspark.sql.connect.session import SparkSession
 
         return SparkSession.builder.remote(f"sc://127.0.0.1:{self.port}").create()
 
     def kill(self) -> None:
-        """Ends it as a machine that fails."""
+        """Kills the server, as a failing machine would."""
         kill([*descendants(self.process.pid), self.process.pid])
         self._close()
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stops the server in order."""
         self.process.communicate(timeout=60)
 
     def _close(self) -> None:

@@ -1,4 +1,4 @@
-"""Damage of files, and a run whose checkpoint is damaged: its panes must be right, or it must name what is damaged."""
+"""Damaged files, and runs with a damaged checkpoint: either the panes are right, or an error names the damaged file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import beamlike as bl
 
 @attrs.frozen
 class Damage:
-    """What happens to a file: it is "gone", "empty", "cut" at a byte, or a "bit" is flipped, counted from the first."""
+    """Damage to a file: it is "gone", "empty", "cut" at a byte, or one "bit" is flipped; `at` counts from 0."""
 
     file: str
     kind: str
@@ -41,7 +41,7 @@ class Damage:
 
 
 def damages(folder: Path, seed: int, of: Callable[[str], bool] = lambda name: True) -> Iterator[Damage]:
-    """Damages without end, of files with these names: more often a flipped bit than another kind."""
+    """Yields random damages of files with these names, without end; most flip a bit."""
     chance = random.Random(seed)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
     sizes = {str(path.relative_to(folder)): path.stat().st_size for path in files}
@@ -53,7 +53,7 @@ def damages(folder: Path, seed: int, of: Callable[[str], bool] = lambda name: Tr
 
 
 def pipeline(folder: Path) -> bl.Pipeline:
-    """Sessions of plays from files, which get a level from a table; one row in each file is of no use."""
+    """Declares sessions of plays from files, with levels from a table; one row in each file is invalid."""
     p = bl.Pipeline("damaged", max_dead_letters=100)
     levels = p.read("levels", bl.CSV(folder / "levels.csv", {"user": str, "level": int}))
     source = bl.JSONLines(folder / "plays", {"user": str, "at": int}, max_files_per_trigger=1)
@@ -69,7 +69,7 @@ def pipeline(folder: Path) -> bl.Pipeline:
 
 
 def write(folder: Path, number: int) -> None:
-    """The plays of one file, a second apart; each user plays in each file."""
+    """Writes the plays of one file, a second apart; each user plays in each file."""
     (folder / "plays").mkdir(parents=True, exist_ok=True)
     (folder / "levels.csv").write_text(
         "user,level\n" + "".join(f"u{user},{user * 1_001}\n" for user in range(7))
@@ -79,16 +79,16 @@ def write(folder: Path, number: int) -> None:
 
 
 def panes(folder: Path) -> list[str]:
-    """The rows of both sinks, in an order of their own."""
+    """Returns the rows of both sinks, sorted."""
     files = [path for name in ("all", "sessions") for path in (folder / name).glob("*.jsonl")]
     return sorted(line for path in files for line in path.read_text().splitlines())
 
 
 @attrs.frozen
 class Damaged:
-    """A run that has stopped, kept in `folder / "kept"`, which goes on in `folder / "run"` once a file is damaged.
+    """A stopped run, kept in `folder / "kept"`, that goes on in `folder / "run"` once a file is damaged.
 
-    `go_on` is given `folder / "run"`, and runs the pipeline to its end.
+    `go_on` receives `folder / "run"` and runs the pipeline to its end.
     """
 
     folder: Path
@@ -97,19 +97,22 @@ class Damaged:
     """The folder in it of which a file is damaged: a checkpoint or a savepoint."""
 
     def anew(self) -> Path:
-        """The folder of the run, as it was kept."""
+        """Restores the folder of the run as it was kept, and returns it."""
         run = self.folder / "run"
         shutil.rmtree(run, ignore_errors=True)
         return Path(shutil.copytree(self.folder / "kept", run, symlinks=True))
 
     def expected(self) -> list[str]:
-        """The rows of the run that goes on undamaged."""
+        """Returns the rows of a run that goes on undamaged."""
         run = self.anew()
         self.go_on(run)
         return panes(run)
 
     def after(self, damage: Damage, expected: list[str]) -> str:
-        """What comes of it: "right", or "named" for a `CheckpointError` with the file's place; else what is wrong."""
+        """Runs on after the damage.
+
+        Returns "right", "named" for a `CheckpointError` that has the file's path, or else a description of the failure.
+        """
         run = self.anew()
         damage.do(run / self.part)
         try:
@@ -123,7 +126,7 @@ class Damaged:
 
 
 def tried(damaged: Damaged, seed: int, count: int) -> Counter[str]:
-    """Counts what comes of so many damages. Fails with all that is neither right nor named."""
+    """Counts the outcomes of `count` damages; fails if an outcome is neither "right" nor "named"."""
     expected = damaged.expected()
     files = damages(damaged.folder / "kept" / damaged.part, seed, lambda name: "dead-letters" not in name)
     found = [(damage, damaged.after(damage, expected)) for damage in islice(files, count)]

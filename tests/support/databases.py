@@ -1,4 +1,4 @@
-"""Databases for tests: files of SQLite, SQLite as one without upserts, and servers: PostgreSQL and MariaDB."""
+"""Databases for tests: SQLite files, SQLite as a database without upserts, and servers of PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 
 class Plain(SQLiteDialect_pysqlite):
-    """SQLite by another name, so that rows are removed and put in as in any database."""
+    """SQLite under another name, so that rows are deleted and inserted as in any database without upserts."""
 
     name = "plain"
     supports_statement_cache = True
@@ -30,7 +30,7 @@ registry.register("plain", __name__, "Plain")
 
 
 def rows_of(url: str, table: str, order: str = "1") -> list[dict[str, Any]]:
-    """The rows of a table, in order of these columns."""
+    """Returns the rows of a table, ordered by these columns."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.connect() as connection:
         found = connection.execute(sa.text(f"SELECT * FROM {table} ORDER BY {order}"))
@@ -38,7 +38,7 @@ def rows_of(url: str, table: str, order: str = "1") -> list[dict[str, Any]]:
 
 
 def execute(url: str, *statements: str) -> None:
-    """Runs them in one transaction."""
+    """Executes statements in one transaction."""
     engine = sa.create_engine(url, poolclass=sa.NullPool)
     with engine.begin() as connection:
         for statement in statements:
@@ -47,7 +47,7 @@ def execute(url: str, *statements: str) -> None:
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """The URL of a server that runs for this long, with a password in it; skips where there is none to start."""
+    """Runs a PostgreSQL server and yields its URL, with a password; skips the test where none is installed."""
     programs = {name: _program(name) for name in ("initdb", "postgres")}
     if missing := [name for name, path in programs.items() if path is None]:
         pytest.skip(f"PostgreSQL is not installed: no {missing[0]}")
@@ -79,7 +79,7 @@ def postgres() -> Iterator[str]:
 
 @contextmanager
 def mariadb() -> Iterator[str]:
-    """The URL of a server of MariaDB, which runs for this long; skips where there is none to start."""
+    """Runs a MariaDB server and yields its URL; skips the test where none is installed."""
     pytest.importorskip("pymysql")
     programs = {name: shutil.which(name) for name in ("mariadb-install-db", "mariadbd")}
     if missing := [name for name, path in programs.items() if path is None]:
@@ -111,13 +111,13 @@ def mariadb() -> Iterator[str]:
 
 
 def _program(name: str) -> str | None:
-    """Where it is: some systems do not have it on the path."""
+    """Returns the path of a PostgreSQL program, which some systems do not have on PATH."""
     places = [str(path.parent) for path in Path("/usr/lib/postgresql").glob(f"*/bin/{name}")]
     return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", ""), *places]))
 
 
 def _unprivileged() -> str | None:
-    """Whom to run the server as, which refuses to run as root; None for this user."""
+    """Returns the user to run the server as, because it refuses to run as root; None for the current user."""
     if os.getuid():
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

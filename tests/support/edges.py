@@ -1,4 +1,4 @@
-"""Columns of values at the edges of their types: as keys, and as what is aggregated."""
+"""Columns of values at the edges of their types, as keys and as aggregated values."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ MANY: Final = 1_000_000
 
 
 def column(values: list[Any], dtype: Any) -> pl.Series:
-    """The values, and nulls after them."""
+    """Returns a series of the values, filled up with nulls."""
     return pl.Series(values + [None] * (ROWS - len(values)), dtype=dtype)
 
 
 def numbered(values: list[int], dtype: Any) -> pl.Series:
-    """Times by their numbers, as not all have a calendar's name."""
+    """Returns a column of times from their physical numbers: some have no calendar date."""
     whole = pl.Int32 if dtype == pl.Date else pl.Int64
     return column(values, whole).cast(dtype)
 
@@ -54,7 +54,7 @@ KEYS: Final[dict[str, pl.Series]] = {
     "enum": column(["b", "a", "b"], pl.Enum(["b", "a", "c"])),
     "binary": column([b"\xff\x00", b"ff00", b""], pl.Binary),
 }
-"""By kind. Each has a null, and all but the first two have rows that are equal to no other."""
+"""Columns of keys by kind. Each has a null. All except the first two have rows that are equal to no other."""
 
 NUMBERS: Final[dict[str, pl.Series]] = {
     "float": column([1.5, float("nan"), -0.0], pl.Float64),
@@ -94,14 +94,14 @@ def read(
     rows_per_batch: int = 2,
     watermark: WatermarkStrategy | None = None,
 ) -> bl.Collection:
-    """The frame as a source of these rows, a second after each other."""
+    """Reads the frame as a source; its rows are a second apart."""
     source = bl.Rows(frame.with_row_index("at"), rows_per_batch=rows_per_batch)
     strategy = watermark or bl.BoundedOutOfOrderness("1d")
     return pipeline.read(name, source, timestamp="at", timestamp_unit="s", watermark=strategy)
 
 
 def declare(pipeline: bl.Pipeline) -> dict[str, bl.Memory]:
-    """A grouping by each kind of key, one of all kinds of values, and the sinks: "values", and by kind of key."""
+    """Declares a grouping by each kind of key and one over all kinds of values; returns the named sinks."""
     keys = {f"by {kind}": series for kind, series in KEYS.items()}
     rows = read(pipeline, pl.DataFrame({**keys, **VALUES}))
     fixed, sessions = rows.window_into(bl.FixedWindows("1m")), rows.window_into(bl.Sessions("1m"))
@@ -129,7 +129,7 @@ def _aggregates(name: str, series: pl.Series) -> dict[str, Any]:
 
 
 def plain(values: pl.Series) -> list[Any]:
-    """Values as Python has them, times by their numbers."""
+    """Returns values as Python objects, and times as their physical numbers."""
     if values.dtype.is_temporal():
         return values.to_physical().to_list()
     if isinstance(values.dtype, pl.List) and values.dtype.inner.is_temporal():  # type: ignore[union-attr]
@@ -138,13 +138,13 @@ def plain(values: pl.Series) -> list[Any]:
 
 
 def counted(sink: bl.Memory, kind: str) -> dict[Any, int]:
-    """How many rows each key of this kind has."""
+    """Returns the number of rows of each key of this kind."""
     frame = sink.frame()
     return dict(zip(plain(frame[f"by {kind}"]), frame["n"], strict=True))
 
 
 def folded(sink: bl.Memory, kind: str) -> dict[str, Any]:
-    """What was folded of the values of this kind, by aggregate."""
+    """Returns the aggregates of the values of this kind, by name."""
     frame = sink.frame()
     assert len(frame) == 1
     prefix = f"{kind}, "
@@ -154,9 +154,9 @@ def folded(sink: bl.Memory, kind: str) -> dict[str, Any]:
 
 
 def declare_enormous(pipeline: bl.Pipeline) -> dict[str, bl.Memory]:
-    """Enormous texts as keys and values, in two batches."""
+    """Declares groupings with enormous texts as keys and as values, in two batches."""
     large = {"k": ["x" * LARGE, "x" * LARGE + "y", "x" * LARGE], "v": ["y" * LARGE, "", "z" * LARGE]}
-    # The first elements hold the watermark, so that records tell of one of these keys.
+    # The first elements hold the watermark, so that records name one of these keys.
     rows = read(pipeline, pl.DataFrame(large), "enormous rows", watermark=bl.MonotonousTimestamps())
     grouped = rows.window_into(bl.Sessions("1m"), timestamp_combiner="earliest").group_by(
         "k", name="by enormous"
@@ -167,7 +167,7 @@ def declare_enormous(pipeline: bl.Pipeline) -> dict[str, bl.Memory]:
 
 
 def declare_many(pipeline: bl.Pipeline) -> dict[str, bl.Memory]:
-    """A million keys in one batch, and one key with everything: how many there are, and sums over them."""
+    """Declares counts and sums over a million keys in one batch, and over one key that has all rows."""
     number = pl.int_range(MANY, eager=True)
     frame = pl.DataFrame({"at": 1, "k": number, "one": "x", "v": number % 1000})
     rows = pipeline.read(

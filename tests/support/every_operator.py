@@ -1,4 +1,4 @@
-"""Every operator, from rows of `k` and `v` to such rows, to be put after any other."""
+"""Every operator, as a function from rows of `k` and `v` to such rows, so that any can follow any."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ROW: Any = {"k": str, "v": int}
 
 
 def source(p: bl.Pipeline, name: str, rows: int = 30) -> bl.Collection:
-    """Rows of three keys, in order of time."""
+    """Returns rows of three keys, in order of time."""
     given = [{"k": f"k{number % 3}", "v": number % 7, "t": number} for number in range(rows)]
     read = p.read(
         f"{name}{next(_NAMES)}",
@@ -31,7 +31,7 @@ def source(p: bl.Pipeline, name: str, rows: int = 30) -> bl.Collection:
 
 
 class Counts(bl.Process):
-    """Emits the number of elements when none has come for a while."""
+    """Emits the number of elements of a key that has received none for a while."""
 
     n = bl.Value(int, default=0)
     quiet = bl.EventTimer()
@@ -47,13 +47,13 @@ class Counts(bl.Process):
 def unchanged(
     rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Passes on the rows of a batch, in their windows if they have some."""
+    """Returns the rows of a batch unchanged, with their windows if they have any."""
     windows = cs.by_name("window_start", "window_end", require_all=False)
     return rows.select("k", "v", "event_time", windows), state
 
 
 def fixed(rows: bl.Collection, **choices: Any) -> bl.Collection:
-    """The rows in windows of ten seconds."""
+    """Returns the rows in windows of ten seconds."""
     return rows.window_into(bl.FixedWindows("10s"), **choices)
 
 
@@ -71,7 +71,7 @@ def _side(p: bl.Pipeline, rows: bl.Collection) -> bl.Collection:
 
 
 class Added(Counts):
-    """Emits the number of elements and what the side has for the key."""
+    """Emits the number of elements and the side's value for the key."""
 
     d: dict[str, int]
 

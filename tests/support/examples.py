@@ -1,4 +1,4 @@
-"""Numbers of examples: a share or a multiple of the number in the Hypothesis profile, which scales all tests."""
+"""Numbers of Hypothesis examples, as a share or a multiple of the number in the profile, which scales all tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from hypothesis import settings
 
 
 def share(of: int) -> settings:
-    """One example where the profile has `of`, and never less than three, as the first one is the simplest there is."""
+    """Returns settings with 1 / `of` of the profile's examples, but at least three: the first is always trivial."""
     return settings(max_examples=max(3, settings().max_examples // of))
 
 
@@ -16,5 +16,5 @@ def times(number: float) -> int:
 
 
 def skipped() -> int:
-    """Returns the step with which a slow test goes through a long list: 1 in a thorough run, else 3."""
+    """Returns the step with which a slow test samples a long list: 1 in a thorough run, else 3."""
     return 1 if settings().max_examples >= 1_000 else 3

@@ -1,4 +1,4 @@
-"""A source that grows, followed by runs in process that die: which rows each batch has had."""
+"""A growing source, read by runs in process that are interrupted; records the rows of each batch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import beamlike as bl
 
 
 class Followed:
-    """Runs with one checkpoint, which begin anew with a declaration of `source` each time."""
+    """Runs with one checkpoint; each begins with a new declaration of `source`."""
 
     def __init__(self, source: Callable[[], Any], folder: Path, column: str = "n") -> None:
         self.source, self.checkpoint, self.column = source, str(folder / "checkpoint"), column
         self.batches: dict[int, list[Any]] = {}
 
     def run(self, dies_in: int | None = None, rows: int = 1000) -> list[list[Any]]:
-        """What the batches of all runs have had so far."""
+        """Runs until the source is empty or batch `dies_in` fails; returns the rows of all batches so far."""
 
         def take(frame: pl.DataFrame, batch: int) -> None:
             self.batches[batch] = frame[self.column].to_list()

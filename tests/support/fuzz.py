@@ -1,7 +1,7 @@
-"""Random pipelines over random columns and rows, some of them bad; and what must become of every row.
+"""Random pipelines over random columns and rows, some of them invalid, with the expected outcome for every row.
 
-Every row has a number, `id`. What steps leave out, multiply or fail on follows from it, so that it is known how many
-elements reach the grouping; what else they compute does not matter, but that nothing breaks.
+Every row has a number, `id`, which determines the rows that steps drop, multiply or fail on. So the number of elements
+that reach the grouping is known. The other values that steps compute are not compared; they must only not fail.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ _TIME_TYPES: Final = {"number": pl.Int64(), "text": pl.String(), "moment": pl.Da
 
 @attrs.frozen
 class Bundle:
-    """Rows that come together, or a clock that moves by so many microseconds."""
+    """Rows that arrive together, or a clock that advances by this many microseconds."""
 
     rows: tuple[Row, ...] = ()
     watermark: int = 0
@@ -108,13 +108,13 @@ Kind = Literal["filter", "select", "columns", "map", "flat_map", "batches", "fla
 
 @attrs.frozen
 class Op:
-    """A step, of which `by` says how it treats ids."""
+    """A step; `by` determines the ids that it treats specially."""
 
     kind: Kind
     by: int
 
     def apply(self, rows: bl.Collection, name: str) -> bl.Collection:
-        """The collection after the step, which has this name."""
+        """Returns the collection after the step, which has this name."""
         by, schema = self.by, dict(rows.schema)
         match self.kind:
             case "filter":
@@ -139,7 +139,7 @@ class Op:
                 ).named(name)
 
     def flow(self, ids: Counter[int]) -> tuple[Counter[int], int]:
-        """How often each id comes out, and how many dead letters there are."""
+        """Returns how often the step emits each id, and the number of dead letters."""
         hit = Counter({number: count for number, count in ids.items() if number % self.by == 0})
         match self.kind:
             case "filter":
@@ -174,7 +174,7 @@ class _Raising:
 
 @attrs.frozen
 class _Several:
-    """None of some rows, one or two of others, and of some a result that is no row."""
+    """A function that returns no row for some inputs, one or two for others, and for some an invalid result."""
 
     by: int
 
@@ -203,7 +203,7 @@ ops = st.builds(
 
 @attrs.frozen
 class Case:
-    """A pipeline and its input: two groupings one after the other, and everything on the way written somewhere."""
+    """A pipeline and its input: two groupings one after the other, with sinks for all intermediate results."""
 
     columns: tuple[str, ...]
     time: str
@@ -216,19 +216,19 @@ class Case:
 
     @property
     def exact(self) -> bool:
-        """Whether each element is in exactly one pane for each of its windows."""
+        """True if each element is in exactly one pane for each of its windows."""
         return self.windowing.accumulation is Accumulation.DISCARDING
 
     @property
     def sums_fit(self) -> bool:
-        """Whether no sum of some of its whole numbers can need more than 64 bits."""
+        """True if every sum over its whole numbers fits into 64 bits."""
         copies = 2 ** sum(op.kind == "flat_map" for op in self.before)
         wholes = [row.get("whole") or 0 for row in self.rows()]
         most, least = (copies * sum(limit(whole, 0) for whole in wholes) for limit in (max, min))
         return least >= -(2**63) and most < 2**63
 
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns of the source."""
+        """Returns the columns of the source."""
         return {
             "id": pl.Int64(),
             "at": _TIME_TYPES[self.time],
@@ -236,15 +236,15 @@ class Case:
         }
 
     def rows(self) -> Iterator[Row]:
-        """All of the input."""
+        """Returns all rows of the input."""
         return (row for bundle in self.bundles for row in bundle.rows)
 
     def bad(self, row: Row) -> bool:
-        """Whether its event time cannot be read."""
+        """True if the row's event time cannot be read."""
         return any(row["at"] is value or row["at"] == value for value in _BAD[self.time])
 
     def stream(self) -> TestStream:
-        """The source."""
+        """Returns the source."""
         made, watermark = TestStream(self.schema()), FIRST_WATERMARK
         for bundle in self.bundles:
             if bundle.watermark:
@@ -257,7 +257,7 @@ class Case:
         return made.advance_watermark_to_infinity()
 
     def declare(self, pipeline: bl.Pipeline, name: str) -> dict[str, bl.Memory]:
-        """Its part of a pipeline, whose names all begin with `name`, and its sinks."""
+        """Declares the case in a pipeline, with names that begin with `name`; returns its sinks."""
         sinks = {what: bl.Memory() for what in ("panes", "late", "letters", "totals")}
         unit = "us" if self.time == "number" else None
         rows = pipeline.read(f"{name} rows", self.stream(), timestamp="at", timestamp_unit=unit)
@@ -296,15 +296,15 @@ class Case:
         return chosen
 
     def elements(self) -> tuple[Counter[int], int]:
-        """How often each id reaches the first grouping, and how many dead letters the steps before make."""
+        """Returns how often each id reaches the first grouping, and the dead letters of the steps before it."""
         return _flow(self.before, Counter(row["id"] for row in self.rows() if not self.bad(row)))
 
     def again(self, panes: Iterable[Row]) -> tuple[Counter[int], int]:
-        """The same of the second grouping, when the first one has given these panes."""
+        """Like `elements`, for the second grouping after these panes of the first."""
         return _flow(self.between, Counter(row["n"] for row in panes if not row.get("pane_retracted")))
 
     def pairs(self) -> Counter[int]:
-        """How often each id must be in a pane or be dropped: once for each of its windows, once if it has none."""
+        """Returns how often each id must be in a pane or be dropped: once per window, and once if it has no window."""
         ids, _ = self.elements()
         good = (row for row in self.rows() if row["id"] in ids)
         return Counter({row["id"]: ids[row["id"]] * max(1, self._windows(row)) for row in good})
@@ -313,7 +313,7 @@ class Case:
         return len(assign(self.windowing.windows, self.at(row)))
 
     def at(self, row: Row) -> int:
-        """The event time of a row that has one, in microseconds."""
+        """Returns the event time of a row that has one, in microseconds."""
         given = row["at"]
         if self.time == "number":
             return int(given)
@@ -323,7 +323,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    """Anything that can be declared."""
+    """Draws any case that can be declared."""
     columns = tuple(draw(st.lists(st.sampled_from(sorted(TYPES)), max_size=4, unique=True)))
     time_type = draw(st.sampled_from(sorted(_GOOD)))
     ids = iter(range(1_000))
@@ -363,19 +363,19 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 def _parts(windows: WindowFn) -> bool:
-    """Windows that have merged cannot part again where a row is taken back."""
+    """True if removing an element can split windows: merged windows do not split again."""
     return not windows.merging
 
 
 def _is_usual(windowing: Windowing) -> bool:
-    """No percentiles, which a stream must announce, and no chosen element."""
+    """True for a windowing without percentiles, which a stream must announce, and without chosen elements."""
     clocks = windowing.trigger.clocks()
     chosen = isinstance(windowing.timestamp_combiner, TimestampOf)
     return not (chosen or any(clock.startswith("percentile") for clock in clocks))
 
 
 def counts(sink: bl.Memory, column: str) -> Counter[int]:
-    """How often each id is in this column of what a sink got, or in its lists."""
+    """Returns how often each id is in this column of a sink, or in its lists."""
     values = sink.frame()[column]
     if isinstance(values.dtype, pl.List):
         values = values.explode(keep_nulls=False, empty_as_null=False)
@@ -383,7 +383,7 @@ def counts(sink: bl.Memory, column: str) -> Counter[int]:
 
 
 def as_texts(sinks: Mapping[str, bl.Memory]) -> dict[str, list[str]]:
-    """What sinks got, to compare: in any order, and with lists in any order, and NaN equal to itself."""
+    """Returns the rows of sinks in comparable form: rows and lists are sorted, and NaN equals itself."""
     return {name: sorted(map(_text, sink.rows())) for name, sink in sinks.items()}
 
 

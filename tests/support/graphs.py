@@ -1,4 +1,4 @@
-"""Random graphs of stages over test streams, for Hypothesis, and what a naive propagation through them gives."""
+"""Random graphs of stages over test streams, for Hypothesis, and a naive propagation of rows through them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SHARES = (33, 66)
 """The percentile watermarks that every source announces."""
 
 Announced = tuple[int, int, int]
-"""How far the watermark moves, the 66th percentile is before it, and the 33rd before that."""
+"""Steps of the watermark, of the 66th percentile ahead of it, and of the 33rd ahead of that."""
 
 Move = tuple[Element, ...] | Announced | int
 """Elements, watermarks that move, or processing time that passes: a step of a source."""
@@ -37,7 +37,7 @@ Move = tuple[Element, ...] | Announced | int
 
 @attrs.frozen
 class Node:
-    """A grouping of the rows of its inputs, which are sources or earlier nodes."""
+    """A grouping of the rows of its inputs: sources or earlier nodes."""
 
     inputs: tuple[str, ...]
     keyed: bool
@@ -53,11 +53,11 @@ class Graph:
 
     @property
     def steps(self) -> int:
-        """The steps of the longest source, and one more that ends all."""
+        """The number of steps of the longest source, and one more that ends all sources."""
         return max(map(len, self.sources.values())) + 1
 
     def ancestors(self, name: str) -> set[str]:
-        """All sources and nodes that lead to a node, and itself."""
+        """Returns a node and all sources and nodes that lead to it."""
         above = self.nodes[name].inputs if name in self.nodes else ()
         return {name}.union(*map(self.ancestors, above))
 
@@ -84,12 +84,12 @@ choices = st.fixed_dictionaries(
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """One to three sources and one to five nodes: chains, diamonds, fans, or apart from each other."""
-    # All sources tell of percentiles from the beginning, as a trigger may look at them.
+    """Draws one to three sources and one to five nodes: chains, diamonds, fans, or unconnected ones."""
+    # All sources report percentiles from the beginning, because a trigger may read them.
     moves = st.lists(steps, max_size=6).map(lambda moves: ((1, 0, 0), *moves))
     sources = {f"source {number}": draw(moves) for number in range(draw(st.integers(1, 3)))}
     nodes: dict[str, Node] = {}
-    lasting = draw(lateness)  # It never shrinks on the way, and flatten takes what is windowed alike.
+    lasting = draw(lateness)  # It may not shrink downstream, and flatten needs equal windowings.
     for number in range(draw(st.integers(1, 5))):
         above = st.lists(st.sampled_from([*sources, *nodes]), min_size=1, max_size=3, unique=True)
         nodes[f"stage {number}"] = Node(
@@ -103,7 +103,7 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def stream(moves: tuple[Move, ...]) -> bl.TestStream:
-    """The steps of a source as a test stream."""
+    """Returns the steps of a source as a test stream."""
     made, clocks = bl.TestStream({"key": str, "value": int, "at": int}), Clocks()
     for move in moves:
         clocks = clocks.after(move)
@@ -134,7 +134,7 @@ class Panes:
 
 
 def declare(graph: Graph) -> tuple[bl.Pipeline, dict[str, Panes]]:
-    """The graph as a pipeline, with a sink for every stage."""
+    """Declares the graph as a pipeline, with a sink for every stage."""
     p, made, sinks = bl.Pipeline("graph"), {}, {}
     for name, moves in graph.sources.items():
         rows = p.read(name, stream(moves), timestamp="at", timestamp_unit="us")
@@ -153,7 +153,7 @@ def declare(graph: Graph) -> tuple[bl.Pipeline, dict[str, Panes]]:
 
 
 def summed(rows: bl.Collection, keyed: bool, name: str) -> bl.Collection:
-    """A grouping; one without keys gives its rows the key "all"."""
+    """Returns the sums of a grouping; one without keys gives its rows the key "all"."""
     if keyed:
         return rows.group_by("key", name=name).aggregate(value=bl.sum("value"))
     return rows.aggregate(value=bl.sum("value")).named(name).select("value", key=bl.lit("all"))
@@ -164,14 +164,14 @@ def summed(rows: bl.Collection, keyed: bool, name: str) -> bl.Collection:
 
 @attrs.frozen
 class Clocks:
-    """Where a source or a stage's output stands."""
+    """The watermarks of a source or of a stage's output, and the processing time."""
 
     watermark: int = MIN_TIME
     percentiles: Mapping[int, int] = attrs.field(factory=lambda: dict.fromkeys(SHARES, MIN_TIME))
     now: int = 0
 
     def after(self, move: Move) -> Clocks:
-        """After a step of a source."""
+        """Returns the clocks after a step of a source."""
         if isinstance(move, int):
             return attrs.evolve(self, now=self.now + move)
         if not isinstance(move[0], int):
@@ -182,9 +182,9 @@ class Clocks:
         return attrs.evolve(self, watermark=watermark, percentiles={33: third, 66: two_thirds})
 
     def reaching(self, step: Step, shares: Mapping[int, int], now: int) -> Clocks:
-        """Of the output of a stage, after a step in which pending elements keep it from where its input is.
+        """Returns the output clocks of a stage after a step, held back by its pending elements.
 
-        The 66th is kept by the first one of them that no more than 34 % of them hold it earlier than.
+        The 66th percentile is held by the first pending element such that at most 34 % have an earlier hold.
         """
         marks = {}
         for share, time in shares.items():
@@ -198,7 +198,7 @@ class Clocks:
 
 @attrs.frozen
 class Stood:
-    """A stage in a step: where it stood after it, and what it gave."""
+    """A stage's watermarks and output after a step."""
 
     input: int
     output: Clocks
@@ -206,7 +206,7 @@ class Stood:
 
 
 class Naive:
-    """The model of the grouping for each node, in order, and everything else by hand. It knows nothing of shards."""
+    """A naive run of the graph, without shards: the grouping model of each node, in order, and propagation by hand."""
 
     def __init__(self, graph: Graph, windowings: Mapping[str, Windowing]) -> None:
         self.graph = graph
@@ -214,7 +214,7 @@ class Naive:
         self.clocks = {name: Clocks() for name in (*graph.sources, *graph.nodes)}
 
     def step(self, number: int) -> dict[str, Stood]:
-        """What becomes of every node in this step of all sources."""
+        """Runs step `number` of all sources and returns the result of every node."""
         sent: dict[str, list[Element]] = {}
         for name, moves in self.graph.sources.items():
             sent[name] = []

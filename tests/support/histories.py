@@ -1,4 +1,4 @@
-"""Histories of runs made by hand: two sources, sessions of each, and their average; times in seconds after noon."""
+"""Histories of runs, made by hand: two sources, sessions of each, and their average; times are seconds after noon."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHOICES = {
 
 
 def at(seconds: float) -> int:
-    """So many seconds after noon, in microseconds; the ends of time stay what they are."""
+    """Returns a time this many seconds after noon, in microseconds; MIN_TIME and MAX_TIME are returned unchanged."""
     return int(seconds) if seconds in (MIN_TIME, MAX_TIME) else NOON + int(seconds * SECOND)
 
 
@@ -52,7 +52,7 @@ def stage(
     fires_before_end: bool = False,
     **choices: str,
 ) -> StageDescription:
-    """A stage with these choices and the usual others."""
+    """Returns the description of a stage with these choices and usual defaults."""
     return StageDescription(
         inputs=inputs,
         level=1,
@@ -97,7 +97,7 @@ def window(hold: float, start: float, end: float, key: str = "") -> HoldOwner:
 def stage_record(
     input: float, output: float, upstream: Mapping[str, float] | None = None, **facts: Any
 ) -> StageRecord:
-    """Of a stage; `upstream` has the watermarks of what it reads, `idle` the names of those that are left out."""
+    """Returns a stage's record; `upstream` has the watermarks of its inputs, `idle` the names of idle inputs."""
     idle = facts.pop("idle", ())
     heard = {name: Upstream(at(mark), name in idle) for name, mark in (upstream or {}).items()}
     since = facts.pop("since", None)
@@ -130,7 +130,7 @@ def history(*batches: BatchRecord, plan: RunDescription = PLAN, closed: str | No
 
 
 def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> DeadLetterLimit:
-    """The tally of a run that goes on after these batches, of what is kept in the checkpoint."""
+    """Returns the dead letter limit of a run that resumes after these batches, from the checkpoint's record."""
     before = DeadLetterLimit(sys.maxsize)
     for record in batches:
         before.take(record)
@@ -138,12 +138,12 @@ def goes_on(limit: int | float | None, batches: Iterable[BatchRecord]) -> DeadLe
 
 
 def replanned(plan: RunDescription, **stages: StageDescription) -> RunDescription:
-    """With other stages of these names."""
+    """Returns the plan with other stages under these names."""
     return attrs.evolve(plan, stages={**plan.stages, **stages})
 
 
 def waiting(**console: Any) -> BatchRecord:
-    """Five minutes after noon: the sessions wait for the console, whose split 3 has been silent since 48 s."""
+    """Returns the batch five minutes after noon: sessions wait for the console, whose split 3 is silent since 48 s."""
     console = {"watermark": 43, "since": 48, "split": "3", **console}
     return batch(
         7,

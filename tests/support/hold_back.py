@@ -1,4 +1,4 @@
-"""An operator that is no grouping: it holds each row until a deadline of its own, and gives it on as it was."""
+"""An operator that is no grouping: it holds each row until the row's deadline, then emits it unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from windowing.columns import EVENT_TIME
 
 @attrs.frozen(slots=False)
 class HoldBack(Operator, StateTable[WindowTable]):
-    """Each row goes on when the watermark reaches its `until`, or processing time its `by`, which may be null (us)."""
+    """Emits each row when the watermark reaches its `until` or processing time its `by`, in us; `by` may be null."""
 
     keys: tuple[str, ...]
     schema: pl.Schema = attrs.field(repr=False)
@@ -65,7 +65,7 @@ class HoldBack(Operator, StateTable[WindowTable]):
 
 
 def with_stage(plan: Plan, operator: Operator, name: str = "held") -> Plan:
-    """The plan of a source and a sink, with a stage of this operator between them."""
+    """Returns the plan of a source and a sink, with a stage of this operator between them."""
     ((read, source),), ((written, sink),) = plan.sources.items(), plan.sinks.items()
     (route,) = source.routes
     main = operator.inputs[MAIN]

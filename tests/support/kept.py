@@ -1,7 +1,7 @@
 """A run on Spark and one in process, halfway through their input, kept in `tests/data` for each encoding of state.
 
-`python -m tests.support.kept` makes `encoding-<number>.tar.xz` and `local-encoding-<number>.tar.xz` anew: to be done,
-and the files committed, when the encoding is another one. Those of earlier encodings stay as they are.
+`python -m tests.support.kept` writes `encoding-<number>.tar.xz` and `local-encoding-<number>.tar.xz`. Run it and commit
+the files when the encoding changes; keep the archives of earlier encodings unchanged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FOLDER: Final = Path("/tmp/kept")  # the files that were read have names in the
 
 
 def write(folder: Path, first: int, last: int) -> None:
-    """Plays of twelve users, ten seconds a file; every user's plays end in gaps of their own."""
+    """Writes plays of twelve users, ten seconds a file; every user's plays end in different gaps."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(first, last):
         rows = [
@@ -44,7 +44,7 @@ def write(folder: Path, first: int, last: int) -> None:
 
 
 def pipeline(folder: Path, sessions: bl.Memory, games: bl.Memory) -> bl.Pipeline:
-    """Sessions, which merge, and after them windows of twenty seconds of them."""
+    """Declares sessions, which merge, and windows of twenty seconds over them."""
     p = bl.Pipeline("kept")
     source = bl.JSONLines(
         folder, schema={"user": str, "game": int, "at": int, "score": int}, max_files_per_trigger=1
@@ -65,12 +65,12 @@ def pipeline(folder: Path, sessions: bl.Memory, games: bl.Memory) -> bl.Pipeline
 
 
 def panes(*sinks: bl.Memory) -> list[tuple[Any, ...]]:
-    """Of all sinks together, in an order that does not depend on shards."""
+    """Returns the panes of all sinks, in an order that does not depend on shards."""
     return sorted((row for sink in sinks for row in sink.frame().rows()), key=repr)
 
 
 def expected(folder: Path, before: int) -> list[tuple[Any, ...]]:
-    """What is still to come of all plays in a folder, drained, when so many of its files have been read."""
+    """Returns the panes that all plays in a folder still emit, drained, after its first `before` files."""
     sessions, games = bl.Memory(), bl.Memory()
     pipeline(folder, sessions, games).run()
     read = pl.read_ndjson([folder / f"{number}.jsonl" for number in range(before)])
@@ -79,13 +79,13 @@ def expected(folder: Path, before: int) -> list[tuple[Any, ...]]:
 
 
 def main() -> None:
-    """Makes the archives of the present encoding."""
+    """Writes the archives of the current encoding."""
     keep("encoding", bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]"))
     keep("local-encoding", bl.LocalRunner(checkpoint=_FOLDER / "checkpoint"))
 
 
 def keep(name: str, runner: Any) -> None:
-    """Makes the archive of what such a runner leaves."""
+    """Writes the archive of a stopped run on this runner."""
     shutil.rmtree(_FOLDER, ignore_errors=True)
     write(_FOLDER / "plays", 0, HALF)
     pipeline(_FOLDER / "plays", bl.Memory(), bl.Memory()).run(runner)

@@ -1,6 +1,6 @@
-"""A process that lacks what Windows lacks: `install()` takes the calls away, and refuses what Windows refuses.
+"""A process with the restrictions of Windows: `install()` removes calls and refuses operations that Windows lacks.
 
-Windows itself cannot be had here. Call it before beamlike is imported, in a process of its own.
+The tests do not run on Windows itself. Call it before beamlike is imported, in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-# They ask for what Linux has, as they see that it is Linux.
+# These packages use Linux calls, because they detect Linux.
 _FIRST = ("subprocess", "tempfile", "polars", "pyarrow.dataset", "rich.console")
 _MODULES = ("fcntl", "grp", "nis", "pty", "pwd", "resource", "syslog", "termios", "tty")
 # The names of `os` in the documentation of Python 3.11 to 3.14 without "Windows" in their availability.
@@ -42,7 +42,7 @@ setitimer siginterrupt sigpending sigtimedwait sigwait sigwaitinfo
 
 
 def install(*, locks: bool = True) -> None:
-    """Changes this process. Without `locks` it has no `msvcrt`, as a platform that has no locks at all."""
+    """Changes this process. Without `locks` it has no `msvcrt`, like a platform without any locks."""
     for name in _FIRST:
         import_module(name)
     _refuse(Files(), locks=locks)
@@ -56,10 +56,10 @@ def install(*, locks: bool = True) -> None:
 
 
 class Files:
-    """The files and folders that this process has open, or mapped into its memory."""
+    """The files and folders that this process has open or mapped into memory."""
 
     def below(self, path: Any) -> str | None:
-        """An open file with this path, or below it; None if there is none."""
+        """Returns an open file with this path or below it, or None."""
         top = os.path.realpath(path)
         return next((name for name in self._all() if name == top or name.startswith(f"{top}/")), None)
 
@@ -105,7 +105,7 @@ def _refuse(files: Files, *, locks: bool) -> None:
 
 
 def _msvcrt(control: Callable[..., Any], command: int) -> types.ModuleType:
-    """Locks as Windows has them: each is of an open file, not of a process."""
+    """Returns a module with locks as on Windows: a lock belongs to an open file, not to a process."""
     module: Any = types.ModuleType("msvcrt")
     module.LK_UNLCK, module.LK_LOCK, module.LK_NBLCK = range(3)
 

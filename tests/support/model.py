@@ -1,7 +1,7 @@
 """A naive interpreter of the event-time rules, one element and one key at a time, written to be read.
 
-The oracle of the grouping stage. It shares no semantics with it: of the declarations it reads sizes, counts
-and children only. Numbers such as 4.1 are sections of BEAM_MODEL.md; "(here)" marks this project's decisions.
+It is the oracle of the grouping stage and shares no semantics with it: it reads only sizes, counts and children of the
+declarations. Numbers such as 4.1 are sections of BEAM_MODEL.md; "(here)" marks this project's decisions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EARLY, ON_TIME, LATE = "early", "on_time", "late"
 
 @attrs.frozen
 class Pane:
-    """What a window emits at once; or, retracted, what it takes back of that."""
+    """The content of a window that is emitted at once; if `retracted`, the part of it that is retracted."""
 
     key: Key
     window: Window
@@ -57,10 +57,10 @@ class Pane:
 
 @attrs.frozen
 class Step:
-    """What one step gives: panes, elements dropped as (element, window) pairs or as in no window, and what is left.
+    """The result of one step: panes, elements dropped as (element, window) pairs or without a window, and the state.
 
-    `hold` is the least hold, `live` counts the open windows and the closed ones that are still remembered. `held` has
-    the hold of each pending element, in order, if percentile watermarks were told.
+    `hold` is the least hold; `live` counts open windows and closed windows that are still remembered. `held` has the
+    hold of each pending element, in order, if percentile watermarks are used.
     """
 
     panes: list[Pane]
@@ -76,7 +76,7 @@ class Step:
 
 @attrs.define
 class State:
-    """All that is kept of one key's open window."""
+    """The state of one key's open window."""
 
     trigger: Machine
     values: list[tuple[int, int]] = attrs.Factory(list)  # each with its number, in order of arrival (here)
@@ -89,7 +89,7 @@ class State:
 
 
 class Model:
-    """The grouping of a windowing. Call `step` with each bundle; `active` and `closed` may be looked at."""
+    """The grouping of a windowing. Call `step` with each bundle; tests may read `active` and `closed`."""
 
     def __init__(self, windowing: Windowing) -> None:
         self.windowing = windowing
@@ -112,9 +112,9 @@ class Model:
         processing_time: int = 0,
         percentiles: Mapping[int, int] | None = None,
     ) -> Step:
-        """One bundle with the watermarks of the step before, then the clocks move to these (here).
+        """Processes one bundle with the watermarks of the step before, then moves the clocks to these (here).
 
-        Processing time is that of this step throughout. Where no clock moves, none is looked at.
+        Processing time is that of this step throughout. Where no clock moves, no timer is evaluated.
         """
         before = self.clocks
         self.input_before = before.watermark
@@ -134,12 +134,12 @@ class Model:
         return Step(panes, dropped, late, closed, nowhere, self.output_watermark, hold, live, held)
 
     def _held(self) -> list[int]:
-        """Where each pending element holds the output watermark: where its window does."""
+        """Returns the hold of each pending element: the hold of its window."""
         holds = [[state.hold] * state.pending for state in self.active.values() if state.hold is not None]
         return sorted(hold for of_window in holds for hold in of_window)
 
     def _process(self, elements: Iterable[Element]) -> tuple[list[Pane], list[Dropped]]:
-        """4.1 process_elements."""
+        """Processes elements: 4.1 process_elements."""
         elements = list(elements)
         assigned = self._assign(elements)
         found = {place.number for place in assigned}
@@ -172,7 +172,7 @@ class Model:
         return self.input_watermark > min(maximum(GLOBAL_WINDOW), collection)
 
     def _assign(self, elements: Iterable[Element]) -> list[Placed]:
-        """4.1 step 0: each element in each of its windows."""
+        """Assigns each element to its windows: 4.1 step 0."""
         return [
             Placed(number, key, value, time, window, window)
             for number, (key, value, time) in enumerate(elements)
@@ -182,7 +182,7 @@ class Model:
     # Merging (4.1 step 1)
 
     def _merge_windows(self, placed: list[Placed]) -> list[Placed]:
-        """The same with merged windows; the state of the windows that merge is merged on the way."""
+        """Returns the elements with merged windows, and merges the state of the windows that merge."""
         into: dict[tuple[Key, Window], Window] = {}
         for key in {place.key for place in placed}:
             active = {window for at, window in self.active if at == key}
@@ -197,7 +197,7 @@ class Model:
         return list({(place.number, place.window): place for place in reversed(merged)}.values())[::-1]
 
     def _merge_states(self, key: Key, parts: list[Window], result: Window) -> None:
-        """The open windows `parts` become one; nothing changes if that is the only one (here)."""
+        """Merges the open windows `parts` into one; changes nothing if there is only that one (here)."""
         if parts in ([], [result]):
             return
         states = {part: self.active.pop((key, part)) for part in parts}
@@ -216,7 +216,7 @@ class Model:
         self.closed.discard((key, result))  # an open window takes the place of a closed one (here)
 
     def _merged_hold(self, result: Window, holds: list[int | None]) -> int | None:
-        """2.5: that of the window itself is placed anew, and so only if it is not late."""
+        """Returns the hold of a merged window (2.5). A hold at its end is set again, and only if it is not late."""
         hold = combine(self.windowing, result, holds)
         if hold is None or self.windowing.timestamp_combiner is not TimestampCombiner.END_OF_WINDOW:
             return hold
@@ -255,7 +255,7 @@ class Model:
         return panes
 
     def _fire_pane(self, key: Key, window: Window, finished: bool) -> list[Pane]:
-        """The pane after those that it takes back; none if there is nothing new to say and nobody asks for it."""
+        """Returns the retractions and the new pane; none if nothing is new and no option asks for an empty pane."""
         state = self.active[key, window]
         pane = self._describe(key, window, finished)
         empty = state.pending == 0
@@ -294,7 +294,7 @@ class Model:
         )
 
     def _timing(self, window: Window, state: State) -> str:
-        """EARLY* ON_TIME? LATE*. Late by what the window itself determines: other keys do not count (here)."""
+        """Returns EARLY* ON_TIME? LATE*. Lateness depends on the window itself: other keys do not count (here)."""
         only_early_so_far = state.previous is None or state.previous.timing == EARLY
         promised = self.input_before if state.hold is None else min(self.input_before, state.hold)
         if maximum(window) < promised or not only_early_so_far:
@@ -304,7 +304,7 @@ class Model:
     # Clocks (4.1 on_timers) and watermark (3.1)
 
     def _move_clocks(self, before: Clocks) -> list[Pane]:
-        """One decision per window with a timer that is due: garbage collection first, else the trigger."""
+        """Decides once for each window with a due timer: garbage collection first, else the trigger."""
         panes = []
         for key, window in list(self.active):
             if self._expired(window):
@@ -316,12 +316,12 @@ class Model:
         return panes
 
     def _wakes(self, before: Clocks, key: Key, window: Window) -> bool:
-        """Every window has a timer at its end; its trigger may have set others."""
+        """True if a timer is due: every window has one at its end, and its trigger may have set others."""
         then, now = Now(before, window), self._now(window)
         return now.over > then.over or self.active[key, window].trigger.wakes(then, now)
 
     def _let_go(self) -> None:
-        """What may be taken back of a window that is over holds by the allowed lateness later than its time (here)."""
+        """Sets the hold of panes that may be retracted; of a window that is over it is later by the lateness (here)."""
         lateness = self.windowing.allowed_lateness
         for (_, window), state in self.active.items():
             if self._over(window) and state.outstanding:
@@ -329,7 +329,7 @@ class Model:
                 state.outstanding_hold = min(earliest + lateness, maximum(GLOBAL_WINDOW) + 1)
 
     def _derive_output_watermark(self) -> int | None:
-        """Not past any hold, and never backwards (end and collection timers never bind): the least hold."""
+        """Moves the output watermark up to the least hold (end and collection timers never bind)."""
         both = [hold for state in self.active.values() for hold in (state.hold, state.outstanding_hold)]
         holds = [hold for hold in both if hold is not None]
         self.output_watermark = max(self.output_watermark, min([self.input_watermark, *holds]))

@@ -1,4 +1,4 @@
-"""A call of a script in the naive model of keyed state and timers: what it may read and write of its cell."""
+"""A call of a script in the naive model of keyed state and timers: it reads and writes the script's cell."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.process_script import END, START, Script, Window, compiled, j
 
 @attrs.frozen
 class Row:
-    """What arrives; `do` is a script of its own."""
+    """An arriving row; `do` is a script of its own."""
 
     key: str
     value: Any
@@ -22,7 +22,7 @@ class Row:
 
 @attrs.frozen
 class Out:
-    """What a script emitted."""
+    """A row that a script emitted."""
 
     key: str
     value: str
@@ -31,7 +31,7 @@ class Out:
 
 @attrs.frozen
 class Written:
-    """The value of a state field, and when it was written, in both domains."""
+    """The value of a state field, and when it was written, in both time domains."""
 
     value: Any
     event: float
@@ -40,7 +40,7 @@ class Written:
 
 @attrs.frozen
 class Firing:
-    """A timer that is set. What it emits is stamped with `output`; by event time it also holds there."""
+    """A timer that is set. Its output has the time `output`; by event time it also holds the watermark there."""
 
     time: float
     output: float
@@ -52,7 +52,7 @@ Timer = tuple[str, str | None]  # its name, and its tag in a family
 
 @attrs.define
 class Cell:
-    """All that is kept of a key and window: its fields, its timers, its rows whose turn has not come."""
+    """The state of a key and window: fields, timers, and rows that wait for their turn."""
 
     key: str
     window: Window
@@ -64,7 +64,7 @@ class Cell:
 
 @attrs.frozen
 class Moment:
-    """When a script is called: its time, the earliest time of what it emits, and what else it may ask for."""
+    """The context of a call: its time, the earliest time of its output, and the values that a script may read."""
 
     now: float
     stamp: float
@@ -77,7 +77,7 @@ class Moment:
 
 
 class State:
-    """The `s` of a script: its fields as attributes."""
+    """The `s` of a script, with its fields as attributes."""
 
     def __init__(self, call: Call) -> None:
         vars(self)["_call"] = call
@@ -90,7 +90,7 @@ class State:
 
 
 class Call:
-    """One call of a script, on a cell of its own to write to: if it raises, nobody looks at that again."""
+    """A call of a script, with a copy of the cell to write to, which is discarded if the script raises."""
 
     def __init__(self, script: Script, cell: Cell, moment: Moment) -> None:
         self.script, self.moment = script, moment
@@ -119,7 +119,7 @@ class Call:
     # State
 
     def read(self, name: str) -> Any:
-        """What it is; a list that is changed in place was written."""
+        """Returns the value of a field; a list that is changed in place counts as written."""
         if name in self.lent:
             return self.lent[name][0]
         written = self.cell.fields.get(name)
@@ -137,7 +137,7 @@ class Call:
         self.cell.fields[name] = Written(value, self.moment.now, self.moment.processing_time)
 
     def _lasts(self, name: str, written: Written) -> bool:
-        """Seen from the time of who looks."""
+        """True if the value has not expired at the time of the reader."""
         if name not in self.script.ttl:
             return True
         domain, ttl = self.script.ttl[name]
@@ -146,7 +146,7 @@ class Call:
         return self.moment.processing_time < written.processing + ttl
 
     def clear_all(self) -> None:
-        """No fields and no timers."""
+        """Clears all fields and timers."""
         self.cell.fields.clear()
         self.lent.clear()
         self.cell.timers.clear()
@@ -154,7 +154,7 @@ class Call:
     # Timers
 
     def set(self, name: str, time: float, out: float | None = None, tag: str | None = None) -> None:
-        """In place of what was set before."""
+        """Sets a timer and replaces its earlier time."""
         by_event = self.script.timers[name].startswith("event")
         if by_event and time > self.moment.expiry:
             raise ValueError(f"timer {name!r} was set for {time}, after its window is collected")
@@ -169,7 +169,7 @@ class Call:
         self.cell.timers[name, tag] = Firing(time, output, out is not None)
 
     def after(self, name: str, duration: float, out: float | None = None, tag: str | None = None) -> None:
-        """From the time of the call on; by event time not beyond the window."""
+        """Sets a timer relative to the time of the call; by event time at most to the window's end."""
         if self.script.timers[name].startswith("event"):
             self.set(name, min(self.moment.now + duration, self.moment.expiry), out, tag)
             if self.moment.now >= self.moment.expiry:
@@ -178,13 +178,13 @@ class Call:
             self.set(name, self.moment.processing_time + duration, out, tag)
 
     def clear(self, name: str, tag: str | None = None) -> None:
-        """That of a family with this tag, or all."""
+        """Clears a timer: of a family the one with this tag, or all."""
         for timer in list(self.cell.timers):
             if timer == (name, tag) or (timer[0] == name and tag is None):
                 del self.cell.timers[timer]
 
     def timer(self, name: str, tag: str | None = None) -> float | None:
-        """When it fires, if it is set."""
+        """Returns the time of a timer that is set, or None."""
         firing = self.cell.timers.get((name, tag))
         return None if firing is None else firing.time
 

@@ -1,4 +1,4 @@
-"""Where the clocks of the naive model stand, and what of them one window sees."""
+"""The clocks of the naive model, and their view from one window."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.model_windows import MIN_TIME, Window, maximum
 
 @attrs.frozen
 class Clocks:
-    """Where the clocks stand, in microseconds."""
+    """The watermark, processing time and percentile watermarks, in microseconds."""
 
     watermark: int = MIN_TIME
     processing_time: int = 0
@@ -21,7 +21,7 @@ class Clocks:
         return self.percentiles.get(percentile, MIN_TIME)
 
     def advance(self, watermark: int, processing_time: int, percentiles: Mapping[int, int]) -> Clocks:
-        """None of them goes back."""
+        """Returns the clocks moved forward; no clock moves back."""
         return Clocks(
             max(self.watermark, watermark),
             max(self.processing_time, processing_time),
@@ -40,16 +40,16 @@ class Clocks:
 
 @attrs.frozen
 class Now:
-    """What a trigger may look at: the clocks and its window."""
+    """The clocks and the window that a trigger may read."""
 
     clocks: Clocks
     window: Window
 
     @property
     def over(self) -> bool:
-        """Whether the watermark has passed the window's end: eow in 4.3."""
+        """True if the watermark has passed the window's end: eow in 4.3."""
         return self.clocks.watermark > maximum(self.window)
 
     def passed(self, percentile: int) -> bool:
-        """Whether the percentile watermark has."""
+        """True if the percentile watermark has passed the window's end."""
         return self.clocks.percentile(percentile) > maximum(self.window)

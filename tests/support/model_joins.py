@@ -12,7 +12,7 @@ Row = tuple[str | None, Any]
 
 
 def windowed_join(how: str, left: Sequence[Row], right: Sequence[Row]) -> list[tuple[Any, Any]]:
-    """(left value, right value) of the rows of one window, None for a side that matches nothing or is not shown."""
+    """Returns (left value, right value) of one window's rows, with None for a missing or hidden side."""
     pairs = [
         (n, m)
         for n, (key, _) in enumerate(left)
@@ -34,19 +34,19 @@ def windowed_join(how: str, left: Sequence[Row], right: Sequence[Row]) -> list[t
 
 @attrs.define
 class Dedup:
-    """Dedup, row by row: what has passed, (id, time), is kept until it covers nothing any more that is in time."""
+    """Dedup, row by row: a passed row, (id, time), is kept until it covers no row that can still be in time."""
 
     within: int
     lateness: int = 0
     kept: list[tuple[str | None, int]] = attrs.field(factory=list)
 
     def passes(self, id: str | None, time: int) -> bool:
-        """Whether a row that comes is not covered."""
+        """True if no kept row covers the arriving row, which is then kept."""
         if any(other == id and at <= time < at + self.within for other, at in self.kept):
             return False
         self.kept.append((id, time))
         return True
 
     def forget(self, now: int) -> None:
-        """The clock by which it goes moves on."""
+        """Removes the kept rows that have expired at the time `now`."""
         self.kept = [(id, at) for id, at in self.kept if at + self.within + self.lateness > now]

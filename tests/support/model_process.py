@@ -1,7 +1,7 @@
 """A naive interpreter of keyed state and timers, one row, one firing and one key at a time, written to be read.
 
-The oracle of the process stage, with which it shares no code. A cell is a key in a window: no cell knows of another.
-Times are seconds; W stands for the input watermark: nothing before it is still to come.
+It is the oracle of the process stage, with which it shares no code. A cell is the state of a key in a window and
+independent of all others. Times are seconds; W is the input watermark: no earlier row is expected.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ MOST_FIRINGS = 10_000
 
 
 class Endless(RuntimeError):
-    """A timer of a key fires again and again, and its time does not go on."""
+    """Raised when a timer of a key fires again and again without advancing in time."""
 
 
 @attrs.frozen
 class Step:
-    """What a step gave. `hold` is the least one; `live` counts the cells in which something is left."""
+    """The result of a step. `hold` is the least one; `live` counts the cells that are not empty."""
 
     out: list[Out]
     late: list[Any]
@@ -34,7 +34,7 @@ class Step:
 
 
 class Model:
-    """The process of a script. Call `step` with each bundle; `cells` may be looked at."""
+    """The process of a script. Call `step` with each bundle; tests may read `cells`."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -44,13 +44,13 @@ class Model:
         self.out: list[Out] = []
         self.late: list[Any] = []
         self.letters: list[str] = []
-        self.firings: dict[Timer, int] = {}  # of the cell in hand, since a row came
+        self.firings: dict[Timer, int] = {}  # of the current cell, since the last row
         self.last = START
 
     def step(
         self, rows: Iterable[Row] = (), watermark: float | None = None, processing_time: float | None = None
     ) -> Step:
-        """One bundle with the clocks of the step before, then the clocks move to these."""
+        """Processes one bundle with the clocks of the step before, then moves the clocks to these."""
         self.out, self.late, self.letters = [], [], []
         for row in rows:
             for window in self.script.windows.of(row.time):
@@ -87,7 +87,7 @@ class Model:
         return window[1] + self.script.lateness
 
     def _play(self, cell: Cell, row: Row) -> None:
-        """The row, and what is set for the past right after it."""
+        """Processes a row, and right after it the timers that it set for the past."""
         self.firings, self.last = {}, START
         late = row.time < self.watermark
         self._call(cell, row.do or self.script.element, row.time, row.time, value=row.value, late=late)
@@ -105,8 +105,8 @@ class Model:
             cell.fields, cell.timers, cell.touched = {}, {}, False
 
     def _play_in_order(self, cell: Cell) -> None:
-        """Event timers up to W and rows before W, in one order of time; a timer before rows of its own time."""
-        cell.waiting.sort(key=lambda row: row.time)  # those of one time as they came
+        """Plays event timers up to W and rows before W, in order of time; at equal times the timers first."""
+        cell.waiting.sort(key=lambda row: row.time)  # rows of one time in order of arrival
         while True:
             timer, row = self._next_timer(cell), next(iter(cell.waiting), None)
             if timer is not None and (row is None or cell.timers[timer].time <= row.time):
@@ -122,7 +122,7 @@ class Model:
             self._fire(cell, timer)
 
     def _next_timer(self, cell: Cell) -> Timer | None:
-        """The event timer that fires next, if W has reached any."""
+        """Returns the next event timer that W has reached, or None."""
         due = [
             timer
             for timer, firing in cell.timers.items()
@@ -131,12 +131,12 @@ class Model:
         return min(due, key=lambda timer: self._turn(cell, timer), default=None)
 
     def _dropped(self, cell: Cell, timer: Timer) -> bool:
-        """At the end of input, heartbeats fire only as long as there are rows."""
+        """True for a heartbeat at the end of input without waiting rows: heartbeats fire only while there are rows."""
         over = self.watermark == END and not cell.waiting
         return over and self.script.timers[timer[0]] == "event drop"
 
     def _turn(self, cell: Cell, timer: Timer) -> tuple[float, int, str]:
-        """In order of time; those of one time as they are declared, and by tag."""
+        """Returns the sort key of timers: by time, then in order of declaration, then by tag."""
         name, tag = timer
         return cell.timers[timer].time, list(self.script.timers).index(name), tag or ""
 
@@ -149,7 +149,7 @@ class Model:
         self._call(cell, self.script.fire[timer[0]], firing.time, firing.output, tag=timer[1])
 
     def _fire_by_processing_time(self, cell: Cell) -> None:
-        """Those whose time has come, each once; at the end of input all, and what they set of others as well."""
+        """Fires the timers that are due, each once; at the end of input all, and the ones they set."""
         done: set[Timer] = set()
         while due := [timer for timer in self._due_by_processing_time(cell) if timer not in done]:
             for timer in due:
@@ -174,13 +174,13 @@ class Model:
         return sorted(due, key=lambda timer: self._turn(cell, timer))
 
     def _stamp(self, cell: Cell, timer: Timer, firing: Firing) -> float:
-        """What emits by processing time has the output watermark as its time, unless it holds."""
+        """Returns the time of a timer's output: for processing time the output watermark, unless the timer holds it."""
         if firing.held or self.script.timers[timer[0]] == "processing hold" or self.before == START:
             return firing.output
         return min([self.before, *self._holds(cell)])
 
     def _holds(self, cell: Cell) -> list[float]:
-        """The times before which the output watermark stays."""
+        """Returns the times at which the output watermark is held."""
         held = [
             firing.output
             for timer, firing in cell.timers.items()
@@ -189,7 +189,7 @@ class Model:
         return held + [row.time for row in cell.waiting]
 
     def _count(self, cell: Cell, timer: Timer, time: float) -> None:
-        """Before the end of input only where time stands still."""
+        """Counts the firings at one time; before the end of input, a later time resets the count."""
         if self.watermark != END and time > self.last:
             self.firings = {}
         self.firings[timer] = self.firings.get(timer, 0) + 1
@@ -210,16 +210,16 @@ class Model:
         cell.fields, cell.timers, cell.touched = call.cell.fields, call.cell.timers, True
         self.out += call.out
 
-    # What is left
+    # Remaining state
 
     def _forget(self) -> None:
-        """Fields that nobody can see any more, or that are as they began; and cells in which nothing is left."""
+        """Removes fields that are no longer readable or have their initial value, and empty cells."""
         for cell in self.cells.values():
             cell.fields = {name: kept for name, kept in cell.fields.items() if self._kept(name, kept)}
         self.cells = {at: cell for at, cell in self.cells.items() if self._lives(cell) or cell.waiting}
 
     def _kept(self, name: str, written: Written) -> bool:
-        """A row that is late, but allowed, may still look from before W."""
+        """True if a row that is late, but allowed, can still read the field from before W."""
         domain, ttl = self.script.ttl.get(name, ("event", END))
         if domain == "event":
             gone = written.event + ttl + self.script.lateness <= self.watermark
@@ -228,5 +228,5 @@ class Model:
         return written.value != self.script.state[name] and not gone
 
     def _lives(self, cell: Cell) -> bool:
-        """If it is to expire, it does so even if nothing is in it."""
+        """True if the cell is not empty, or if it must still expire."""
         return bool(cell.fields or cell.timers or (cell.touched and self.script.expire is not None))

@@ -20,9 +20,10 @@ class Row:
 
 @attrs.define
 class Sides:
-    """Rows in fixed windows of `size` that look at a side in fixed windows of `side_size`, None for the global one.
+    """Rows in fixed windows of `size` that read a side in fixed windows of `side_size`, None for the global one.
 
-    A pane of the side comes for every bundle of its rows if it is `early`, with all that came so far; else at its end.
+    If the side is `early`, every bundle of its rows emits a pane with all rows so far; else it emits at the window's
+    end.
     """
 
     size: int
@@ -40,12 +41,12 @@ class Sides:
     panes: dict[int, list[int]] = attrs.field(factory=dict)
     late: list[int] = attrs.field(factory=list)
     silent: set[int] = attrs.field(factory=set)
-    """Values of rows that hold nothing: they came after the watermark had passed them."""
+    """Values of rows without a hold: they arrived after the watermark had passed them."""
 
     def step(
         self, main: Sequence[Row], side: Sequence[Row], watermark: int, side_watermark: int
     ) -> list[tuple[int, list[int], int]]:
-        """(value, what it sees, time) of the rows that need not wait any more."""
+        """Returns (value, values of the side, time) of the rows that no longer wait."""
         for row in main:
             late = self.ordered and row.at < self.watermark - self.lateness
             if late or (self.drops and self.end(row) + self.lateness <= self.watermark):

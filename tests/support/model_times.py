@@ -1,4 +1,4 @@
-"""The naive model: elements in windows, and the time that they give a pane (sections 2.1 to 2.3)."""
+"""The naive model of elements in windows and of the times of panes (sections 2.1 to 2.3)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Dropped = tuple[Key, int, int, Window | tuple[None, None], str]  # an element in
 
 
 def chosen(value: int) -> bool:
-    """Which elements `timestamp_of` marks, in the model and in what is compared with it: even values."""
+    """True for the elements that `timestamp_of` marks, in the model and in the stage compared with it: even values."""
     return value % 2 == 0
 
 
@@ -46,7 +46,7 @@ class Placed:
 
 
 def output_time(windowing: Windowing, place: Placed) -> int | None:
-    """The output time that one element alone gives: assign(w, ts)."""
+    """Returns the output time of a single element: assign(w, ts)."""
     combiner = windowing.timestamp_combiner
     if combiner is TimestampCombiner.END_OF_WINDOW:
         return maximum(place.window)
@@ -59,7 +59,7 @@ def output_time(windowing: Windowing, place: Placed) -> int | None:
 
 
 def previous_end(windows: WindowFn, place: Placed) -> int | None:
-    """The end of the window before that which an element is in, if that may reach into it."""
+    """Returns the end of the window before an element's, if that window may overlap it."""
     if isinstance(windows, SlidingWindows):
         return place.window[1] - windows.period
     if isinstance(windows, CumulativeWindows):
@@ -73,7 +73,7 @@ def previous_end(windows: WindowFn, place: Placed) -> int | None:
 
 
 def combine(windowing: Windowing, window: Window, times: Iterable[int | None]) -> int | None:
-    """The output time of several in one window: merge(into, ts...); None where there is no time."""
+    """Returns the output time of several elements in one window: merge(into, ts...); None if none has a time."""
     known = [time for time in times if time is not None]
     if not known:
         return None

@@ -1,7 +1,7 @@
 """The trigger state machines of BEAM_MODEL.md 4.3, one object per node of the trigger and window.
 
-Words of that table: "clear" forgets what a machine has counted or waits for, but not that it has finished;
-"un-finish" is about the one bit; "reset the subtree" and "clear, un-finish" make a new machine.
+Terms of that table: "clear" removes a machine's counts and timers, but not its finished bit; "un-finish" resets only
+that bit; "reset the subtree" and "clear, un-finish" make a new machine.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from windowing import (
 
 
 class Machine:
-    """The state of one trigger: its finished bit, and what subclasses add."""
+    """The state of one trigger: its finished bit, and the fields of subclasses."""
 
     def __init__(self) -> None:
         self.finished = False
@@ -41,12 +41,12 @@ class Machine:
     def on_fire(self, now: Now) -> None: ...
 
     def on_merge(self, parts: list[Self], now: Now) -> None:
-        """Take over the state of the parts; called on a new machine."""
+        """Takes over the state of the parts; called on a new machine."""
 
     def clear(self) -> None: ...
 
     def wakes(self, before: Now, after: Now) -> bool:
-        """Whether a timer that it has set is due, other than that of the window's end, which all windows have."""
+        """True if a timer of the trigger is due; the timer at the window's end, which all have, does not count."""
         return False
 
 
@@ -54,7 +54,7 @@ class Machine:
 
 
 class NeverMachine(Machine):
-    """Also stands where AfterWatermark has no early or no late trigger."""
+    """Never fires; also used where AfterWatermark has no early or no late trigger."""
 
 
 class AlwaysMachine(Machine):
@@ -93,7 +93,7 @@ class AfterCountMachine(Machine):
 
 
 class ProcessingTimeMachine(Machine):
-    """After the time that `target_of` gives for the processing time of the first element."""
+    """Fires at the time that `target_of` computes from the processing time of the first element."""
 
     def __init__(self, target_of: Callable[[int], int]) -> None:
         super().__init__()
@@ -126,7 +126,7 @@ class ProcessingTimeMachine(Machine):
 
 
 class EndOfWindowMachine(Machine):
-    """AfterWatermark with neither early nor late; or, with a percentile, the same by that watermark (here)."""
+    """AfterWatermark with neither early nor late, by the watermark or by a percentile watermark (here)."""
 
     def __init__(self, percentile: int | None) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class EndOfWindowMachine(Machine):
 
 
 class EarlyAndLateMachine(Machine):
-    """AfterWatermark with early, late or both. That `early` is finished means: the late phase has begun."""
+    """AfterWatermark with early, late or both. If `early` is finished, the late phase has begun."""
 
     def __init__(self, trigger: AfterWatermark, merging: bool) -> None:
         super().__init__()
@@ -235,7 +235,7 @@ class RepeatedlyMachine(Machine):
 
 
 class Composite(Machine):
-    """One of several triggers."""
+    """The state of a trigger made of several triggers."""
 
     def __init__(self, triggers: tuple[Trigger, ...], merging: bool) -> None:
         super().__init__()
@@ -349,7 +349,7 @@ class OrFinallyMachine(Composite):
 
 
 def target(trigger: AfterProcessingTime, now: int) -> int:
-    """The delay added, then aligned: to the next multiple of `align_to` since the offset, if it is none."""
+    """Returns `now` plus the delay, rounded up to the next multiple of `align_to` since the offset."""
     point = now + trigger.delay
     if trigger.align_to is None:
         return point
@@ -358,7 +358,7 @@ def target(trigger: AfterProcessingTime, now: int) -> int:
 
 
 def machine(trigger: Trigger, merging: bool) -> Machine:
-    """The state of a trigger in a new window."""
+    """Returns the state of a trigger in a new window."""
     match trigger:
         case Never():
             return NeverMachine()

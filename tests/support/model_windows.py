@@ -30,12 +30,12 @@ SECOND = 1_000_000
 
 
 def maximum(window: Window) -> int:
-    """The last time inside the window; a window is over when the watermark is past it (section 0, 1)."""
+    """Returns the last time inside the window; a window is over when the watermark is past it (section 0, 1)."""
     return window[1] - 1
 
 
 def assign(windows: WindowFn, time: int, row: dict[str, object] | None = None) -> list[Window]:
-    """The windows that an element of this time belongs to: none, one or several. `row` has its columns."""
+    """Returns the windows of an element of this time: none, one or several. `row` has its columns."""
     match windows:
         case FixedWindows():  # 1.3; Python's % is floorMod
             start = time - (time - windows.offset) % windows.size
@@ -61,14 +61,14 @@ def assign(windows: WindowFn, time: int, row: dict[str, object] | None = None) -
 
 
 def merge_windows(windows: WindowFn, of_key: Iterable[Window]) -> list[Merge]:
-    """What merges, of the windows of a key; a window that is in no merge stays as it is."""
+    """Returns the merges of a key's windows; a window that is in no merge stays as it is."""
     if isinstance(windows, CustomWindows):  # 1.7
         return [(list(parts), result) for parts, result in windows.merge_windows(sorted(of_key))]
     return merge(of_key)
 
 
 def merge(windows: Iterable[Window]) -> list[Merge]:
-    """Runs of overlapping windows, each as (parts, union); touching windows do not overlap (1.5)."""
+    """Returns runs of overlapping windows, each as (parts, union); touching windows do not overlap (1.5)."""
     runs: list[Merge] = []
     for window in sorted(windows):
         if runs and runs[-1][1][1] > window[0]:
@@ -83,7 +83,7 @@ def merge(windows: Iterable[Window]) -> list[Merge]:
 
 
 def calendar_window(windows: CalendarWindows, time: int) -> Window:
-    """Between the beginning of one number of units after `start` and the next, by the clocks of the zone."""
+    """Returns the window between two multiples of the unit after `start`, by the clocks of the zone."""
     zone = ZoneInfo(windows.timezone)
     days = {"days": 1, "weeks": 7, "months": 30, "years": 365}[windows.unit] * windows.count
     number = (local(time // SECOND, zone).date() - windows.start).days // days  # about
@@ -95,7 +95,7 @@ def calendar_window(windows: CalendarWindows, time: int) -> Window:
 
 
 def later(windows: CalendarWindows, number: int) -> date:
-    """The date that is so many windows after the start, or before it."""
+    """Returns the date that is `number` windows after the start, or before it if negative."""
     start, units = windows.start, number * windows.count
     match windows.unit:
         case "days":
@@ -109,7 +109,7 @@ def later(windows: CalendarWindows, number: int) -> date:
 
 
 def day_begins(day: date, zone: ZoneInfo) -> int:
-    """The first moment at which the clocks show midnight, or jump over it (here)."""
+    """Returns the first moment at which the zone's clocks show midnight, or skip it (here)."""
     midnight = datetime(day.year, day.month, day.day)
     guess = (midnight.replace(tzinfo=zone) - EPOCH) // timedelta(seconds=1)
     if local(guess, zone) == midnight:
@@ -119,5 +119,5 @@ def day_begins(day: date, zone: ZoneInfo) -> int:
 
 
 def local(second: int, zone: ZoneInfo) -> datetime:
-    """What the clocks of the zone show."""
+    """Returns the local time in the zone."""
     return (EPOCH + timedelta(seconds=second)).astimezone(zone).replace(tzinfo=None)

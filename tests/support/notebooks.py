@@ -15,7 +15,7 @@ _SECONDS = 120  # for each cell
 
 
 def execute(notebook: nbformat.NotebookNode, folder: Path) -> nbformat.NotebookNode:
-    """Executes all cells in a folder, and returns the notebook, with its outputs. Raises the error of a cell."""
+    """Executes all cells in a folder and returns the notebook with its outputs. Raises the error of a cell."""
     place = {"metadata": {"path": str(folder)}}
     NotebookClient(notebook, kernel_name="python3", timeout=_SECONDS, resources=place).execute()
     return notebook

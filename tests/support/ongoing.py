@@ -1,4 +1,4 @@
-"""A pipeline with all kinds of state, for runs that are stopped and gone on with: sessions, timers, a join by time."""
+"""A pipeline with state of all kinds, for runs that stop and resume: sessions, timers, a join by time."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ SCHEMA = {"user": str, "at": int, "n": int}
 
 
 class Source(Protocol):
-    """One of rows with the columns of `SCHEMA`."""
+    """A source of rows with the columns of `SCHEMA`."""
 
 
 class Silence(bl.Process):
-    """Who is silent for twenty seconds, and what each has sent before that."""
+    """Emits users that have been silent for twenty seconds, with the values that each has sent before."""
 
     sent = bl.List(int)
     quiet = bl.EventTimer()
@@ -30,7 +30,7 @@ class Silence(bl.Process):
 
 
 def ongoing(clicks: Source, views: Source, sinks: Mapping[str, Any]) -> bl.Pipeline:
-    """Clicks and views by user; `sinks` are "sessions", "totals", "silences" and "joined"."""
+    """Declares it over clicks and views by user; `sinks` are "sessions", "totals", "silences" and "joined"."""
     p = bl.Pipeline("ongoing")
     read = [
         p.read(name, source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -57,10 +57,10 @@ NAMES = ("sessions", "totals", "silences", "joined")
 
 
 def memories() -> dict[str, bl.Memory]:
-    """A sink for each."""
+    """Returns a memory sink for each name."""
     return {name: bl.Memory() for name in NAMES}
 
 
 def rows_of(sinks: Mapping[str, bl.Memory]) -> dict[str, list[str]]:
-    """What they have, in an order of its own."""
+    """Returns the rows of the sinks, sorted."""
     return {name: sorted(map(repr, sink.rows())) for name, sink in sinks.items()}

@@ -1,4 +1,4 @@
-"""Queues in a folder, as sources that announce their watermark: parcels of rows, and which of them were committed."""
+"""Queues in a folder, as sources that announce their watermark: parcels of rows, and a log of the committed ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import beamlike as bl
 
 @attrs.frozen
 class Parcels(bl.AnnouncingSource):
-    """Each file of the folder is a parcel, a batch; `complete` of the one that is put last is announced with it."""
+    """A source that reads each file of the folder as a batch and announces the `complete` time of the last parcel."""
 
     folder: str
 
@@ -23,14 +23,14 @@ class Parcels(bl.AnnouncingSource):
         return pl.Schema({"user": pl.String(), "at": pl.Int64()})
 
     def put(self, rows: Sequence[tuple[str, int]], complete: int | None = None) -> None:
-        """Sends a parcel."""
+        """Adds a parcel to the queue."""
         number = len(list(Path(self.folder).glob("*.json")))
         parcel = {"rows": rows, "complete": complete}
         Path(self.folder, f"{number:06d}.json").write_text(json.dumps(parcel))
 
     @property
     def acknowledged(self) -> list[str]:
-        """Which were committed, in that order; some perhaps more than once."""
+        """The committed parcels, in order; some may be repeated."""
         told = Path(self.folder, "committed")
         return told.read_text().split() if told.exists() else []
 
@@ -54,7 +54,7 @@ class Parcels(bl.AnnouncingSource):
 
 
 class Crates:
-    """The same parcels, of which a batch takes up to two, each a part; a class without a base."""
+    """A source of the same parcels, of which a batch reads up to two as its parts; a class without a base."""
 
     bounded = False
     watermark = bl.AnnouncedWatermark()
@@ -66,7 +66,7 @@ class Crates:
         return self.parcels.schema()
 
     def plan(self, position: Mapping[str, Any], rows: int) -> bl.PlannedBatch | None:
-        """Two parcels together are as complete as the second one."""
+        """Plans two parcels, which together are as complete as the second one."""
         first = self.parcels.plan(position, rows)
         if first is None:
             return None

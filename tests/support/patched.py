@@ -1,4 +1,4 @@
-"""State whose buckets are patched from the first row on, and soon divided; and its index, made anew of all its rows."""
+"""State whose buckets are patched from the first row on and soon divided, and its index, rebuilt from all rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stages.state.store import DictStore
 
 @contextmanager
 def patched(*, large: int, most: int, changed: float, split: int, chunk: int) -> Iterator[None]:
-    """With other sizes of what a bucket, a chunk and patches may be. A bucket may change `changed` times as a whole."""
+    """Applies other size limits of buckets, chunks and patches. A bucket may change `changed` times as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.storage.LARGE_BYTES", large)
         patch.setattr("stages.state.patches.MOST_PATCHES", most)
@@ -45,7 +45,7 @@ ALWAYS = {"large": 1, "most": 1_000, "changed": 1_000, "split": 10**9, "chunk": 
 
 
 def require_exact(stage: Stage, store: DictStore) -> None:
-    """What the index says of each bucket is what its rows say."""
+    """Checks that the index of each bucket agrees with its rows."""
     for storage in stage.tables(store).storages.values():
         if isinstance(storage, Storage) and storage.table.patched:
             _require_exact(storage)
@@ -66,7 +66,7 @@ def _require_exact(storage: Storage) -> None:
 
 
 def moved(stage: Stage, store: DictStore) -> DictStore:
-    """All of its state in another store."""
+    """Returns all state in another store."""
     again = DictStore()
     restore(stage, again, save(stage, store))
     return again

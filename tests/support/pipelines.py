@@ -25,7 +25,7 @@ SCHEMA = pl.Schema(
 
 @attrs.frozen
 class Declared:
-    """A source that has columns and nothing else."""
+    """A source with columns and no data."""
 
     columns: pl.Schema = attrs.field(default=SCHEMA, repr=False)
     bounded: bool = True
@@ -41,14 +41,14 @@ class Declared:
 
 
 def plays(pipeline: bl.Pipeline | None = None, name: str = "plays", *, bounded: bool = True) -> bl.Collection:
-    """A collection with the columns of SCHEMA, in a pipeline of its own unless one is given."""
+    """Returns a collection with the columns of SCHEMA, in a new pipeline by default."""
     return (pipeline or bl.Pipeline("test")).read(
         name, Declared(bounded=bounded), timestamp="at", watermark=bl.BoundedOutOfOrderness("5s")
     )
 
 
 def frame(*scores: int, **columns: pl.Series) -> pl.DataFrame:
-    """Rows of SCHEMA and the event time: for each score a row, one second after the other, from time 0."""
+    """Returns rows of SCHEMA and the event time: for each score a row, a second apart, from time 0."""
     count = len(scores)
     ticks = pl.Series("tick", range(count), dtype=pl.Int64)
     values = {

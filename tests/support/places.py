@@ -1,4 +1,4 @@
-"""Where files of the project are, wherever a test stands."""
+"""Paths of the project's files, independent of a test's location."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays random chains of operators on a runner, and sums up the rows that they give."""
+"""Plays random chains of operators on a runner, and sums up the rows that they emit."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ SCHEMA = pl.Schema({"key": pl.String(), "value": pl.Int64(), "at": pl.Int64(), "
 
 @st.composite
 def bundles(draw: st.DrawFn) -> list[Bundle]:
-    """Bundles in any order of time, with a watermark that stands or steps.
+    """Draws bundles in any order of time, with a watermark that stays or advances.
 
-    Some retract rows which the watermark has not passed.
+    Some bundles retract rows that the watermark has not passed.
     """
     watermark, made, there = -1, [], list[Row]()
     log = draw(st.booleans())
@@ -57,9 +57,10 @@ def played(
     shards: int = 0,
     moved: tuple[int, int] | None = None,
 ) -> list[Net]:
-    """The net changes of each bundle, and of the end of input; `shards`: on so many shards, as Spark has them.
+    """Returns the net changes of each bundle and of the end of input; `shards` runs it on shards, as Spark does.
 
-    `moved` is the number of a bundle, before which the run is restored from a savepoint on so many other shards.
+    `moved` is the number of a bundle and of shards: before it, the run is restored from a savepoint on that many
+    shards.
     """
     p, recorder = bl.Pipeline("chain"), Recorder()
     stream, ends = bl.TestStream(SCHEMA), []
@@ -85,7 +86,7 @@ def played(
 
 
 def _run(p: bl.Pipeline, recorder: Recorder, shards: int, moved: tuple[int, int] | None) -> int:
-    """Runs a pipeline, and returns the number of its batches."""
+    """Runs a pipeline and returns the number of its batches."""
     if not shards:
         return len(p.run(bl.LocalRunner()).batches)
     plan = p.plan()
@@ -106,7 +107,7 @@ def _net(rows: Sequence[dict[str, Any]]) -> Net:
 
 
 def total(nets: Sequence[Net]) -> Net:
-    """The net content after these changes."""
+    """Returns the net content after these changes."""
     found: Net = Counter()
     for net in nets:
         found.update(net)

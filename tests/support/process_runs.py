@@ -1,4 +1,4 @@
-"""The process stage on several shards, behind what steps of the model are compared as."""
+"""The process stage on several shards, with outcomes that compare with the steps of the model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 
 
 class Shards:
-    """The stage of a script on so many shards."""
+    """The stage of a script on `count` shards."""
 
     def __init__(self, script: Script, count: int = 1) -> None:
         stage = stage_of(script)
@@ -27,7 +27,7 @@ class Shards:
         self.clock = Times.of(MIN_TIME)
 
     def step(self, bundle: Bundle) -> Outcome:
-        """What all shards give."""
+        """Runs a bundle on all shards and returns their joint outcome."""
         self.clock = Times.of(
             self.clock.watermark if bundle.watermark is None else us(bundle.watermark),
             self.clock.processing_time if bundle.processing_time is None else us(bundle.processing_time),
@@ -56,17 +56,17 @@ class Shards:
 
     @property
     def rows(self) -> int:
-        """All that is kept, waiting rows among it."""
+        """The number of rows in state, including waiting rows."""
         return sum(index.rows for run in self.runs for index in run.stage.tables(run.store).indices.values())
 
 
 def play(run: Shards, stream: Sequence[Bundle]) -> list[Outcome]:
-    """What each step gives."""
+    """Returns the outcome of each step."""
     return [run.step(bundle) for bundle in stream]
 
 
 def unordered(outcome: Outcome) -> Any:
-    """An outcome as it is compared where order means nothing; of errors, only their kinds. The end has one time."""
+    """Returns an outcome without order, for comparison; errors are reduced to their kinds, and the end has one time."""
     kinds = Counter(error.partition(":")[0] for error in outcome.letters)
     kinds["ValueError"] += kinds.pop("ResultError", 0)
     return attrs.evolve(

@@ -1,4 +1,4 @@
-"""Scripts of keyed state and timers, as files of cases have them: what is declared, and Python for each call.
+"""Scripts of keyed state and timers, as in the files of cases: declarations, and Python for each call.
 
 A script calls `emit(value[, at])`, `set(timer, time[, out][, tag])`, `after(timer, duration)`, `clear(timer[, tag])`,
 `clear_all()`, `timer(name)` and `join(values)`, and reads `v`, `now`, `s`, `W`, `P`, `win`, `key`, `late`, `tag` and
@@ -25,13 +25,13 @@ GLOBAL_WINDOW: Window = (START, END)
 
 @attrs.frozen
 class Windows:
-    """Into which windows rows go; `size` is None for the global window."""
+    """The windows of rows; `size` is None for the global window."""
 
     size: float | None = None
     period: float | None = None  # that of sliding windows
 
     def of(self, time: float) -> list[Window]:
-        """Those that a time is in, the last one first."""
+        """Returns the windows that contain a time, the last one first."""
         if self.size is None:
             return [GLOBAL_WINDOW]
         period = self.period or self.size
@@ -45,9 +45,9 @@ class Windows:
 
 @attrs.frozen(slots=False)
 class Script:
-    """A process of a case. Timers are "event", "event drop", "processing" or "processing hold".
+    """The process of a case. Timers are "event", "event drop", "processing" or "processing hold".
 
-    `state` has what each field begins with, `ttl` how long it lasts after it was written, and in which domain.
+    `state` has the initial value of each field, `ttl` its lifetime after a write and the time domain.
     """
 
     element: str = ""
@@ -63,7 +63,7 @@ class Script:
 
     @cached_property
     def families(self) -> frozenset[str]:
-        """The timers that some call gives a tag."""
+        """The timers that are set with a tag in some call."""
         texts = [self.element, *self.fire.values(), self.expire or "", *self.others]
         return frozenset(name for text in texts for name in _tagged(text))
 
@@ -78,10 +78,10 @@ def _tagged(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str) -> CodeType:
-    """The code of a script."""
+    """Returns the code of a script."""
     return compile(text, "<script>", "exec")
 
 
 def join(values: Iterable[Any]) -> str:
-    """The values as one text."""
+    """Returns the values as one text."""
     return ":".join(map(str, values))

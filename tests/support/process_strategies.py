@@ -18,7 +18,7 @@ TIMERS = {
 }  # fmt: skip
 STATE = {"n": 0, "c": 0, "last": None, "bag": []}
 
-# What is the same whatever the bundles are, if rows are played in order of time.
+# Snippets whose results do not depend on bundles, if rows are played in order of time.
 OF_ROWS = [
     "s.n += 1", "s.bag = s.bag + [v]", "s.bag.append(v)", "s.last = now", "if s.n > 2: s.n = 0",
     "s.bag = []", "if v == 7: clear_all()",
@@ -35,7 +35,7 @@ OF_FIRINGS = [
 ]  # fmt: skip
 EXPIRING = ["emit(f'{key} gone {s.n}')", "emit(key + join(s.bag)); 1 / (s.n % 3)", "emit(s.last)"]
 
-# What depends on when it was.
+# Snippets whose results depend on the bundle.
 AT_ONCE = [
     "emit(f'{key}{late}')", "emit(f'{key}{W}')", "emit(f'{key}{P}')",
     "after('p', 3)", "after('p', 3, out=now + 1)", "after('h', 4)", "after('h', 4, out=now + 2)", "clear('p')",
@@ -55,7 +55,7 @@ windows = st.sampled_from([Windows(), Windows(10), Windows(10, 5), Windows(12, 4
 
 
 def texts(snippets: Sequence[str], most: int = 6) -> st.SearchStrategy[str]:
-    """Scripts of several snippets."""
+    """Draws scripts of several snippets."""
     return st.lists(st.sampled_from(snippets), min_size=1, max_size=most).map("\n".join)
 
 
@@ -63,7 +63,7 @@ def texts(snippets: Sequence[str], most: int = 6) -> st.SearchStrategy[str]:
 def scripts(
     draw: st.DrawFn, rows: Sequence[str], firings: Sequence[str], order: st.SearchStrategy[str] = orders
 ) -> Script:
-    """A script whose calls are made of these snippets."""
+    """Draws a script whose calls are made of these snippets."""
     ttl = st.sampled_from(
         [("event", 8.0), ("processing", 5.0)] if "after('p', 3)" in rows else [("event", 8.0)]
     )
@@ -83,7 +83,7 @@ def scripts(
 
 @attrs.frozen
 class Bundle:
-    """A step: rows, and then the clocks, where they move."""
+    """A step: rows, and then the new clocks, if they move."""
 
     rows: tuple[Row, ...] = ()
     watermark: float | None = None
@@ -95,7 +95,7 @@ rows = st.builds(Row, st.sampled_from(["a", "b", "c"]), st.integers(0, 9), st.in
 
 @st.composite
 def streams(draw: st.DrawFn) -> list[Bundle]:
-    """Rows of any time, late ones among them, and clocks that move now and then; at last the input ends."""
+    """Draws rows of any time, late ones among them, and clocks that move now and then; at last the input ends."""
     watermark, now, bundles = START, 0, []
     for _ in range(draw(st.integers(1, 8))):
         moved = draw(st.sampled_from(["no clock", "watermark", "processing time"]))
@@ -114,7 +114,7 @@ def streams(draw: st.DrawFn) -> list[Bundle]:
 
 @st.composite
 def punctual_streams(draw: st.DrawFn, given: Sequence[Row]) -> list[Bundle]:
-    """These rows, none of them late, in some bundles; watermarks and processing times as it comes."""
+    """Draws bundles of these rows, none of them late, with arbitrary watermarks and processing times."""
     watermark, now, bundles, left = START, 0, [], list(given)
     while left:
         size = draw(st.integers(0, 5))
@@ -135,7 +135,7 @@ crowds = st.lists(rows, max_size=15).flatmap(
         lambda delays: [row for _, row in sorted(zip(delays, some, strict=True), key=_arrival)]
     )
 )
-"""Rows that come about in order of their time, so that watermarks have something to say."""
+"""Rows roughly in order of time, so that watermarks advance between them."""
 
 
 def _arrival(delayed: tuple[int, Row]) -> float:

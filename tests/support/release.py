@@ -1,4 +1,4 @@
-"""An operator of a user's own, in one file and with public names only: it releases rows at a time of their own."""
+"""A user-defined operator in one file, with public names only: it releases each row at the row's own time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DUE = "__due"
 
 @attrs.frozen
 class Held(StateTable[KeyedTable]):
-    """The rows that are not released yet."""
+    """The state table of rows that are not released yet."""
 
     keys: tuple[str, ...]
     columns: pl.Schema
@@ -57,7 +57,7 @@ class Held(StateTable[KeyedTable]):
 
 @attrs.frozen
 class Release(bl.CustomOperator):
-    """Emits each row when the watermark reaches the time in the column `until`, which has seconds since 1970."""
+    """Emits each row when the watermark reaches its column `until`, in seconds since 1970."""
 
     key: str
     until: str

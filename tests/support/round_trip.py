@@ -1,4 +1,4 @@
-"""Writes a pipeline as a file, reads that, and compares the plans."""
+"""Writes a pipeline to a file, reads the file, and compares the plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONLY_PYTHON: Final = (
 
 
 def require_same_from_file(pipeline: bl.Pipeline, plan: Plan) -> bool:
-    """Compares a plan with that of the file of its pipeline; False if only Python can express the pipeline."""
+    """Compares a plan with the plan of its pipeline's file; False if only Python can express the pipeline."""
     try:
         text = pipeline.to_yaml()
     except bl.PlanError as error:

@@ -1,4 +1,4 @@
-"""Classes of rows of every kind with the same fields, and functions of them, for tests on all runners."""
+"""Row classes of every kind with the same fields, and functions of them, for tests on all runners."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def scored(row: Flat) -> Score:
 
 
 class Latest(bl.Process):
-    """Emits the points of a user so far, with the row before."""
+    """Emits the running total of a user's points, with the row before."""
 
     before = bl.Value(Flat)
     all = bl.List(Score)

@@ -1,4 +1,4 @@
-"""The grouping stage behind the model's interface, and whole streams played on either."""
+"""The grouping stage behind the model's interface, and streams played on either."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AGGREGATES: Mapping[str, Aggregate] = {"values": Collect("value"), "n": Count(),
 
 
 class Run(Protocol):
-    """The model, or a stage that looks like it."""
+    """The interface of the model, and of a stage run like it."""
 
     @property
     def input_watermark(self) -> int: ...
@@ -54,7 +54,7 @@ class Run(Protocol):
 
 
 class StageRun:
-    """A stage and its state; of the last step `frame` has the panes as the stage gave them."""
+    """A stage and its state; `frame` has the panes of the last step as the stage emitted them."""
 
     def __init__(self, windowing: Windowing, aggregates: Mapping[str, Aggregate] = AGGREGATES) -> None:
         late_columns = ("key", "value")
@@ -72,7 +72,7 @@ class StageRun:
         processing_time: int = 0,
         percentiles: Mapping[int, int] | None = None,
     ) -> Step:
-        """One bundle, then the clock; the columns `values`, EVENT_TIME, WINDOW_* and PANE_* become panes."""
+        """Processes one bundle, then moves the clock; `values`, EVENT_TIME, WINDOW_* and PANE_* become panes."""
         step = self.stage.step(
             self.store, {MAIN: arrivals(elements)}, Times.of(watermark, processing_time, percentiles or {})
         )
@@ -91,7 +91,7 @@ class StageRun:
 
 
 class InOrder(CombineFn):
-    """All values, in the order in which it gets them."""
+    """Collects all values in the order of arrival."""
 
     def create_accumulator(self) -> list[int]:
         return []
@@ -107,13 +107,13 @@ class InOrder(CombineFn):
 
 
 def arrivals(elements: Iterable[Element]) -> pl.DataFrame:
-    """Elements as a stage gets them."""
+    """Returns elements as a stage receives them."""
     rows = [(key, value, value is not None and chosen(value), time) for key, value, time in elements]
     return pl.DataFrame(rows, schema=ARRIVALS, orient="row")
 
 
 def _each_time(holds: Histogram) -> list[int]:
-    """The times of a histogram that is exact."""
+    """Returns the times of an exact histogram."""
     assert holds.get("level", 0) == 0
     counted = zip(holds.get("buckets", ()), holds.get("counts", ()), strict=True)
     return [time for time, count in counted for _ in range(count)]
@@ -139,27 +139,27 @@ def _pane(row: dict[str, Any]) -> Pane:
 
 
 def in_order(step: Step) -> Step:
-    """The same with panes and dropped elements sorted: the order of windows in a step means nothing."""
+    """Returns the step with sorted panes and dropped elements: the order of windows in a step has no meaning."""
     return attrs.evolve(step, panes=sorted_panes(step.panes), dropped=sorted(step.dropped, key=repr))
 
 
 def sorted_panes(panes: Iterable[Pane]) -> list[Pane]:
-    """By key, window and index, and retracted ones first."""
+    """Returns panes by key, window and index, retracted ones first."""
     return sorted(
         panes, key=lambda pane: (pane.key, pane.window, not pane.retracted, pane.index, pane.values)
     )
 
 
 def advance(run: Run, bundle: Bundle) -> Step:
-    """What the next step of a stream gives."""
+    """Runs the next step of a stream."""
     return run.step(bundle.elements, bundle.watermark, bundle.processing_time, bundle.percentiles)
 
 
 def play(run: Run, stream: Sequence[Bundle]) -> list[Step]:
-    """What each step of the stream gives, in order."""
+    """Returns the result of each step of the stream."""
     return [in_order(advance(run, bundle)) for bundle in stream]
 
 
 def panes_of(windowing: Windowing, stream: Stream, run: type[Model | StageRun] = StageRun) -> list[Pane]:
-    """All panes of a stream, in order of emission."""
+    """Returns all panes of a stream, in order of emission."""
     return [pane for step in play(run(windowing), stream) for pane in step.panes]

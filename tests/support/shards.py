@@ -1,4 +1,4 @@
-"""A query of envelopes in this process: ingest tasks, a level after the other on its shards, what reaches the end."""
+"""A query of envelopes in this process: ingest tasks, then each level on its shards, and the final envelopes."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from windowing.time import MAX_TIME, MIN_TIME
 
 @attrs.define
 class Query(ShardedRun):
-    """A run on several shards that also reads its own input, and keeps the records of its stages."""
+    """A sharded run that also reads its own input, and keeps the records of its stages."""
 
     latest: Mapping[str, StageRecord] = attrs.field(factory=dict)
 
     def batches(self, rows: int = 250_000) -> Iterator[Batch]:
-        """The whole input as the local runner takes it, a chunk of every source at a time, and then the end."""
+        """Yields batches of the whole input as in the local runner, a chunk of every source each, and then the end."""
         steps = steps_of(self.plan)
         if steps is not None:
             orders = [*map(PlayStep, range(steps)), EndSources(tuple(self.plan.sources))]
@@ -36,7 +36,7 @@ class Query(ShardedRun):
             return
         chunks = {name: source.source.chunks(rows) for name, source in self.plan.sources.items()}
         whole = [name for name, source in self.plan.sources.items() if source.whole]
-        # What is read whole comes in the first batch, and is over then.
+        # Tables are read completely in the first batch, and end with it.
         first = {name: pl.concat(list(chunks.pop(name))) for name in whole}
         while chunks:
             taken = {name: next(source, None) for name, source in chunks.items()}
@@ -47,27 +47,27 @@ class Query(ShardedRun):
             first = {}
 
     def ordered(self, order: ControlCommand) -> Batch:
-        """One batch, in which there is an order for the sources."""
+        """Runs one batch with a control command for the sources."""
         return self.run(apply_command(order, self.plan.sources.values(), self.topology, 2))
 
-    def batch(self, chunks: Mapping[str, pl.LazyFrame] | None) -> Batch:
-        """One batch: these chunks, or the end of all sources."""
+    def batch(self, chunks: Mapping[str, pl.DataFrame | pl.LazyFrame] | None) -> Batch:
+        """Runs one batch of these chunks; None ends all sources."""
         return self.run(self.end() if chunks is None else self.ingested(chunks))
 
     def run(self, envelopes: Iterable[Envelope], now: int | None = None) -> Batch:
-        """These envelopes through all levels; with `now`, the first sees that time pass on all shards."""
+        """Sends envelopes through all levels; `now` is the processing time on all shards of the first level."""
         after = self.through(envelopes, now)
         batch = Batch(self.plan, after[-1], after, self.latest)
         self.latest = batch.stages()
         return batch
 
     def fork(self, seed: int) -> Query:
-        """The same query with a copy of its state; it gets what comes in another order."""
+        """Returns a copy of the query and its state; its envelopes arrive in another order."""
         return attrs.evolve(self, stores=copy.deepcopy(self.stores), seed=seed)
 
 
 def reshard(query: Query, plan: Plan, shards: int) -> Query:
-    """The query on other shards and with this plan, between two batches."""
+    """Returns the query on another number of shards and with this plan, between two batches."""
     now = Query(plan, shards, seed=query.seed)
     sent: list[Envelope] = []
     for (_, label), store in query.stores.items():
@@ -85,7 +85,7 @@ def reshard(query: Query, plan: Plan, shards: int) -> Query:
 
 @attrs.frozen
 class Batch:
-    """What has reached the end in a batch, what left each level, and the records of the stages in the batch before."""
+    """The final envelopes of a batch, the envelopes of each level, and the stage records of the batch before."""
 
     plan: Plan
     envelopes: list[Envelope]
@@ -93,21 +93,21 @@ class Batch:
     before: Mapping[str, StageRecord]
 
     def frames(self, sink: str) -> list[pl.DataFrame]:
-        """The rows for a sink, in order."""
+        """Returns the rows for a sink, in order."""
         return frames_of(self.envelopes, sink)
 
     def stages(self) -> dict[str, StageRecord]:
-        """The record of each stage, of all its shards together."""
+        """Returns the record of each stage, merged over its shards."""
         records = merged((name, told.stage) for name, told in self.notes())
         return {name: record.following(self.before.get(name), 0) for name, record in records.items()}
 
     def notes(self) -> list[tuple[str, StageMessage]]:
-        """What the shards tell the driver, by the names of their stages."""
+        """Returns the messages of the shards to the driver, with the names of their stages."""
         sent = [(one.origin, one.message()) for one in self.envelopes if one.kind == Kind.STAGE]
         return [(name, told) for name, told in sent if isinstance(told, StageMessage)]
 
     def sent(self, kind: Kind, level: int) -> list[Envelope]:
-        """What of this kind left a level, the first of which is 1."""
+        """Returns the envelopes of this kind that left a level; the first level is 1."""
         return [envelope for envelope in self.levels[level - 1] if envelope.kind == kind]
 
 

@@ -1,4 +1,4 @@
-"""Histories of runs that never were, by a simulated clock: long and wide ones, for charts and reports."""
+"""Simulated histories of runs, long and wide ones, for charts and reports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HARMFUL = "</script><script>alert('$x$')</script>"
 
 
 def described(inputs: Iterable[str], level: int = 1, minutes: int | None = None) -> StageDescription:
-    """Sessions of users, or fixed windows of so many minutes."""
+    """Returns a stage of user sessions, or of fixed windows of `minutes`."""
     spacing = None if minutes is None else Spacing(minutes * MINUTE, minutes * MINUTE, 0)
     windows = "Sessions(gap=1m)" if minutes is None else f"FixedWindows(size={minutes}m)"
     choices = {"windows": windows, "trigger": "DefaultTrigger()", "timestamp": "end_of_window"}
@@ -54,9 +54,10 @@ FLAGSHIP = RunDescription(
 
 
 def flagship(*, held: bool, start: int = NOON, batches: int = 60, ended: bool = True) -> History:
-    """Sessions of two platforms, averaged every two minutes; `held`: an open session holds what comes after it.
+    """Returns a history of sessions of two platforms, averaged every two minutes.
 
-    A batch comes every ten seconds; console is half a minute behind mobile. At the last batch all may be ended.
+    There is a batch every ten seconds; console is half a minute behind mobile. If `held`, an open session holds back
+    the later stage. If `ended`, the last batch ends the sources.
     """
     history = History(FLAGSHIP, closed="ended" if ended else None)
     for number in range(batches):
@@ -129,7 +130,7 @@ def _panes(level: int, number: int, low: int, start: int, last: StageRecord | No
 
 
 def wide(*, each: int = 20, batches: int = 100, start: int = 0) -> History:
-    """So many sources, a stage of each but one, and a stage that reads all of these; with names that harm."""
+    """Returns a history of `each` sources, stages of all but one, and a stage that reads these; names need escaping."""
     sources = [f"source {number} {HARMFUL}" for number in range(each)]
     stages = {f"stage {number}": described([name]) for number, name in enumerate(sources[:-1])}
     stages["all"] = described(list(stages), 2, 10)

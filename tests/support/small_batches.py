@@ -1,7 +1,7 @@
 """Counts the polars queries and Python calls of a small batch: `python -m tests.support.small_batches` prints both.
 
 The job is the flagship: sessions of two sources, and their means by two minutes, 300 rows of each source in a batch.
-With `POLARS_MAX_THREADS=1` all is done in one thread, so that the counts are the same in each run.
+With `POLARS_MAX_THREADS=1` everything runs in one thread, so that the counts are the same in each run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARM = 10
 
 
 class Counter:
-    """Counts the calls of Python functions, and the queries that polars executes. Use `count` as a profile function."""
+    """Counts Python calls and polars queries; pass `count` as a profile function."""
 
     def __init__(self) -> None:
         self.calls = self.queries = 0
@@ -32,7 +32,7 @@ class Counter:
 
 
 def flagship(out: bl.Memory) -> bl.Pipeline:
-    """Creates the pipeline, with a play of one of 500 users each hundredth of a second."""
+    """Creates the pipeline; one of 500 users plays each hundredth of a second."""
     plays = [{"user": f"u{number * 7919 % 500}", "at": number / 100} for number in range(ROWS * BATCHES)]
     p = bl.Pipeline("averages")
     sessions = [
@@ -54,7 +54,7 @@ def flagship(out: bl.Memory) -> bl.Pipeline:
 
 
 def counts() -> dict[str, float]:
-    """Runs the job, and returns the mean numbers of queries and calls of a batch."""
+    """Runs the job and returns the mean numbers of queries and calls per batch."""
     counter, marks = Counter(), list[tuple[int, int]]()
     runner = bl.LocalRunner(on_batch=lambda record: marks.append((counter.queries, counter.calls)))
     flagship(bl.Memory()).run()  # imports

@@ -1,4 +1,4 @@
-"""One Spark application for all tests that need one in this process: starting it takes longer than most tests."""
+"""The Spark application that all tests in this process share: starting one takes longer than most tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session on two cores, as a user has one."""
+    """Yields a session on two cores, configured as for a user."""
     from beamlike.spark.session.launch import start
 
     session = start("local[2]", "tests", {})

@@ -1,4 +1,4 @@
-"""Storage that is full."""
+"""Full disks and limits on file sizes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def full(size: int) -> Iterator[None]:
-    """No file may grow beyond so many bytes."""
+    """Limits the size of all files to `size` bytes."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -25,12 +25,12 @@ def full(size: int) -> Iterator[None]:
 
 @attrs.define
 class Disk:
-    """A disk in memory, mounted at a folder."""
+    """A memory disk, mounted at a folder."""
 
     folder: Path
 
     def resize(self, kilobytes: int) -> None:
-        """Gives the disk so much room."""
+        """Changes the capacity of the disk."""
         subprocess.run(
             ["mount", "-o", f"remount,size={kilobytes}k", self.folder], check=True, capture_output=True
         )
@@ -38,7 +38,7 @@ class Disk:
 
 @contextmanager
 def mounted(folder: Path) -> Iterator[Disk]:
-    """A disk in memory at a folder. Skips the test where none can be mounted."""
+    """Mounts a memory disk at a folder; skips the test where that is not possible."""
     folder.mkdir()
     try:
         subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True, capture_output=True)

@@ -47,7 +47,7 @@ FIRST_WATERMARK = -15
 
 @attrs.frozen
 class Bundle:
-    """One step of a stream: elements, which come first, and where the clocks stand after them, in microseconds."""
+    """A step of a stream: its elements, and the clocks after them, in microseconds."""
 
     elements: tuple[Element, ...]
     watermark: int
@@ -64,7 +64,7 @@ elements = st.tuples(keys, values, times)
 
 
 def us(count: int) -> timedelta:
-    """A duration of so many microseconds, as declarations take it."""
+    """Returns a duration of `count` microseconds."""
     return timedelta(microseconds=count)
 
 
@@ -73,7 +73,7 @@ def us(count: int) -> timedelta:
 
 @attrs.frozen
 class Choosy(CustomWindows):
-    """By its value an element is in no window, in one, or also in a longer one."""
+    """Windows that depend on the value: no window, one, or also a longer one."""
 
     columns = ("value",)
     size: int
@@ -88,7 +88,7 @@ class Choosy(CustomWindows):
 
 @attrs.frozen
 class Nested(CustomWindows):
-    """Each element is in a short window and in a long one, and only the class knows which are before the long one."""
+    """A short and a long window for each element; only the class knows which are before the long one."""
 
     size: int
 
@@ -102,9 +102,9 @@ class Nested(CustomWindows):
 
 @attrs.frozen
 class Auctions(CustomWindows):
-    """Where the value is a multiple of 3 an element opens an auction; others are bids, and become part of it.
+    """Elements whose value is a multiple of 3 open an auction; others are bids, which join an auction.
 
-    An auction takes the bids that begin before its end, also such as reach beyond it; its window stays as it is.
+    An auction merges with the bids that begin before its end, even if they end later; its window stays as it is.
     """
 
     columns = ("value",)
@@ -123,7 +123,7 @@ class Auctions(CustomWindows):
 
 @attrs.frozen
 class Meetings(CustomWindows):
-    """Of windows that have a time in common only that is left: where windows merge they shrink."""
+    """Windows that shrink: overlapping windows merge into their intersection."""
 
     size: int
 
@@ -166,10 +166,10 @@ own_merges = st.builds(Auctions, st.integers(1, 12)) | st.builds(Meetings, st.in
 all_windows: st.SearchStrategy[WindowFn] = st.one_of(
     fixed_windows, sliding_windows, cumulative_windows, sessions, st.builds(GlobalWindows), calendar_windows
 )
-"""Those that need no column but the event time."""
+"""Windows that need no column except the event time."""
 
 lasting_windows = all_windows | custom_windows
-"""Those that stay, or become part of one that spans them."""
+"""Windows that do not change, or merge into one that spans them."""
 
 family = lasting_windows | own_merges
 
@@ -218,7 +218,7 @@ usual_triggers: st.SearchStrategy[Trigger] = st.one_of(
     _early_and_late(counts | repeated_counts | percentiles | processing_times),
     st.builds(Repeatedly, st.builds(AfterAny, counts, processing_times)),
 )
-"""What people write: early and late panes by count and by processing time around the end of the window."""
+"""Usual triggers: early and late panes by count and by processing time around the end of the window."""
 
 nested_triggers = st.recursive(
     st.one_of(
@@ -245,7 +245,7 @@ def windowings(
     allowed_lateness: st.SearchStrategy[timedelta] = lateness,
     closing: st.SearchStrategy[str] = empty_panes,
 ) -> st.SearchStrategy[Windowing]:
-    """Windowings of these choices, also such that may lose data."""
+    """Draws windowings of these choices, including ones that may lose data."""
     return st.builds(
         Windowing,
         windows=windows,
@@ -303,9 +303,9 @@ bundles = st.lists(elements, max_size=5).map(tuple)
 def _with_clocks(
     draw: st.DrawFn, stream: Sequence[Bundle], passing: st.SearchStrategy[int] = advances
 ) -> Stream:
-    """The stream with processing time and, half of the time, percentile watermarks.
+    """Adds processing time to the stream and, for half of the examples, percentile watermarks.
 
-    These are at or after the watermark; that of a lower percentile is further ahead.
+    Percentile watermarks are at or after the watermark; a lower percentile is further ahead.
     """
     now, sixty_six, thirty_three = 0, MIN_TIME, MIN_TIME
     told = draw(st.booleans())
@@ -326,9 +326,9 @@ def _ahead(watermark: int, step: int) -> int:
 
 @st.composite
 def streams(draw: st.DrawFn, drained: bool | None = None) -> Stream:
-    """Bundles in any order of time, with watermarks that stand, step or leap.
+    """Draws bundles in any order of time, with watermarks that stay, step or leap.
 
-    The watermark is -inf until it moves for the first time; `drained` (by default either) ends it with +inf.
+    The watermark is -inf until it first moves; `drained` (by default either) ends the stream with +inf.
     """
     watermark = MIN_TIME
     stream = []
@@ -343,7 +343,7 @@ def streams(draw: st.DrawFn, drained: bool | None = None) -> Stream:
 
 @st.composite
 def crowded_streams(draw: st.DrawFn) -> Stream:
-    """One key, elements around the watermark: sessions meet, grow, close and live again, all the time."""
+    """Draws elements of one key around the watermark: sessions meet, grow, close and reopen all the time."""
     watermark = 0
     stream = []
     for _ in range(draw(st.integers(4, 9))):
@@ -356,7 +356,7 @@ def crowded_streams(draw: st.DrawFn) -> Stream:
 
 @st.composite
 def bridged_streams(draw: st.DrawFn) -> Stream:
-    """One key, elements some way apart: sessions of ten begin apart, fire, and are bridged; clocks move slowly."""
+    """Draws elements of one key whose sessions start apart, fire, and are then bridged; clocks move slowly."""
     stream, watermark = [], 0
     for _ in range(draw(st.integers(5, 10))):
         apart = draw(st.lists(st.sampled_from([0, 8, 16, 24]), max_size=2))
@@ -370,7 +370,7 @@ scattered_elements = st.tuples(keys, values, st.integers(-300, 300))
 
 @st.composite
 def scattered_streams(draw: st.DrawFn) -> Stream:
-    """Elements far from each other and from the watermark: many windows live at once."""
+    """Draws elements far from each other and from the watermark: many windows are open at once."""
     watermark = -300
     stream = []
     for _ in range(draw(st.integers(2, 6))):
@@ -382,9 +382,9 @@ def scattered_streams(draw: st.DrawFn) -> Stream:
 
 @st.composite
 def punctual_streams(draw: st.DrawFn) -> Stream:
-    """Streams whose elements are out of order, but never behind the watermark; drained at the end.
+    """Draws elements out of order but never behind the watermark; drained at the end.
 
-    The watermark after each bundle is at most the least event time still to come.
+    The watermark after each bundle is at most the least event time of the following bundles.
     """
     batches = [draw(bundles) for _ in range(draw(st.integers(1, 6)))]
     watermark = MIN_TIME

@@ -1,6 +1,6 @@
-"""Every watermark strategy with a stream of elements, and where its watermark is after each step, made by hand.
+"""Every watermark strategy with a stream of elements and the watermark after each step, derived by hand.
 
-Times are seconds. A step is some elements or processing time that passes.
+Times are seconds. A step is some elements, or a duration of processing time.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Step = list[dict[str, Any]] | float
 
 
 def came(*times: float, mark: bool = False, until: float | None = None, **splits: float) -> Step:
-    """Elements of no split, or one of each of these; the even ones are ada's, the odd ones bob's."""
+    """Returns elements of no split, or one of each of these; even ones are ada's, odd ones bob's."""
     given = [*((time, None) for time in times), *((time, split) for split, time in splits.items())]
     told = None if until is None else datetime.fromtimestamp(until, UTC).replace(tzinfo=None)
     return [
@@ -41,12 +41,12 @@ def came(*times: float, mark: bool = False, until: float | None = None, **splits
 
 
 def passed(seconds: float) -> Step:
-    """Nothing comes for so long."""
+    """Returns a step in which nothing arrives for this many seconds."""
     return seconds
 
 
 def stream(steps: list[Step]) -> bl.TestStream:
-    """A test stream that announces no watermark."""
+    """Returns a test stream that announces no watermark."""
     made = bl.TestStream(SCHEMA)
     for step in steps:
         made = made.add_elements(step) if isinstance(step, list) else made.advance_processing_time(step)
@@ -86,7 +86,7 @@ def four_seconds_before(
 
 @attrs.frozen
 class Halves(bl.WatermarkStrategy):
-    """A user's own: half of the newest."""
+    """A user-defined strategy: half of the newest time."""
 
     def observe(self, frame: pl.DataFrame) -> Summary:
         return {"newest": frame[EVENT_TIME].max()} if len(frame) else {}
@@ -100,10 +100,10 @@ class Halves(bl.WatermarkStrategy):
 
 @attrs.frozen
 class Case:
-    """A strategy, steps with the watermark after each (None: there is none yet), and what comes of it.
+    """A strategy, its steps with the watermark after each (None: none yet), and the expected panes.
 
-    In windows of ten seconds: `fired` has the step of the on-time panes of the window that starts then, `early` that
-    of early ones, `late` counts the elements that are dropped. In the steps of `idle` the whole source is.
+    Windows are ten seconds long. `fired` maps the start of a window to the step of its on-time panes, `early` to the
+    step of early ones; `late` counts dropped elements. In the steps of `idle` the whole source is idle.
     """
 
     strategy: bl.WatermarkStrategy

@@ -1,4 +1,4 @@
-"""The naive model of keyed state and timers, on cases whose values were derived by hand or come from other systems."""
+"""The naive model of keyed state and timers, on cases whose values were derived by hand or taken from other systems."""
 
 from __future__ import annotations
 

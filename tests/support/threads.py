@@ -1,4 +1,4 @@
-"""Runs in process on so many threads, however few rows their batches have."""
+"""Runs in process with a fixed number of threads, however few rows their batches have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from beamlike.system.threads import Threads
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Runs that are begun meanwhile have so many."""
+    """Makes runs that begin in this context use `count` threads."""
     with pytest.MonkeyPatch.context() as patch:
         for module in ("run", "opening"):
             patch.setattr(f"beamlike.local.{module}.Threads", partial(Threads, count))

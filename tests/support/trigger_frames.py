@@ -1,4 +1,4 @@
-"""Windows that are nothing but their end and the cells of a trigger: what a grouping does with triggers, alone."""
+"""Windows reduced to their end and the cells of a trigger, to test how a grouping uses triggers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from windowing.columns import WINDOW_END
 from windowing.triggers.base import ALL, ROOT, Env, TriggerContext
 
 END = 10
-"""Where windows end that are not given another end."""
+"""The default end of windows."""
 
 
 def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentiles: int) -> TriggerContext:
@@ -37,14 +37,14 @@ def moment(watermark: int = 0, now: int = 0, merging: bool = False, **percentile
 
 @attrs.define
 class Frame:
-    """Windows of one trigger, a row each; all methods treat all windows at once."""
+    """Windows of one trigger, a row each; all methods process all windows at once."""
 
     trigger: Trigger
     rows: pl.DataFrame
 
     @classmethod
     def of(cls, trigger: Trigger, *ends: int) -> Frame:
-        """New windows that end there."""
+        """Returns new windows with these ends."""
         cells = {name: cell.literal() for name, cell in trigger.cells().items()}
         return cls(trigger, pl.DataFrame({WINDOW_END: list(ends) or [END]}).with_columns(**cells))
 
@@ -53,7 +53,7 @@ class Frame:
         return {name: pl.col(name) for name in self.trigger.cells()}
 
     def add(self, counts: int | list[int], at: TriggerContext) -> Frame:
-        """This many elements come to each window."""
+        """Adds this many elements to each window."""
         each = counts if isinstance(counts, list) else [counts] * len(self.rows)
         rows = self.rows.with_columns(pl.Series("count", each))
         env = self.trigger.on_elements(self.env, ROOT, pl.col("count") > 0, pl.col("count"), at)
@@ -64,14 +64,14 @@ class Frame:
         return self._values(self.trigger.ready(self.env, ROOT, at))
 
     def fire(self, at: TriggerContext) -> list[bool]:
-        """Windows that are ready emit: which ones they are. One that has finished is closed."""
+        """Emits the windows that are ready and returns which these are. Windows with a finished trigger are closed."""
         ready = pl.Series(self.ready(at)) & ~pl.Series(self.finished())
         env = self.trigger.on_fire(self.env, ROOT, pl.lit(ready), at)
         self.rows = self.rows.with_columns(**{name: env[name] for name in self.env})
         return ready.to_list()
 
     def merge(self, at: TriggerContext, end: int = END) -> Frame:
-        """All windows become one, which ends there."""
+        """Merges all windows into one with this end."""
         folds = {name: getattr(pl.col(name), cell.fold)() for name, cell in self.trigger.cells().items()}
         bits = [name for name, cell in self.trigger.cells().items() if cell.fold == "any"]
         rows = self.rows.select(
@@ -91,11 +91,11 @@ class Frame:
         return self._values(self.trigger.deadline(self.env, ROOT, at, clock))
 
     def due(self, before: TriggerContext, now: TriggerContext) -> bool:
-        """Whether the only window asked, `before`, for a look at the time that it is `now`."""
+        """True if the only window requested, at `before`, an evaluation at the time `now`."""
         return self._asked(self.trigger.clocks(), before, now)
 
     def wakes(self, before: TriggerContext, now: TriggerContext) -> bool:
-        """The same for the clocks other than the watermark."""
+        """Like `due`, for the clocks other than the watermark."""
         return self._asked(self.trigger.clocks() - {WATERMARK}, before, now)
 
     def _asked(self, clocks: Iterable[str], before: TriggerContext, now: TriggerContext) -> bool:

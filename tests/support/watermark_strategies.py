@@ -1,4 +1,4 @@
-"""Watermark strategies of every kind, sources that they look at, and ways to cut batches into tasks, for Hypothesis."""
+"""Watermark strategies of every kind, sources for them, and ways to divide batches into tasks, for Hypothesis."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pl.Schema({EVENT_TIME: pl.Int64(), "part": pl.String(), "mark": pl.Bool
 
 @attrs.frozen
 class Slowest(WatermarkStrategy):
-    """A user's own, which falls as well as rises: the oldest element of the last batch."""
+    """A user-defined strategy that falls as well as rises: the oldest element of the last batch."""
 
     slack: int = 1
 
@@ -53,7 +53,7 @@ class Slowest(WatermarkStrategy):
 
 @attrs.frozen
 class Announced(WatermarkStrategy):
-    """A source that says itself where its watermarks stand."""
+    """A strategy whose watermarks the source itself announces."""
 
     @property
     def learns_lateness(self) -> bool:
@@ -81,7 +81,7 @@ percentiles = st.lists(st.integers(1, 99), max_size=3, unique=True)
 def strategies(
     draw: st.DrawFn, *, with_percentiles: bool = False, idle: bool | None = None
 ) -> WatermarkStrategy:
-    """Any strategy, with or without splits, idleness and percentiles."""
+    """Draws any strategy, with or without splits, idleness and percentiles."""
     fields = {
         "per_split": draw(st.sampled_from([None, "part"])),
         "idle_after": draw(some) if (draw(st.booleans()) if idle is None else idle) else None,
@@ -114,12 +114,12 @@ streams = st.lists(st.tuples(batches, st.integers(0, 25)), max_size=8)
 
 
 def frame(batch: list[Row]) -> pl.DataFrame:
-    """The rows as a source's task has them."""
+    """Returns the rows as a frame, as a source's task has them."""
     return pl.DataFrame(batch, schema=SCHEMA, orient="row")
 
 
 def in_tasks(strategy: WatermarkStrategy, batch: list[Row], tasks: int, seed: int) -> SourceSummary:
-    """The summary of a batch that so many tasks have seen, which were put together in any order."""
+    """Returns the summary of a batch that `tasks` tasks have summarized in parts, merged in any order."""
     chance = random.Random(seed)
     parts: list[list[Row]] = [[] for _ in range(tasks)]
     for row in batch:
@@ -133,7 +133,7 @@ def in_tasks(strategy: WatermarkStrategy, batch: list[Row], tasks: int, seed: in
 
 
 def play(strategy: WatermarkStrategy, stream: list[tuple[list[Row], int]]) -> list[SourceState]:
-    """The states of a source, before the first batch and after each."""
+    """Returns the states of a source, before the first batch and after each."""
     states, now = [SourceState()], 0
     for batch, passed in stream:
         now += passed
@@ -142,10 +142,10 @@ def play(strategy: WatermarkStrategy, stream: list[tuple[list[Row], int]]) -> li
 
 
 def figure_3_11() -> list[tuple[int, int]]:
-    """Arrival and event time (us) of events that come three to six minutes after they happened, as they arrive.
+    """Returns arrival and event times (us) of events that arrive three to six minutes late, in order of arrival.
 
-    Ten of them are of the window from 12:00 to 12:02. When the 33rd percentile of events, two thirds of them and
-    all of them are through, at 12:06, 12:07 and 12:08, four, seven and ten of these have come.
+    Ten are in the window from 12:00 to 12:02. At 12:06, 12:07 and 12:08, when the 33rd percentile, two thirds and all
+    of the events are through, four, seven and ten of these have arrived.
     """
     table = pl.read_csv(ROOT / "tests" / "data" / "figure_3_11.csv")
     return [(instant(arrival), instant(event)) for arrival, event in table.rows()]

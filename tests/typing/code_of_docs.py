@@ -1,4 +1,4 @@
-"""The code that users read, in README, docs and docstrings, as modules that a type checker can check."""
+"""The code that users read, in README, docs and docstrings, as modules for a type checker."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _BLOCK: Final = re.compile(r"^```python(?! (?:spark|beam|bytewax)$).*?\n(.*?)^``
 
 
 def page(text: str) -> str:
-    """The code of a page, whose blocks share their names."""
+    """Returns the code of a page, whose blocks share their names."""
     return "\n\n".join(_BLOCK.findall(text))
 
 
 def example(text: str) -> str:
-    """The code of the examples in a docstring that raise no error, as errors are often about types."""
+    """Returns the code of a docstring's examples that raise no error: errors are often about types."""
     found = doctest.DocTestParser().get_examples(text)
     return "".join(one.source for one in found if one.exc_msg is None)
 
 
 def functions() -> Iterator[str]:
-    """Yields a function for each docstring with examples; those of `bl.Collection` come first in each."""
+    """Yields a function for each docstring with examples; each begins with the examples of `bl.Collection`."""
     before = example(docstring(bl.Collection))
     for number, (name, thing) in enumerate(PUBLIC.items()):
         if code := example(docstring(thing)):
@@ -43,7 +43,7 @@ def functions() -> Iterator[str]:
 
 
 def write() -> None:
-    """Writes all modules anew."""
+    """Writes all modules."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     for path in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):

@@ -1,4 +1,4 @@
-"""The typed project is real: it uses all that is public, and what it declares is accepted."""
+"""The typed project is complete: it uses all public names, and its declarations are accepted."""
 
 from __future__ import annotations
 

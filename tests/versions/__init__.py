@@ -1,1 +1,1 @@
-"""Tests on other versions of Spark than the one that is installed."""
+"""Tests on other Spark versions than the installed one."""

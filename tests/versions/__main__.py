@@ -1,7 +1,7 @@
-"""Runs the tests that matter on other versions of Spark: `python -m tests.versions 4.0 4.1` (`make test-spark`).
+"""Runs selected tests on other Spark versions: `python -m tests.versions 4.0 4.1` (`make test-spark`).
 
-Each version has an environment of its own in `build/spark`, with the newest patch of that version. All other packages
-are those of the environment that runs this.
+Each version has an environment of its own in `build/spark`, with its newest patch. All other packages are those of the
+environment that runs this.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MATTERING: Final = (
     "tests/beamlike/spark/test_versions.py",
 )
 KILLS: Final = (
-    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing",
+    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing[spark]",
 )
 _CONNECT: Final = "tests/beamlike/spark/connect/test_connect.py::"
 CONNECT: Final = (
@@ -74,7 +74,7 @@ def passes(python: Path, tests: tuple[str, ...]) -> bool:
 
 
 def main() -> int:
-    """Runs the tests on each version, and prints how long that took."""
+    """Runs the tests on each version, and prints their duration."""
     every = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("versions", nargs="*", default=every, choices=every, metavar="VERSION")
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 def _parts(version: str, every: list[str], *, quick: bool) -> tuple[tuple[str, ...], ...]:
-    """The tests for each process. That of Kafka has a session with other jars."""
+    """Returns the tests for each process. The Kafka test has a session with other jars."""
     if quick and version in (every[0], every[-1]):
         return (MATTERING,)
     if quick:

@@ -1,4 +1,4 @@
-"""Calendar windows against the clocks of Python's own time zones, and where clocks do odd things at midnight."""
+"""Calendar windows, compared with the time zones of Python, also where clocks skip or repeat midnight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SECOND = 1_000_000
 
 
 def at(text: str) -> int:
-    """The time in microseconds of a moment in UTC such as `2024-03-31T01:00`."""
+    """Returns the time in microseconds of a moment in UTC such as `2024-03-31T01:00`."""
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * SECOND
 
 
@@ -53,7 +53,7 @@ zones = st.sampled_from(sorted({zone for zone, _ in ODD_NIGHTS} | {"UTC", "Asia/
 
 
 def known(zone: str) -> bool:
-    """Whether it is a zone here, too, and not only to Python."""
+    """True if polars knows the zone, too."""
     try:
         return CalendarWindows.days(timezone=zone).timezone == zone
     except ValueError:
@@ -67,14 +67,14 @@ starts = odd_starts | st.dates(date(1900, 1, 1), date(2100, 1, 1))
 
 @st.composite
 def calendars(draw: st.DrawFn, zone: st.SearchStrategy[str] = zones) -> CalendarWindows:
-    """Calendar windows of all kinds."""
+    """Draws calendar windows of all kinds."""
     unit = draw(st.sampled_from(["days", "weeks", "months", "years"]))
     start = draw(starts)
     return CalendarWindows(unit, draw(st.integers(1, 5)), start.replace(day=min(start.day, 28)), draw(zone))
 
 
 def times_in(first: int, last: int) -> st.SearchStrategy[int]:
-    """Times between years, in microseconds."""
+    """Draws times between years, in microseconds."""
     return st.integers(at(f"{first:04}-01-01"), at(f"{last:04}-12-31"))
 
 
@@ -95,7 +95,7 @@ all_times = (
 
 
 def midnight(day: date, zone: str) -> int:
-    """The first second in which the clocks show that date or, if they leave out its midnight, a later time."""
+    """Returns the first second in which the clocks show that date, at midnight or, if that is skipped, later."""
     begin = datetime(day.year, day.month, day.day, tzinfo=ZoneInfo(zone))
     second = int(begin.timestamp())
     while datetime.fromtimestamp(second - 1, ZoneInfo(zone)).replace(tzinfo=None) >= begin.replace(
@@ -106,7 +106,7 @@ def midnight(day: date, zone: str) -> int:
 
 
 def nth_start(windows: CalendarWindows, n: int) -> date:
-    """The date on which the nth window from `start` begins."""
+    """Returns the date on which the nth window from `start` begins."""
     n *= windows.count
     if windows.unit in ("days", "weeks"):
         return windows.start + timedelta(days=n * (7 if windows.unit == "weeks" else 1))
@@ -115,7 +115,7 @@ def nth_start(windows: CalendarWindows, n: int) -> date:
 
 
 def by_definition(windows: CalendarWindows, time: int) -> list[tuple[int, int]]:
-    """Of the windows around a time, those that contain it."""
+    """Returns the windows that contain a time, out of several windows around it."""
     today = datetime.fromtimestamp(time // SECOND, UTC).date()
     length = windows.count * {"days": 1, "weeks": 7, "months": 30.44, "years": 365.25}[windows.unit]
     guess = round((today - windows.start).days / length)

@@ -1,4 +1,4 @@
-"""Windows of users' own: they are what the functions give, merge as these say, and are refused where they err."""
+"""User-defined windows: the windows that their functions assign and merge, and the errors of wrong functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Merges = Iterable[tuple[Iterable[Bounds], Bounds]]
 
 
 class OwnSliding(CustomWindows):
-    """Sliding windows once more, as a plain class."""
+    """Sliding windows, defined by a plain class."""
 
     def __init__(self, size: int, every: int) -> None:
         self.size, self.every = size, every
@@ -49,7 +49,7 @@ class OwnSliding(CustomWindows):
 
 @attrs.frozen
 class OwnSessions(CustomWindows):
-    """Sessions once more, as an attrs class."""
+    """Sessions, defined by an attrs class."""
 
     gap: int
 
@@ -72,7 +72,7 @@ AUCTION = 1_000
 
 
 class Auctions(CustomWindows):
-    """A bid that is made before its auction ends belongs to it; the auction's window stays as it is."""
+    """A bid that is made before its auction ends belongs to it; the auction's window does not change."""
 
     columns = ("expires",)
 
@@ -86,7 +86,7 @@ class Auctions(CustomWindows):
 
 
 class SizedByRow(CustomWindows):
-    """Each element says how long its windows are."""
+    """Windows whose length is a column of the element."""
 
     columns = ("sizes",)
 
@@ -95,7 +95,7 @@ class SizedByRow(CustomWindows):
 
 
 def merged(windows: WindowFn, rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """The rows with the bounds of the window that they become; checks how runs are numbered."""
+    """Returns the rows with the bounds of their merged windows; checks how runs are numbered."""
     ordered = windows.merge(rows, keys)
     assert ordered[RUN].to_list() == sorted(ordered[RUN])
     assert ordered[RUN].unique().to_list() == list(range(1, ordered[RUN].n_unique() + 1))
@@ -111,7 +111,7 @@ def rows_of(windows: list[tuple[Any, int, int]]) -> pl.DataFrame:
     return pl.DataFrame(windows, schema, orient="row").with_row_index("n")
 
 
-# What assign gives
+# Assignment
 
 
 @given(st.lists(times, max_size=6), sizes, st.integers(1, 50))
@@ -139,7 +139,7 @@ def test_a_lazy_frame_gets_the_same_windows(elements: list[tuple[int, list[int]]
     lazy = SizedByRow().assign(frame.lazy())
     assert_frame_equal(lazy.collect(), SizedByRow().assign(frame))
     assert lazy.collect_schema() == lazy.collect().schema
-    # What comes after the function must not be moved to before it.
+    # Later expressions must not be moved before the function.
     assert_frame_equal(lazy.select(WINDOW_END).collect(), lazy.collect().select(WINDOW_END))
     assert_frame_equal(lazy.head(2).collect(), lazy.collect().head(2))
 
@@ -155,7 +155,7 @@ def test_windows_end_with_time_itself() -> None:
     assert placed(AllOfTime(), [5]) == [(0, MIN_TIME, GLOBAL_WINDOW_END)]
 
 
-# What merge gives
+# Merging
 
 key_windows = st.tuples(st.sampled_from(["a", "b", None]), st.integers(-20, 20), st.integers(1, 9)).map(
     lambda given: (given[0], given[1], given[1] + given[2])
@@ -170,7 +170,7 @@ def test_sessions_of_ones_own_are_sessions(windows: list[tuple[Any, int, int]], 
 
 @attrs.frozen
 class ByRemainder(CustomWindows):
-    """Windows whose starts have the same remainder become the last of them, or a window that is nowhere near."""
+    """Windows whose starts have the same remainder merge into the last of them, or into a distant window."""
 
     modulus: int
     elsewhere: bool
@@ -230,7 +230,7 @@ def test_sessions_of_ones_own_group_like_sessions(windowing: Windowing, stream: 
 
 @attrs.frozen
 class Bids(CustomWindows):
-    """An auction begins at a full hundred and has its own window, whatever bids come before its end."""
+    """An auction begins at a multiple of a hundred; its window stays as it is when bids join it."""
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> Iterable[Bounds]:
         return [(time, time + (90 if time % 100 == 0 else 20))]

@@ -1,4 +1,4 @@
-"""What users' own windows may not be: each error names the class, what it gave, and what was expected."""
+"""Invalid user-defined windows: each error names the class, the returned value, and what was expected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from windowing import (
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.time import GLOBAL_WINDOW_END
 
-# What is refused
+# Refusals
 
 
 def assign(windows: WindowFn, at: list[int], lazy: bool) -> pl.DataFrame:
@@ -26,7 +26,7 @@ def assign(windows: WindowFn, at: list[int], lazy: bool) -> pl.DataFrame:
 
 
 def custom(assigned: Any = None, merges: Any = None) -> CustomWindows:
-    """Windows whose functions give what they are told to."""
+    """Returns windows whose functions return these values."""
 
     class Odd(CustomWindows):
         def assign_windows(self, time: int, row: dict[str, Any]) -> Any:
@@ -87,7 +87,7 @@ def test_what_is_no_merge_is_named_with_the_windows(merges: Any, message: str) -
 
 
 class TwoPartError(Exception):
-    """One that polars could not make again from its message."""
+    """An exception that cannot be rebuilt from its message alone."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -203,7 +203,7 @@ def test_windows_that_merge_have_none_before_them() -> None:
 
 
 class Twice(CustomWindows):
-    """Windows that merge, and two of them for each element."""
+    """Windows that merge, two for each element."""
 
     def assign_windows(self, time: int, row: dict[str, Any]) -> list[tuple[int, int]]:
         return [(time, time + 5), (time, time + 10)]

@@ -1,4 +1,4 @@
-"""Identities are plain data: equal for equal declarations, and as before where a version adds an attribute."""
+"""Identities are plain data: equal for equal declarations, and unchanged when a version adds an attribute."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_whole_numbers_are_written_as_numbers() -> None:
 
 
 class Plain(CustomWindows):
-    """As a user writes it, with an attribute that changes while it is used."""
+    """Windows as a plain class with an attribute that changes in use."""
 
     def __init__(self, most: int) -> None:
         self.most, self.calls = most, []  # type: ignore[var-annotated]
@@ -74,7 +74,7 @@ class Plain(CustomWindows):
 
 @attrs.frozen
 class OnWeekdays(Trigger):
-    """A trigger of a user's."""
+    """A user-defined trigger."""
 
     days: tuple[int, ...]
     weeks: int = 1
@@ -82,7 +82,7 @@ class OnWeekdays(Trigger):
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What a user may give to one."""
+    """A value object of a user."""
 
     size: int
     name: str = "usual"
@@ -104,7 +104,7 @@ def above(least: int) -> Callable[[int], bool]:
 
 
 class Scaled:
-    """An object with a method that is given as a function."""
+    """An object whose method is passed as a function."""
 
     def call(self, value: int) -> int:
         return value

@@ -1,4 +1,4 @@
-"""When a window is collected, and until when an element is in time."""
+"""The times until which elements are accepted and at which windows are collected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arrivals meet windows that are there already, against all pairs of them; and that this is one sort."""
+"""Arrivals that overlap existing windows, compared with a check of all pairs; the search is one sort."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def frame(rows: list[Row]) -> pl.DataFrame:
 
 @st.composite
 def overlapping(draw: st.DrawFn) -> list[Row]:
-    """Windows as they are in state: a session that is closed may overlap with any other."""
+    """Draws windows as they are in state: a closed session may overlap any other."""
     return [(*draw(keys), *draw(spans)) for _ in range(draw(st.integers(0, 12)))]
 
 
 @st.composite
 def disjoint(draw: st.DrawFn) -> list[Row]:
-    """Arrivals that have been merged with each other, shuffled."""
+    """Draws arrivals that have been merged with each other, shuffled."""
     rows = []
     for key in draw(st.lists(keys, max_size=5, unique_by=str)):
         cuts = sorted(draw(st.sets(st.integers(-20, 60), max_size=10)))
@@ -92,7 +92,7 @@ def test_rows_in_company_are_those_that_overlap_another(
 
 
 def test_a_key_with_everything_takes_no_pairs() -> None:
-    """In pairs these would be ten thousand million."""
+    """A search by pairs would compare ten thousand million of them."""
     starts = 3 * np.arange(100_000)
     there = pl.DataFrame({"user": "a", WINDOW_START: starts, WINDOW_END: starts + 1})
     come = there.with_columns(pl.col(*WINDOW_COLUMNS) + (pl.int_range(pl.len()) % 2))

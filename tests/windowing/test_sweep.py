@@ -1,4 +1,4 @@
-"""The sweep that finds the windows of a key that become one, against a loop over the windows of each key."""
+"""The sweep that merges the overlapping windows of a key, compared with a loop over the windows of each key."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def frame(rows: list[tuple[str | None, int | None, tuple[int, int]]]) -> pl.Data
 
 
 def swept(rows: pl.DataFrame, keys: list[str]) -> list[list[tuple[object, ...]]]:
-    """The rows of each window that they become, in the order of the sweep."""
+    """Returns the rows of each merged window, in the order of the sweep."""
     ordered, begins = by_key_and_start(rows, keys)
     start, end = (ordered[column].to_numpy() for column in WINDOW_COLUMNS)
     runs: list[list[tuple[object, ...]]] = []
@@ -40,7 +40,7 @@ def swept(rows: pl.DataFrame, keys: list[str]) -> list[list[tuple[object, ...]]]
 
 
 def by_hand(rows: pl.DataFrame, keys: list[str]) -> list[list[tuple[object, ...]]]:
-    """The same, by a loop over the windows of each key in the order of their starts."""
+    """Returns the rows of each merged window, by a loop over the windows of each key in order of their starts."""
     runs = []
     for part in rows.partition_by(keys, maintain_order=True) if keys else [rows]:
         until = None
@@ -55,7 +55,7 @@ def by_hand(rows: pl.DataFrame, keys: list[str]) -> list[list[tuple[object, ...]
 
 
 def in_any_order(runs: list[list[tuple[object, ...]]]) -> list[str]:
-    """Runs as texts: their order follows from hashes, that of the rows in them counts."""
+    """Returns runs as sorted texts: hashes determine the order of runs, but the order of their rows is significant."""
     return sorted(map(repr, runs))
 
 

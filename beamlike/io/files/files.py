@@ -11,7 +11,7 @@ from typing import ClassVar, Self, get_args
 import attrs
 import polars as pl
 
-from beamlike.io.base import Declared, Faulty, FromFile, Part, Pieces, declared
+from beamlike.io.base import AnyFrame, Declared, Faulty, FromFile, Part, Pieces, declared
 from beamlike.io.files import hive, part_files
 from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
@@ -210,7 +210,7 @@ class Files:
     def for_event_time(self, column: str) -> Self:
         return attrs.evolve(self, event_time=column)
 
-    def chunks(self, rows: int) -> Iterator[pl.LazyFrame | Faulty]:
+    def chunks(self, rows: int) -> Iterator[AnyFrame | Faulty]:
         return (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
 
     def batches(self, rows: int) -> Iterator[Pieces]:

@@ -11,7 +11,7 @@ _LOG = logging.getLogger("beamlike")
 _LOCK: Final = threading.Lock()  # files are read in several threads
 _LOGGED: Final[set[tuple[str, str]]] = set()
 _UNREPORTED: Final[dict[str, dict[str, str]]] = {}
-"""By path of a source: the columns that were not read, each with the first file that has it."""
+"""The columns that were not read, each with the first file that has it, by path of a source."""
 
 
 def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -> None:

@@ -270,4 +270,4 @@ class Log:
 def _beyond(at: int, end: int | None) -> str:
     """Returns the message for an offset after the end of a partition, or in a partition that does not exist."""
     there = "there is no such partition" if end is None else f"it ends at offset {end}"
-    return f"the next message to read is at offset {at}, but {there}, as if the topic had been made again"
+    return f"the next message to read is at offset {at}, but {there}, as if the topic had been created again"

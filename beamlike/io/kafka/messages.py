@@ -41,7 +41,7 @@ def row_schema(codecs: Mapping[str, Codec], *, headers: bool) -> pl.Schema:
     parts = [(f"{name}=", codec.columns(name)) for name, codec in codecs.items()]
     for part, columns in [*parts, ("what Kafka says of a message", about)]:
         if twice := [name for name in columns if name in schema]:
-            raise ValueError(f"Kafka: {part} has a column {twice[0]!r}, which is there already")
+            raise ValueError(f"Kafka: {part} has a column {twice[0]!r}, which already exists")
         schema.update(columns)
     return pl.Schema(schema)
 
@@ -57,9 +57,9 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
         bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
         good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
         rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal").filter(good)
-        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows.lazy(), "")])
+        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows, "")])
     rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal")
-    return Pieces([FromFile(rows.lazy(), "")])
+    return Pieces([FromFile(rows, "")])
 
 
 def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[int, str]]) -> pl.DataFrame:

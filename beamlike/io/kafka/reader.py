@@ -33,6 +33,8 @@ class LogSource(Protocol):
 
     def last(self, log: Log) -> Offsets: ...
 
+    def is_final(self, log: Log) -> bool: ...
+
     def decode(self, frame: pl.DataFrame) -> Pieces: ...
 
 
@@ -49,6 +51,7 @@ class LogReader:
     """A reader of a log from given offsets on, in batches of `rows` messages, up to `end`.
 
     If the source `ends`, `end` is the end of the log when it was opened. Otherwise `end` moves on when it is reached.
+    It is `final` if no message that arrives later can be before it.
     `noted` is False until a batch has stored the offsets at which the run begins. So the first batch is planned even
     without messages: otherwise "latest" would mean other offsets after a restart.
     """
@@ -60,6 +63,7 @@ class LogReader:
     rows: int
     ends: bool
     noted: bool = True
+    final: bool = False
     _next: PlannedBatch | None = attrs.field(default=None, init=False)
     _asked: float = attrs.field(default=-inf, init=False)
     _answer: Future[_Answer] | None = attrs.field(default=None, init=False)
@@ -83,6 +87,7 @@ class LogReader:
                 rows=most,
                 ends=ends,
                 noted=bool(position) or not goes_on,
+                final=ends and source.is_final(log),
             )
         except BaseException:
             log.close()
@@ -141,8 +146,12 @@ class LogReader:
         """Returns the messages of a batch as rows and dead letters. Raises `DataLoss` if they no longer exist."""
         span = batch.input or {"begin": {}, "end": {}}
         rows = self.source.decode(self.log.read(span["begin"], span["end"]))
-        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
+        self.passed(batch)
         return rows
+
+    def passed(self, batch: PlannedBatch) -> None:
+        """Continues after a batch that was read from the log."""
+        self.at, self._next, self.noted = {**self.at, **batch.position}, None, True
 
     def close(self) -> None:
         self.log.close()

@@ -142,7 +142,7 @@ class KafkaSink:
         key = rows.key.columns
         if self.key and {*self.key} != {*key}:
             raise PlanError(
-                f"with mode='upsert' the key must be {listed(map(repr, key))}, by which the rows are told apart, and "
+                f"with mode='upsert' the key must be {listed(map(repr, key))}, which identifies the rows, and "
                 f"not {listed(map(repr, self.key))}; leave it out, or group by other columns",
                 step=rows.step,
             )
@@ -190,7 +190,7 @@ class KafkaSink:
 
     def cut(self, run: str, batch: int) -> str:
         """Removes nothing, because a topic keeps its messages."""
-        return f"their messages stay, and are sent once more; the headers {HEADERS[0]} and {HEADERS[1]} tell them apart"
+        return f"their messages stay, and are sent once more; the headers {HEADERS[0]} and {HEADERS[1]} mark them"
 
     def write(self, frame: pl.DataFrame, part: Part) -> None:
         """Sends the part, unless it was sent already."""

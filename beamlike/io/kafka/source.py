@@ -108,8 +108,9 @@ class Kafka:
         key: The format of keys, like `value`, with a column `key`. By default keys are not read.
         start: Where a run begins: "earliest", "latest", a datetime, or offsets by partition such as `{0: 1200}`, for
             several topics `{"plays": {0: 1200}}`.
-        end: Where a run ends, like `start`. By default a run in process ends with the messages that exist when it
-            begins, and a run on Spark continues as its trigger says.
+        end: Where a run ends, like `start`. In process the source is over when all partitions have reached offsets or a
+            time: its watermark goes to the end of time. By default a run in process ends with the messages that exist
+            when it begins, and a run on Spark continues as its trigger says.
         headers: True to add the column `kafka_headers`.
         max_offsets_per_trigger: About how many messages a batch has at most, shared among the partitions.
         on_data_loss: "fail" if the topic's retention removed messages before they were read, or "skip" them.
@@ -163,6 +164,11 @@ class Kafka:
         return self.end is not None
 
     @property
+    def complete(self) -> bool:
+        """True if the source has an end that is the same in each run: in process, it is over when it reaches that."""
+        return self.end is not None and self._last != LATEST
+
+    @property
     def _first(self) -> Boundary:
         return boundary_of(self.start, self.topics, "start")
 
@@ -192,6 +198,10 @@ class Kafka:
     def last(self, log: Log) -> Offsets:
         """Returns the offsets at which a run ends if it reads only messages that exist now."""
         return log.offsets(self._last, LATEST)
+
+    def is_final(self, log: Log) -> bool:
+        """True if no message that arrives later can be before the end."""
+        return self.complete and log.found(self._last).keys() >= {*log.partitions()}
 
     def chunks(self, rows: int) -> Iterator[Pieces]:
         reader = LogReader.of(self, {}, rows, ends=True, goes_on=False)

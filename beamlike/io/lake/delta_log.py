@@ -129,7 +129,7 @@ class DeltaLog:
         except FileNotFoundError:
             raise DataLoss(
                 f"the log of the Delta table {self.path!r} does not have version {version} any more, as it was cleaned "
-                "up (delta.logRetentionDuration): read the table anew, with a new checkpoint and without start_version="
+                "up (delta.logRetentionDuration): read it again, with a new checkpoint and without start_version="
             ) from None
         return map(json.loads, content.splitlines())
 

@@ -75,7 +75,7 @@ def row_schema(fields: Mapping[str, Codec]) -> pl.Schema:
     schema: dict[str, pl.DataType] = {}
     for field, columns in [*((name, of.columns(name)) for name, of in fields.items()), ("an id", _ABOUT)]:
         if twice := [name for name in columns if name in schema]:
-            raise ValueError(f"Redis: {field} gives a column {twice[0]!r}, which is there already")
+            raise ValueError(f"Redis: {field} gives a column {twice[0]!r}, which already exists")
         schema.update(columns)
     return pl.Schema(schema)
 
@@ -89,10 +89,10 @@ def rows_of(entries: Sequence[Entry], fields: Mapping[str, Codec]) -> Pieces:
     parts = [_column(entries, field, of, wrong) for field, of in fields.items()]
     rows = pl.concat([*parts, _about(entries)], how="horizontal")
     if not wrong:
-        return Pieces([FromFile(rows.lazy(), "")])
+        return Pieces([FromFile(rows, "")])
     bad = {index for index, _ in wrong}
     good = pl.Series([index not in bad for index in range(len(entries))], dtype=pl.Boolean)
-    return Pieces([FromFile(_dead_letters(entries, wrong), ""), FromFile(rows.filter(good).lazy(), "")])
+    return Pieces([FromFile(_dead_letters(entries, wrong), ""), FromFile(rows.filter(good), "")])
 
 
 def _column(entries: Sequence[Entry], field: str, of: Codec, wrong: list[tuple[int, str]]) -> pl.DataFrame:

@@ -12,6 +12,7 @@ import polars as pl
 import sqlalchemy as sa
 
 from beamlike.rows.values import csv_columns
+from windowing.python_values import dicts_of
 
 PIECE: Final = 50_000
 """The number of rows that are converted to Python objects together."""
@@ -40,7 +41,7 @@ def execute(connection: sa.Connection, statement: sa.Executable, rows: pl.DataFr
             compiled = statement.compile(dialect=dialect)  # type: ignore[attr-defined]
             connection.exec_driver_sql(str(compiled), found.select(compiled.positiontup).rows())
         else:
-            connection.execute(statement, found.to_dicts())
+            connection.execute(statement, list(dicts_of(found)))
 
 
 def copy(connection: sa.Connection, table: sa.Table, rows: pl.DataFrame) -> None:

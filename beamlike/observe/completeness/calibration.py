@@ -143,7 +143,7 @@ class Calibration:
         """
         unknown = sum(one.stated is None for one in self.windows)
         if unknown:
-            yield f"{unknown:,} windows stated nothing, because nothing had been learned."
+            yield f"{unknown:,} windows stated no share, because nothing had been learned."
         if open_ := sum(one.really is None and one.stated is not None for one in self.windows):
             yield f"Of {open_:,} windows the share is not known yet, as more rows may arrive."
 

@@ -99,10 +99,13 @@ class PlayedStage:
     def step(self, arrivals: pl.DataFrame, times: Times) -> pl.DataFrame:
         """Plays a batch with elements at these event times, and returns the panes."""
         result = self.stage.step(self.store, {MAIN: arrivals}, times)
+        self.output = result.watermarks.output
+        if result.panes.is_empty():
+            self.batches.append({})
+            return result.panes
         kind = pl.when(PANE_RETRACTED).then(pl.lit(RETRACTED)).otherwise(PANE_TIMING)
         self.batches.append(dict(result.panes.select(kind).to_series().value_counts().rows()))
         self.windows += result.panes.filter(pl.col(PANE_FIRST) & ~pl.col(PANE_RETRACTED)).height
-        self.output = result.watermarks.output
         return result.panes
 
     @property

@@ -196,7 +196,7 @@ def _notes(history: History, arrived: SourceArrivals, stages: list[StageArrivals
     if arrived.partial and not arrived.mixed:
         yield "batches are too large for a histogram of each split: the needs of splits are not known"
     if arrived.mixed:
-        yield "the records have no splits, of which there are too many: the watermark is that of one split"
+        yield "the records have no splits, because there are too many: the watermark is computed as for one split"
     for stage in stages:
         if not stage.exact:
             yield (

@@ -19,6 +19,7 @@ from beamlike.records.emission import emission
 from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
 from beamlike.records.model import StageRecord
+from beamlike.system.threads import in_one_thread
 from windowing.clocks import Times, clock_percentile
 from windowing.columns import EVENT_TIME
 from windowing.panes import ALWAYS, ON_TIME
@@ -103,7 +104,7 @@ class StagePlay:
             return []
         if self.doubts:
             return list(self.doubts)
-        played = self._played(self.windowing)
+        played = self._as_in_the_run
         batches = [batch for batch in self.history.batches if self.name in batch.stages]
         other = [
             name
@@ -119,7 +120,7 @@ class StagePlay:
             raise ViewError(
                 f"{windowing.trigger}: records do not have the percentile watermarks that it needs"
             )
-        played = self._played(windowing)
+        played = self._as_in_the_run if windowing == self.windowing else self._played(windowing)
         counts = {name: one.counts for name, one in played.items()}
         if self.described.keys:
             counts[self.name] = self._bounds(counts[self.name], windowing)
@@ -131,16 +132,23 @@ class StagePlay:
         records = [batch.stages[self.name] for batch in self.history.batches if self.name in batch.stages]
         return reduce(StageRecord.then, records)
 
+    @cached_property
+    def _as_in_the_run(self) -> dict[str, PlayedStage]:
+        return self._played(self.windowing)
+
     def _played(self, windowing: Windowing) -> dict[str, PlayedStage]:
         played = {self.name: PlayedStage.of(self.name, windowing)}
         for name in [] if windowing.may_repeat() else self.later:
             inputs = [played[one].windowing for one in self._inputs(name)]
             changes = any(one.may_retract() for one in inputs)
             played[name] = PlayedStage.of(name, self._later(name, inputs[0]), changes=changes)
+        in_one_thread(lambda: self._play(played))  # batches have few rows, for which threads mostly wait
+        return played
+
+    def _play(self, played: Mapping[str, PlayedStage]) -> None:
         for batch, arrivals in zip(self.history.batches, self.arrivals, strict=True):
             if (record := batch.stages.get(self.name)) is not None:
                 self._step(played, arrivals, record.input, batch.processing_time)
-        return played
 
     def _step(
         self, played: Mapping[str, PlayedStage], arrivals: pl.DataFrame, watermark: int, now: int

@@ -221,7 +221,7 @@ class BlockingChain:
             yield Link(f"stage `{name}` ignores {_named(idle)}, idle now")
         over = sorted(one for one in upstream if one in self.plan.sources and self.source(one).over)
         if over and len(over) < len(upstream):
-            yield Link(f"stage `{name}` no longer waits for {_named(over)}, whose input is over")
+            yield Link(f"stage `{name}` no longer waits for {_named(over)}, whose input has ended")
         behind = furthest_behind(upstream)
         if behind in self.plan.sources:
             yield from self._source_waits(name, behind)
@@ -260,7 +260,7 @@ class BlockingChain:
             return f"has its watermark at {moment(record.watermark)}, by {strategy}"
         if record.elements == 0 and record.dead_letters > 0:
             return f"has no watermark yet: {rows(record.dead_letters, 'row')} had no readable event time"
-        return f"has no watermark yet: {strategy} has seen nothing that gives one"
+        return f"has no watermark yet: {strategy} has had no element that gives one"
 
     def _remedy(self, name: str, record: SourceRecord, silent: int) -> str:
         if record.idle:

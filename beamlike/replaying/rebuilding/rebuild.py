@@ -71,8 +71,8 @@ class Rebuilt:
     def lines(self) -> Iterator[str]:
         """Yields the report, line by line."""
         yield f"{self.savepoint}: the run after batch {self.batch}"
-        yield f"  built anew: {', '.join(self.stages)}"
-        yield f"  goes on: {', '.join(self.kept) or 'no other stage'}"
+        yield f"  rebuilt: {', '.join(self.stages)}"
+        yield f"  continues: {', '.join(self.kept) or 'no other stage'}"
         for name, count in self.read.items():
             yield f"  source {name}: {rows_text(count, 'row')} read, up to the position of the run"
         for name, count in self.before.items():
@@ -192,7 +192,7 @@ def _fitted(run: RecordedRun, plan: Plan, anew: frozenset[str]) -> Fit:
     if renamed := sorted(anew - fit.plan.stages.keys()):
         raise CheckpointError(
             f"stage {renamed[0]!r} is like a stage of the run with another name; give it a name of its own, with "
-            ".named(...), to build it anew"
+            ".named(...), to rebuild it"
         )
     return fit
 

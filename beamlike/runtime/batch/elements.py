@@ -10,9 +10,10 @@ from functools import partial
 
 import polars as pl
 
+from beamlike.io.base import AnyFrame
 from beamlike.plan.model import SourcePlan
 from beamlike.rows.dead_letters import dead_letters
-from beamlike.rows.event_time import Future, count_rows, read_event_time, split_dead_letters
+from beamlike.rows.event_time import Future, count_rows, event_times, read_event_time, split_dead_letters
 from beamlike.steps.base import Step
 from beamlike.steps.step_runner import StepRunner
 from beamlike.steps.timestamps import WithTimestamps
@@ -20,12 +21,43 @@ from windowing.columns import EVENT_TIME
 
 
 def read_elements(
-    source: SourcePlan, chunk: pl.LazyFrame, now: int, runner: StepRunner
+    source: SourcePlan, chunk: AnyFrame, now: int, runner: StepRunner
 ) -> tuple[pl.DataFrame, int]:
     """Returns the elements of a chunk, with the needed columns, and the number of rows that were read.
 
     `now` is the processing time (us). `runner` applies the steps and collects their dead letters.
     """
+    if isinstance(chunk, pl.DataFrame) and (rows := _without_steps(source, chunk, now, runner)) is not None:
+        return rows, len(rows)
+    return _with_steps(source, chunk.lazy(), now, runner)
+
+
+def _without_steps(
+    source: SourcePlan, chunk: pl.DataFrame, now: int, runner: StepRunner
+) -> pl.DataFrame | None:
+    """Returns the elements of rows in memory, without the optimizer of polars, which takes longer than the query.
+
+    None if there are steps, no rows, or a row without a valid event time.
+    """
+    if source.time is None or source.steps_before_time or source.steps_after_time or runner.row_by_row:
+        return None
+    times = event_times(chunk, source.time.column, source.time.unit, _future(source, now))
+    if times is None:
+        return None
+    rows = chunk.hstack([times])[:, list(source.needed)]
+    _note_used(source, runner, rows, len(rows), False)
+    return rows
+
+
+def _future(source: SourcePlan, now: int) -> Future | None:
+    """Returns the limit for event times in the future, if the source has one."""
+    return None if source.max_future is None else Future(now, source.max_future)
+
+
+def _with_steps(
+    source: SourcePlan, chunk: pl.LazyFrame, now: int, runner: StepRunner
+) -> tuple[pl.DataFrame, int]:
+    """Returns the elements of a chunk and the number of rows that were read, as `read_elements` does."""
     # The rows must be counted before the steps, which may filter some.
     read = chunk.select(pl.len()).collect().item() if source.steps_before_time else None
     chunk = _through(source.steps_before_time, chunk, runner)
@@ -40,7 +72,7 @@ def read_elements(
         read = len(rows) if read is None else read
         _note_used(source, runner, rows, len(rows), read > 0)
         return rows, read
-    future = None if source.max_future is None else Future(now, source.max_future)
+    future = _future(source, now)
     timed = read_event_time(chunk, source.time.column, source.time.unit, future)
     if any(step.python for step in source.steps_after_time):
         # A Python step collects its input. Without this, the rows before it would be computed twice.

@@ -11,7 +11,7 @@ from typing import cast
 import polars as pl
 
 from beamlike.errors import StepError, naming_source
-from beamlike.io.base import Announced, Faulty, FromFile, Pieces, Unreadable
+from beamlike.io.base import Announced, AnyFrame, Faulty, FromFile, Pieces, Unreadable
 from beamlike.io.given import fitting
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import follow, join
@@ -62,9 +62,7 @@ def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingest
             yield _ingest_rows(source, chunk, now, None)
 
 
-def _ingest_rows(
-    source: SourcePlan, rows: pl.LazyFrame | Faulty, now: int, file: FromFile | None
-) -> Ingested:
+def _ingest_rows(source: SourcePlan, rows: AnyFrame | Faulty, now: int, file: FromFile | None) -> Ingested:
     """Ingests rows. Pieces of them that cannot be read become dead letters."""
     if isinstance(rows, Faulty):
         return _unread(source, rows)
@@ -83,22 +81,22 @@ def _ingest_rows(
                 return merged(source, parts)
 
 
-def _ingest_readable(source: SourcePlan, rows: pl.LazyFrame, now: int, file: FromFile | None) -> Ingested:
-    """Ingests rows in one lazy query. If polars fails, collects the rows and applies the steps one by one."""
+def _ingest_readable(source: SourcePlan, rows: AnyFrame, now: int, file: FromFile | None) -> Ingested:
+    """Ingests rows in one query. If polars fails, collects the rows and applies the steps one by one."""
     try:
         return _attempt(source, rows, now, StepRunner(source.on_error), file)
     except pl.exceptions.PolarsError:
         pass  # Reader or expression? Collecting the rows without any step decides which has failed.
     try:
-        read = rows.collect()
+        read = rows.lazy().collect()
     except pl.exceptions.PolarsError as error:
         why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
         return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
-    return _attempt(source, read.lazy(), now, StepRunner(source.on_error, row_by_row=True), file)
+    return _attempt(source, read, now, StepRunner(source.on_error, row_by_row=True), file)
 
 
 def _attempt(
-    source: SourcePlan, chunk: pl.LazyFrame, now: int, before: StepRunner, file: FromFile | None
+    source: SourcePlan, chunk: AnyFrame, now: int, before: StepRunner, file: FromFile | None
 ) -> Ingested:
     """Ingests rows. `before` applies the steps before the watermark, and collects their dead letters."""
     rows, read = read_elements(source, chunk, now, before)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import attrs
 import polars as pl
 
-from beamlike.io.base import Announced, Faulty, FromFile, Pieces
+from beamlike.io.base import Announced, AnyFrame, Faulty, FromFile, Pieces
 from beamlike.plan.model import SourcePlan
 from beamlike.plan.route import join
 from beamlike.rows.dead_letters import DeadLetterCounts
@@ -23,7 +23,7 @@ class AllChunks:
     chunks: Sequence[Chunk]
 
 
-Chunk: TypeAlias = pl.LazyFrame | Faulty | FromFile | Pieces | AllChunks | Announced
+Chunk: TypeAlias = AnyFrame | Faulty | FromFile | Pieces | AllChunks | Announced
 """A chunk of a source: rows or errors of its reader, some with the file that they are from."""
 
 Newest: TypeAlias = Mapping[str, tuple[int, int]]

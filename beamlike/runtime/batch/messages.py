@@ -31,6 +31,7 @@ class Kind(StrEnum):
     STAGE = "stage"
     SINK = "sink"
     AGAIN = "again"
+    STATE = "state"
 
 
 @attrs.frozen
@@ -144,10 +145,35 @@ class AgainMessage:
     kind: ClassVar[Kind] = Kind.AGAIN
 
 
-Message = SummaryMessage | ReportMessage | SourceMessage | StageMessage | SinkMessage | AgainMessage
+@attrs.frozen
+class StateMessage:
+    """A message from a task to the driver: the task has written the state of a shard of an operator. `head` is the last
+    file of the state, which has `size` bytes; `unused` are the files that it no longer needs.
+    """
+
+    kind: ClassVar[Kind] = Kind.STATE
+
+    operator: int
+    shard: int
+    head: str
+    size: int
+    unused: tuple[str, ...]
+
+
+Message = (
+    SummaryMessage | ReportMessage | SourceMessage | StageMessage | SinkMessage | AgainMessage | StateMessage
+)
 
 MESSAGES: Final[Mapping[str, type[Message]]] = {
     message.kind: message
-    for message in (SummaryMessage, ReportMessage, SourceMessage, StageMessage, SinkMessage, AgainMessage)
+    for message in (
+        SummaryMessage,
+        ReportMessage,
+        SourceMessage,
+        StageMessage,
+        SinkMessage,
+        AgainMessage,
+        StateMessage,
+    )
 }
 """The class of each kind of message."""

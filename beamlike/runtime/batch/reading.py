@@ -52,6 +52,6 @@ def ingest_step(source: SourcePlan, number: int) -> tuple[Ingested, int]:
     assert isinstance(source.source, ReadInSteps)
     step = source.source.step(number)
     if step.elements.height:
-        return ingest(source, step.elements.lazy(), step.processing_time), step.processing_time
+        return ingest(source, step.elements, step.processing_time), step.processing_time
     is_announced = isinstance(source.watermark, AnnouncedWatermark) and step.summary
     return Ingested({}, announced(step.summary) if is_announced else {}), step.processing_time

@@ -72,7 +72,7 @@ class StageTask:
         sides = {role: report for role, report in others.items() if operator.inputs[role].side}
         with activity("stage", plan.name):
             arrivals = {role: self._arrivals(role, rows.get(role, ())) for role in operator.inputs}
-            keys = arrivals[MAIN][list(operator.inputs[MAIN].keys)]
+            keys = arrivals[MAIN][:, list(operator.inputs[MAIN].keys)]
             watermarks = {role: report.watermark for role, report in others.items()}
             times = inputs.clock_times(main.values(), watermarks)
             known = self._completeness(inputs)

@@ -58,11 +58,16 @@ class Cell:
             self._due = now if self.live else now + _SECONDS
             self._refresh()
 
-    def close(self) -> None:
-        """Shows the end of the run, with closed tables. Later calls have no effect."""
-        if not self._over:
-            self._over = True
-            self._refresh()
+    def close(self, failure: str = "") -> None:
+        """Shows the end of the run, with closed tables, and why it failed, if it did. Of later calls, only one with a
+        failure has an effect.
+        """
+        if self._over and not failure:
+            return
+        self._over = True
+        if failure:
+            self.line = f"{self.line}; failed: {failure}"
+        self._refresh()
 
     def _refresh(self) -> None:
         if self.show is not None:

@@ -64,7 +64,7 @@ class CheckpointFolder:
         """Returns the error for damaged content of the checkpoint."""
         return CheckpointError(
             f"the checkpoint {self.path} is damaged: {what}; restore a savepoint, or put back a copy of the whole "
-            "checkpoint (an older one continues with continue_as=), or start anew with another checkpoint"
+            "checkpoint (an older one continues with continue_as=), or start again with another checkpoint"
         )
 
     def lock(self, what: str) -> Lock:
@@ -94,7 +94,7 @@ class CheckpointFolder:
         if not self.has_batches:
             return None
         raise CheckpointError(
-            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start anew with "
+            f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start again with "
             "another checkpoint"
         )
 
@@ -109,7 +109,8 @@ class CheckpointFolder:
         """
         saved = self.manifest() or self.new_manifest(fit.described)
         require_fitting(saved, fit, self.path, draining=draining)
-        manifest = {**saved, **fit.described, "whole": False}
+        version = max(saved["version"], fit.described["version"])
+        manifest = {**saved, **fit.described, "version": version, "whole": False}
         self.save(manifest)
         return manifest
 
@@ -162,7 +163,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
     if saved["drained"]:
         raise CheckpointError(
             f"the run of the checkpoint {path} was drained: all its windows are closed, so new "
-            "rows would be dropped as late; start anew with another checkpoint"
+            "rows would be dropped as late; start again with another checkpoint"
         )
     if saved["draining"] and not draining:
         raise CheckpointError(

@@ -39,7 +39,7 @@ def _content(frame: pl.DataFrame) -> bytes:
 def other_rows(source: str, checkpoint: str) -> CheckpointError:
     """Returns the error for rows in memory that differ from those of the checkpoint."""
     return CheckpointError(
-        f"source {source!r} has other rows than the run of the checkpoint {checkpoint}; start anew with another "
+        f"source {source!r} has other rows than the run of the checkpoint {checkpoint}; start again with another "
         "checkpoint"
     )
 
@@ -47,5 +47,5 @@ def other_rows(source: str, checkpoint: str) -> CheckpointError:
 def other_streams(checkpoint: str) -> CheckpointError:
     """Returns the error for test streams that differ from those of the checkpoint."""
     return CheckpointError(
-        f"the test streams are not those of the checkpoint {checkpoint}; start anew with another checkpoint"
+        f"the test streams are not those of the checkpoint {checkpoint}; start again with another checkpoint"
     )

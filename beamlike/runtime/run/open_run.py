@@ -65,7 +65,7 @@ class OpenRun:
         records = RunRecords.open(path, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
         records.followed_by(options.on_batch)
         held.callback(records.close, "failed")
-        held.callback(progress.close)
+        held.push(progress)
         endless = options.trigger != AVAILABLE_NOW and steps_of(plan) is None
         records.exported_by(options.telemetry, plan, manifest["run"], spark=tasks, endless=endless)
         observers = Observers.of(

@@ -21,7 +21,7 @@ AVAILABLE_NOW: Final = "available_now"
 
 
 Trigger = Duration
-"""When batches begin: `AVAILABLE_NOW`, or the shortest time between the starts of two batches."""
+"""The start of batches: `AVAILABLE_NOW`, or the shortest time between the starts of two batches."""
 
 
 class RunOptions(Protocol):

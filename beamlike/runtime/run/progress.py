@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Self
+import logging
+from typing import Final, Self
 
 import attrs
 from rich.console import Console
@@ -13,9 +14,14 @@ from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.shown import complete_to
+from beamlike.rows.dead_letters import reason
 from beamlike.runtime.run.cell import Cell
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger
 from windowing.time import format_time
+
+_LOG: Final = logging.getLogger("beamlike")
+
+_OVER: Final = "all sources are over, so the run ends"
 
 
 @attrs.define
@@ -63,6 +69,14 @@ class Progress:
                 f"{self.title}: up, with the checkpoint {checkpoint}; Ctrl-C stops it after the current batch"
             )
 
+    def over(self) -> None:
+        """Reports that a live run ends by itself, since all its sources are over."""
+        _LOG.info("%s: %s", self.title, _OVER)
+        if self._cell is not None:
+            self._cell.line = f"{self._cell.line}; {_OVER}"
+        elif not self._bar.disable:
+            self.message(f"{self.title}: {_OVER}")
+
     def update(self, record: BatchRecord) -> None:
         """Updates the line after a batch."""
         if self._bar.disable and self._cell is None:
@@ -85,12 +99,28 @@ class Progress:
         """Prints a line above the line that is updated."""
         self._bar.console.print(text, markup=False, highlight=False)
 
-    def close(self) -> None:
-        """Removes the line, or shows the end of the run in the notebook. Later calls have no effect."""
+    def close(self, error: BaseException | None = None) -> None:
+        """Removes the line, or shows the end of the run in the notebook, with the error if it failed. A run that is
+        interrupted has not failed.
+        """
         if self._bar.live.is_started:
             self._bar.stop()
         if self._cell is not None:
-            self._cell.close()
+            self._cell.close(_failure(error) if isinstance(error, Exception) else "")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self.close(error)
+
+
+def _failure(error: Exception) -> str:
+    """Returns an error as a line, with its notes, which name the step."""
+    notes: list[str] = getattr(error, "__notes__", [])
+    return ", ".join(
+        [f"{type(error).__name__}: {reason(error)}", *(note.partition("\n")[0] for note in notes)]
+    )
 
 
 def _short(count: float) -> str:

@@ -30,7 +30,7 @@ def with_readings_as_files(plan: Plan, folder: str, clock: Clock) -> Plan:
             for damaged in damaged_readings(own):
                 raise CheckpointError(
                     f"source {name!r}: the reading {damaged} is not what was written; put it back from a copy of the "
-                    "checkpoint, or start anew with another checkpoint"
+                    "checkpoint, or start again with another checkpoint"
                 )
             files = ReadingsAsFiles.of(source.source, own, clock)
             sources[name] = attrs.evolve(source, source=files)

@@ -6,14 +6,16 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import attrs
 from pyspark.sql import SparkSession
 
+from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
-from beamlike.plan.matching import fitted, require_told_apart
+from beamlike.plan.manifest import WITH_FILES, Store
+from beamlike.plan.matching import Fit, fitted, require_told_apart
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.checkpoint import CheckpointFolder, require_fitting, saved_manifest
@@ -31,6 +33,7 @@ from stages.facts import from_facts, to_facts
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES = (
     *("metadata", "offsets/0", "commits/0", "sources/0/0", "state/0/0/1.zip", "state/0/0/1.changelog"),
+    *("beamlike/state/versions/000000000.json", "beamlike/state/data/0-0-000000000-0123456789ab"),
     *("beamlike/manifest.json", "beamlike/records.jsonl", "beamlike/rows/rows/0.parquet"),
     "beamlike/dead-letters/part-0-000000-000.jsonl",
 )
@@ -38,6 +41,8 @@ _FILES = (
 _TALLY = "tally.json"
 _ENDED = "_ended.json"  # a hidden name, which Spark does not read
 END = "end.json"
+STATE: Final = "state"
+VERSIONS: Final = "versions"
 _TICK = "tick-"
 _TICKS_KEPT = 2  # batches after which no run needs a command any more
 # The time of the first test-stream step in seconds; any time in the past would do.
@@ -48,11 +53,13 @@ _FIRST_TIME = 1_000_000_000
 class Checkpoint(CheckpointFolder):
     """The checkpoint of a query: a folder on any storage that Spark supports.
 
-    Without a session, only its files can be read.
+    Without a session, only its files can be read. `store` is the store that the user asks for, for the state of the
+    run.
     """
 
     session: SparkSession
     path: str
+    store: Store | None = attrs.field(default=None, kw_only=True)
 
     @property
     def is_local(self) -> bool:
@@ -72,7 +79,19 @@ class Checkpoint(CheckpointFolder):
         levels = described["levels"]
         # With one shard, all levels are in one operator, since no row goes to another shard.
         operators = min(levels, 1) if described["shards"] == 1 else levels
-        return {**super().new_manifest(described), "operators": operators, "rows": has_row_operators()}
+        made = {**super().new_manifest(described), "operators": operators, "store": self.store or Store.SPARK}
+        if self.store == Store.FILES:
+            return {**made, "rows": False, "version": WITH_FILES}
+        return {**made, "rows": has_row_operators()}
+
+    def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
+        require_store(self.manifest(), self.store, self.path)
+        return super().open(fit, draining=draining)
+
+    @property
+    def state(self) -> str:
+        """The folder of the state, if it is in files."""
+        return self.at(STATE)
 
     def of_spark(self, *names: str) -> str:
         """Returns a path in the checkpoint."""
@@ -196,7 +215,19 @@ class Checkpoint(CheckpointFolder):
             self.files.write(done, digest)
 
 
-def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -> None:
+def require_store(saved: Mapping[str, Any] | None, store: Store | None, path: str) -> None:
+    """Raises `CheckpointError` if the user asks for another store than that of the checkpoint's run."""
+    if saved is not None and store not in (None, saved["store"]):
+        names = {Store.SPARK: "in Spark's state store", Store.FILES: "in files"}
+        raise CheckpointError(
+            f"the checkpoint {path} has its state {names[Store(saved['store'])]}, and the run asks for state="
+            f"{str(store)!r}: leave out state=, or take a savepoint, and restore it with state={str(store)!r}"
+        )
+
+
+def refuse_early(
+    plan: Plan, path: str, shards: int | None, *, draining: bool, store: Store | None = None
+) -> None:
     """Raises `PlanError` if a source reads the checkpoint, and the errors of `Checkpoint.open`, before a session
     starts.
 
@@ -206,4 +237,5 @@ def refuse_early(plan: Plan, path: str, shards: int | None, *, draining: bool) -
     require_outside(sources, path, _FILES, "the checkpoint of the run; give it a folder beside")
     require_told_apart(plan)
     if (saved := saved_manifest(path)) is not None:
+        require_store(saved, store, path)
         require_fitting(saved, fitted(plan, saved, shards or saved["shards"]), path, draining=draining)

@@ -190,7 +190,7 @@ def _content(path: Path) -> bytes | None:
     if content and not fits(path, content):
         raise CheckpointError(
             f"{path} is damaged: by its checksums, it is not what was written; put it back from a copy, "
-            "or restore a savepoint, or start anew with another checkpoint"
+            "or restore a savepoint, or start again with another checkpoint"
         )
     return content
 

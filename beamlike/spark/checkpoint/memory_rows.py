@@ -113,6 +113,6 @@ def _write(rows: ReadFromMemory, folder: Path) -> None:
     make_folder(str(folder))
     for number, chunk in enumerate(rows.chunks(CHUNK_ROWS)):
         file = folder / f"{number:06d}.parquet"
-        chunk.sink_parquet(file)
+        chunk.lazy().sink_parquet(file)
         os.utime(file, (_FIRST_TIME + number, _FIRST_TIME + number))
     sync_tree(str(folder))

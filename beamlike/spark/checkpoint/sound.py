@@ -9,9 +9,10 @@ from typing import Any, Final
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import uri
+from beamlike.plan.manifest import Store
 from beamlike.records.tail import last_recorded
 from beamlike.records.writer import RECORDS_FILE
-from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.checkpoint import VERSIONS, Checkpoint
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines
 
 PUT_BACK: Final = "put back"
@@ -28,7 +29,7 @@ def make_ready(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None:
     for name in manifest.get(PUT_BACK, ()):
         if not checkpoint.files.latest(checkpoint.at(name)):
             raise checkpoint.damaged(f"{checkpoint.at(name)} is gone or empty")
-    for operator in range(manifest["operators"]):
+    for operator in _stateful(manifest):
         _move_state(checkpoint, f"state/{operator}")
 
 
@@ -85,13 +86,29 @@ def _require_newest(checkpoint: Checkpoint, manifest: Mapping[str, Any]) -> None
     """
     begun = last_batch(checkpoint, "offsets")
     recorded = last_recorded(checkpoint.at(RECORDS_FILE)) if checkpoint.is_local else -1
-    done = max(
-        [recorded, *(_last_of_state(checkpoint, operator) for operator in range(manifest["operators"]))]
-    )
+    states = [_last_of_state(checkpoint, operator) for operator in _stateful(manifest)]
+    if manifest["store"] == Store.FILES:
+        names = checkpoint.files.names(f"{checkpoint.state}/{VERSIONS}")
+        states += [int(name.removesuffix(".json")) for name in names]
+        _require_version(checkpoint, states)
+    done = max([recorded, *states])
     if done > begun:
         raise checkpoint.damaged(
             f"Spark's offsets/{done} is gone, of a batch that the records or the state have"
         )
+
+
+def _require_version(checkpoint: Checkpoint, versions: Iterable[int]) -> None:
+    """Raises `CheckpointError` if the state after the last batch is not among these versions."""
+    done = last_batch(checkpoint, "commits")
+    if done >= 0 and done not in versions:
+        name = f"{checkpoint.state}/{VERSIONS}/{done:09d}.json"
+        raise checkpoint.damaged(f"the version {name} of the state is gone")
+
+
+def _stateful(manifest: Mapping[str, Any]) -> range:
+    """Returns the numbers of the operators whose state is in Spark's own store."""
+    return range(manifest["operators"] if manifest["store"] == Store.SPARK else 0)
 
 
 def _last_of_state(checkpoint: Checkpoint, operator: int) -> int:

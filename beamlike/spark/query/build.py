@@ -14,6 +14,7 @@ from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
 from beamlike.runtime.batch.envelope import Topology
+from beamlike.spark.query.file_operators import StateFolder, apply_file_operator
 from beamlike.spark.query.ingest import control_envelopes, source_envelopes
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.listing import Listing
@@ -33,6 +34,7 @@ def envelopes(
     small: bool,
     operators: int,
     rows: bool,
+    folder: StateFolder | None,
     listings: Mapping[str, Listing | Planner],
     control: str,
     writer: PartWriter,
@@ -42,8 +44,8 @@ def envelopes(
 ) -> DataFrame:
     """Returns the stream of envelopes for the driver, after the stateful operators, whose number is `operators`.
 
-    `rows`: the last operator exchanges rows with Spark. `small`: so is the input of the run. `drains`: the run may end
-    before its input does.
+    `rows`: the last operator exchanges rows with Spark. `folder` has their state, if it is in files. `small`: so is the
+    input of the run. `drains`: the run may end before its input does.
     """
     sources = tuple(plan.sources.values())
     streams = [control_envelopes(session, control, sources, topology, trackers)]
@@ -55,18 +57,32 @@ def envelopes(
             + streams
         )
     stream = reduce(lambda one, other: one.unionAll(other), streams)
-    for numbered in operators_of(plan, operators):
+    for number, numbered in enumerate(operators_of(plan, operators)):
         first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
         levels = [
             Level.of(plan, names, topology, started, drains=drains, keys=trackers.keys)
             for _, names in numbered
         ]
+        # Later levels receive the time with the reports of the first.
+        ticks = first == 1 and needs_processing_time(plan)
+        if folder is not None:
+            stream = apply_file_operator(
+                stream,
+                levels,
+                writer if last else None,
+                folder=folder,
+                number=number,
+                ticks=ticks,
+                small=small,
+                trackers=trackers,
+                level=first,
+            )
+            continue
         stream = apply_operator(
             stream,
             levels,
             writer if last else None,
-            # Later levels receive the time with the reports of the first.
-            ticks=first == 1 and needs_processing_time(plan),
+            ticks=ticks,
             rows=rows and last,
             tracked=partial(trackers.task, first),
         )

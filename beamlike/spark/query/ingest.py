@@ -22,6 +22,7 @@ from beamlike.io.planned import pieces_of, read_planned
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import (
     HasDecode,
+    HasSparkOffsets,
     Planned,
     ReadBySpark,
     ReadFromMemory,
@@ -70,7 +71,8 @@ def require_readable(plan: Plan) -> None:
                 "read_by_spark(spark), or run with bl.LocalRunner()",
                 step=name,
             )
-        if source.complete and not isinstance(source.source, ReadInFiles | Planned | ReadFromMemory):
+        told = isinstance(source.source, ReadInFiles | Planned | ReadFromMemory | HasSparkOffsets)
+        if source.complete and not told:
             raise PlanError(
                 f"{describe(source.source)} is complete, and Spark, which reads it itself, does not tell when all is "
                 "read; leave out complete, or give it plan(position, rows)",

@@ -31,6 +31,7 @@ from beamlike.spark.session.loading import packed
 from beamlike.spark.session.workers import settle
 from beamlike.spark.versions import require_row_operators
 from stages.state.chunks import is_chunk
+from stages.state.memory import D
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,6 +71,11 @@ class MapStateStore:
     def delete(self, stage: str, key: str) -> None:
         self.met.discard(f"{stage}/{key}")
         self.state.removeKey((f"{stage}/{key}",))
+
+    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
+        # The next batch of this shard may be processed by another worker, so nothing is remembered.
+        value = self.get(stage, key)
+        return None if value is None else decode(value)
 
 
 @lru_cache(maxsize=64)

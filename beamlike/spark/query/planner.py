@@ -211,7 +211,7 @@ class Planner(PlanLog):
             for noted in batches:
                 self._reader.committed(noted.taken)
         for last in batches[-1:]:
-            # If the source may have to be notified again after a failure, its plan is stored completely.
+            # The plan is stored completely if the source may need another notification after a failure.
             self.keep(last if self.waits else attrs.evolve(last, input=None))
         self.set_aside(names)
 

@@ -23,9 +23,17 @@ from beamlike.runtime.batch.batch_sinks import Leftovers, take_back
 from beamlike.runtime.batch.build_records import with_letters
 from beamlike.runtime.batch.envelope import RECORDS, Envelope
 from beamlike.runtime.batch.ingested import SourceTurn
-from beamlike.runtime.batch.messages import AgainMessage, Message, SinkMessage, SourceMessage, StageMessage
+from beamlike.runtime.batch.messages import (
+    AgainMessage,
+    Message,
+    SinkMessage,
+    SourceMessage,
+    StageMessage,
+    StateMessage,
+)
 from beamlike.runtime.batch.writing import writing
 from beamlike.runtime.run.source_turns import SourceTurns
+from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.versions import collected
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
@@ -44,7 +52,7 @@ class BatchWriter:
     an earlier run. `clock` returns the processing time (us); it is None for test streams. `tracker` tracks the activity
     of the driver. `leftovers` publishes the files of a batch, and removes files of attempts that do not count.
     `may_replay`: an earlier run may have begun the first batch. `changed` returns the files that changed since the last
-    call, by source, as in `SourceRecord`.
+    call, by source, as in `SourceRecord`. `state` publishes the state, if it is in files.
     """
 
     plan: Plan
@@ -56,6 +64,7 @@ class BatchWriter:
     leftovers: Leftovers
     may_replay: bool
     changed: Callable[[], Mapping[str, Mapping[str, str]]]
+    state: StatePublisher | None = None
     writing: bool = attrs.field(default=False, init=False)
     """True once sinks may have received rows of the current batch."""
     _sources: SourceTurns = attrs.field(init=False)
@@ -92,6 +101,8 @@ class BatchWriter:
                 take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay, given=given)
         notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
         self._settle(batch, notes)
+        if self.state is not None:
+            self.state.publish(batch, [message for _, message in notes if isinstance(message, StateMessage)])
         self.may_replay = False
         self.latest = self._record(batch, notes, rows)
         self.on_batch(self.latest)

@@ -16,13 +16,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.complete import without_end
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
-from beamlike.plan.manifest import needs_processing_time
+from beamlike.plan.manifest import VERSION, Store, needs_processing_time
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from beamlike.runtime.batch.envelope import Topology, to_arrow
+from beamlike.runtime.batch.envelope import Envelope, Topology, to_arrow
 from beamlike.runtime.batch.kept_inputs import INPUTS
+from beamlike.runtime.batch.messages import StateMessage
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
@@ -32,6 +34,7 @@ from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_li
 from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.failures import understood
 from beamlike.spark.query.applied import applied
+from beamlike.spark.query.file_operators import StateFolder, apply_file_operator
 from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
@@ -41,6 +44,9 @@ from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.connect import archive_for
 from beamlike.spark.session.kinds import is_connect
 from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.state.saving import save_from_files
+from beamlike.spark.state.versions import StatePublisher
+from beamlike.spark.versions import collected
 from beamlike.system.path_names import file_name
 
 
@@ -97,14 +103,20 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
             number += 1
     copy_tables(manifest.get("tables", {}), source, saved, files)
     files.sync(target)
-    saved = saved.listing(files)
+    # A savepoint has the same content wherever the state was.
+    plain = {**manifest, "store": Store.SPARK, "version": min(manifest["version"], VERSION)}
+    saved = attrs.evolve(saved.listing(files), manifest=plain)
     files.write(saved.at(FACTS), saved.to_json())
     return saved
 
 
-def _write_state(session: SparkSession, source: Checkpoint, saved: Savepoint) -> None:
-    """Writes the state after the batch of the savepoint, as Spark's state reader returns it."""
+def _write_state(session: SparkSession | None, source: Checkpoint, saved: Savepoint) -> None:
+    """Writes the state after the batch of the savepoint, a file for each shard of each operator."""
+    if saved.manifest["store"] == Store.FILES:
+        save_from_files(source.state, saved)
+        return
     for operator in range(saved.manifest["operators"]):
+        assert session is not None
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=saved.batch, stateVarName="state", flattenCollectionTypes=True
         )
@@ -128,10 +140,14 @@ def state_after(
 
     Raises `CheckpointError` if Spark no longer has that state.
     """
-    opened = open_session(session, master=master, shards=None, name="beamlike replay", config=config or {})
-    source = Checkpoint(opened, checkpoint)
+    source = Checkpoint(cast(SparkSession, None), checkpoint)
     manifest = source.manifest()
     assert manifest is not None
+    opened = None
+    if manifest["store"] == Store.SPARK:
+        opened = open_session(
+            session, master=master, shards=None, name="beamlike replay", config=config or {}
+        )
     saved = Savepoint(folder, manifest, batch, {}, source.tally())
     lock = source.lock("a replay")
     try:
@@ -179,6 +195,7 @@ def restore(
     session: SparkSession | None = None,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
+    state: str | None = None,
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     require_told_apart(plan)
@@ -189,7 +206,7 @@ def restore(
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
-    target = Checkpoint(opened, absolute(checkpoint))
+    target = Checkpoint(opened, absolute(checkpoint), store=None if state is None else Store(state))
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
@@ -211,19 +228,34 @@ def restore(
 def _fill(
     session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan, manifest: Mapping[str, Any]
 ) -> None:
-    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the saved state."""
+    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the saved state.
+
+    If the new run has its state in files, the query has no operators, and only begins Spark's logs. The files are then
+    written by a batch job.
+    """
     topology = Topology.of(plan, labels(int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
     before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
     parts = target.at("restore")
     target.files.make(parts)
     code = target.keep_code(archive_for(session)) if is_connect(session) else None
     with worker_environment(session, code):
-        stream = _state(session, saved, target, plan, before=before, now=topology)
-        for numbered in operators_of(plan, manifest["operators"]):
+        names = saved.state_files(target.files)
+        target.files.write(f"{parts}/files.txt", "\n".join(names) + "\n")
+        lines = session.readStream.format("text").load(uri(parts))
+        folder = StateFolder.of(target, manifest)
+        given = lines if folder is None else session.read.format("text").load(uri(parts))
+        stream = _state(given.repartition(max(1, len(names))), plan, before=before, now=topology)
+        for number, numbered in enumerate(operators_of(plan, manifest["operators"])):
             first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
             levels = [Loading.of(plan, names, topology) for _, names in numbered]
+            if folder is not None:
+                stream = apply_file_operator(stream, levels, None, folder=folder, number=number, ticks=False)
+                continue
             ticks = first == 1 and needs_processing_time(plan)
             stream = apply_operator(stream, levels, None, ticks=ticks, rows=last and manifest["rows"])
+        if folder is not None:
+            _publish(folder, stream)
+            stream = lines
         query = stream.writeStream.foreachBatch(
             lambda rows, batch: rows.write.format("noop").mode("append").save()
         )
@@ -233,29 +265,24 @@ def _fill(
         query.start().awaitTermination()
 
 
-def _state(
-    session: SparkSession,
-    saved: Savepoint,
-    target: Checkpoint,
-    plan: Plan,
-    *,
-    before: Topology,
-    now: Topology,
-) -> DataFrame:
-    """Returns the state as a stream with a single batch. Its input is the names of the state files, and each task reads
-    one.
-    """
-    files, folder, stages = target.files, target.at("restore"), plan.stages
-    names = saved.state_files(files)
-    files.write(f"{folder}/files.txt", "\n".join(names) + "\n")
+def _publish(folder: StateFolder, stream: DataFrame) -> None:
+    """Writes the state of batch 0, and publishes it."""
+    sent = [Envelope(*row) for row in collected(stream)]
+    messages = [one.message() for one in sent]
+    changes = [message for message in messages if isinstance(message, StateMessage)]
+    StatePublisher(folder.path, kept=1, may_replay=False).publish(0, changes)
+
+
+def _state(lines: DataFrame, plan: Plan, *, before: Topology, now: Topology) -> DataFrame:
+    """Returns envelopes with the state. `lines` has the names of the state files, and each task reads one."""
+    stages = plan.stages
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for name in filter(None, rows["value"].to_pylist()):
                 yield from _envelopes(name, stages, before, now)
 
-    lines = session.readStream.format("text").load(uri(folder))
-    return applied(lines.repartition(max(1, len(names))), run)
+    return applied(lines, run)
 
 
 def _envelopes(
@@ -302,7 +329,7 @@ def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:
         for part, line in enumerate(saved.offsets.get(name, [NO_OFFSET])):
             files.copy(saved.source(name, part), target.of_spark("sources", str(len(lines))))
             lines.append(line)
-    # Control begins anew.
+    # Control commands start again.
     files.write_for_spark(target.of_spark("offsets", "0"), "\n".join([version, facts, *lines, NO_OFFSET]))
     return put_back
 
@@ -315,7 +342,7 @@ def _offsets_of(name: str, source: SourcePlan, saved: Savepoint) -> Sequence[str
             f"source {name!r}: {kind} does not say where Spark reads on from where it was in process: it has no "
             "offsets_of_spark(position)"
         )
-    return source.source.offsets_of_spark(saved.positions[name])
+    return source.source.offsets_of_spark(without_end(saved.positions[name]))
 
 
 def _files_read(saved: Savepoint, session: SparkSession, name: str) -> list[str]:

@@ -93,7 +93,7 @@ class Played:
     plan: Plan
     arrivals: Mapping[str, Arrivals]
     finality: Mapping[str, Finality]
-    """By the name of a stage or sink; stages are in topological order, before the sinks."""
+    """The finality of each stage and sink, by name; stages are in topological order, before the sinks."""
 
     @classmethod
     def of(cls, pipeline: Pipeline | Collection, rows: Mapping[str, Any]) -> Played:

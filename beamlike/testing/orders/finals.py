@@ -44,7 +44,7 @@ class Finality:
         try:
             return cls(node, row_key(node, node.name, per_pane=False))
         except PlanError as error:
-            return cls(node, unknown=f"its panes repeat earlier ones, and nothing tells which: {error}")
+            return cls(node, unknown=f"its panes repeat earlier ones in an unknown way: {error}")
 
     def rows(self, frame: pl.DataFrame) -> Finals:
         """Returns the final rows, without the columns that describe a pane.

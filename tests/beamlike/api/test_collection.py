@@ -1,4 +1,4 @@
-"""Collections as handles: what they show of themselves."""
+"""Collections as handles: their text and their representation."""
 
 from __future__ import annotations
 

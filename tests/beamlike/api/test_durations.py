@@ -1,4 +1,4 @@
-"""Durations are written in one way everywhere: in windows, triggers, joins, strategies, steps, sources and runners."""
+"""Durations have one notation everywhere: in windows, triggers, joins, strategies, steps, sources and runners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users get wrong: each error is raised by the call at fault, names the step and says what to do."""
+"""Mistakes of users: each error is raised by the wrong call, names the step and says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of collections, pipelines and runs: well-formed, and with all text of users' escaped."""
+"""Collections, pipelines and runs in a notebook: well-formed HTML in which all text of users is escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def html(shown: Any) -> str:
 
 
 def texts(shown: Any) -> list[str]:
-    """The text of each cell, line and title."""
+    """Returns the text of each cell, line and title."""
     return [text for text in ElementTree.fromstring(html(shown)).itertext() if text.strip()]
 
 
@@ -78,7 +78,8 @@ def test_a_run_shows_what_came_went_and_was_lost(tmp_path: Path, monkeypatch: py
     assert [line for line in shown if "could not use" in line or " dropped, " in line] == shown[-2:]
 
 
-def test_a_sink_in_memory_shows_its_rows() -> None:
+def test_a_sink_in_memory_shows_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     rows, _ = declared()
     rows.write("out", out := bl.Memory())
     assert "<td>" not in html(out)

@@ -37,7 +37,7 @@ def totals(mode: bl.Accumulation) -> bl.Collection:
 
 
 def texts(collection: bl.Collection, value: str | None = None) -> list[str]:
-    """The texts of a picture, in the order in which they are drawn."""
+    """Returns the texts of a picture, in the order in which they are drawn."""
     return re.findall(r"<text[^>]*>([^<]*)</text>", collection.plot(value).svg())
 
 

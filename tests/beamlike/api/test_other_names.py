@@ -1,4 +1,4 @@
-"""Names of other libraries: the error says what there is here, and nothing else notices that they are looked for."""
+"""Names of other libraries: the error says what this library has instead; introspection is not disturbed."""
 
 from __future__ import annotations
 

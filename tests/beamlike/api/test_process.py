@@ -1,4 +1,4 @@
-"""Classes with state and timers as people write them by mistake: all of it is told, and no key pays for another."""
+"""Common mistakes in classes with state and timers: each is reported, and does not affect other keys."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -36,7 +36,7 @@ def class_of(element: Any, **declared: Any) -> bl.Process:
 
 
 def showing(change: Any, **declared: Any) -> bl.Process:
-    """Shows its field before each change."""
+    """Returns a process that emits its field before each change."""
 
     def element(self: Any, row: dict[str, Any]) -> Any:
         before = str(self.field)

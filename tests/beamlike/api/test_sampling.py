@@ -1,4 +1,4 @@
-"""`head` and `collect`: what a run would give, of a part of the input, and nothing else happens."""
+"""`head` and `collect`: the result of a run on a part of the input, without side effects."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_the_log_says_what_was_not_seen_where_that_matters(caplog: pytest.LogCap
 
 @attrs.define
 class Endless:
-    """A source of ever more rows; `given` counts them."""
+    """A source without end; `given` counts its rows."""
 
     given: int = 0
     bounded: bool = False

@@ -1,4 +1,4 @@
-"""Watermarks that are set after steps, as after a parse: a source of its own, with the steps in front of it."""
+"""Watermarks that are set after steps, as after a parse: they make a new source that includes the steps."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def lines(*times: int | None) -> bl.Rows:
-    """One line of JSON for each time, each in a batch of its own."""
+    """Returns a line of JSON for each time, each in a batch of its own."""
     texts = [json.dumps({"user": f"user {number}", "at": time}) for number, time in enumerate(times)]
     return bl.Rows([{"line": text} for text in texts], schema={"line": str}, rows_per_batch=1)
 
@@ -219,7 +219,7 @@ def test_windows_and_groupings_need_an_event_time(call: Any) -> None:
     assert f"its rows have no event time yet; {hint}" in str(caught.value)
 
 
-# What is refused
+# Refusals
 
 
 def untimed() -> bl.Collection:

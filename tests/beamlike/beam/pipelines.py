@@ -15,7 +15,7 @@ from beamlike.beam import BeamlikeRunner
 
 
 class RunningSum(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Emits the sum of the values of a key so far, with each value."""
+    """Emits the running sum of a key with each value."""
 
     TOTAL = BagStateSpec("total", beam.coders.VarIntCoder())
 
@@ -61,18 +61,18 @@ class AtTheEnd(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
 
 
 def timed(seconds: int, key: str, value: int) -> Any:
-    """A key and a number with their time."""
+    """Returns a key and a number with their time."""
     return beam.window.TimestampedValue((key, value), seconds)
 
 
 def pairs() -> Any:
-    """An empty stream of keys and numbers."""
+    """Returns an empty stream of keys and numbers."""
     coder = beam.coders.TupleCoder([beam.coders.StrUtf8Coder(), beam.coders.VarIntCoder()])
     return TestStream(coder=coder, output_tags=None)
 
 
 def in_bundles(*bundles: list[tuple[str, int]]) -> Any:
-    """A stream whose bundles arrive one by one, before its watermark moves."""
+    """Returns a stream whose bundles arrive one by one, before its watermark moves."""
     stream = pairs()
     for bundle in bundles:
         stream = stream.advance_processing_time(1).add_elements(bundle)
@@ -80,7 +80,7 @@ def in_bundles(*bundles: list[tuple[str, int]]) -> Any:
 
 
 def streaming(**named: Any) -> Any:
-    """A streaming pipeline on the runner, which gets the arguments."""
+    """Returns a streaming pipeline on the runner with these arguments."""
     options = PipelineOptions([])
     options.view_as(StandardOptions).streaming = True
     return beam.Pipeline(runner=BeamlikeRunner(**named), options=options)
@@ -91,5 +91,5 @@ seen: list[Any] = []
 
 
 def see(element: Any) -> None:
-    """Notes an element. The worker imports this function by name, so that it appends to the list of this module."""
+    """Records an element. The worker imports this function by name, so that it appends to the list of this module."""
     seen.append(element)

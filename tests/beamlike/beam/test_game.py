@@ -19,13 +19,13 @@ HOUR = 3_600
 
 
 def plays(team: str, first: int, last: int) -> list[Any]:
-    """Lines of the game: a play of one point in each of some minutes."""
+    """Returns lines of the game: a play of one point in each of some minutes."""
     minutes = range(first, last)
     return [beam.window.TimestampedValue(f"user,{team},1,{n * 60_000},x", n * 60) for n in minutes]
 
 
 class Shown(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Notes each score, with the hour and the timing of its pane."""
+    """Records each score, with the hour and the timing of its pane."""
 
     def process(
         self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam

@@ -20,12 +20,12 @@ from tests.beamlike.beam.pipelines import pairs, see, seen, streaming, timed  # 
 
 
 def batch() -> Any:
-    """A pipeline on the runner, without a stream."""
+    """Returns a pipeline on the runner, without a stream."""
     return beam.Pipeline(runner=BeamlikeRunner())
 
 
 def lines(folder: Path, pattern: str) -> list[str]:
-    """The sorted lines of all files of a folder with such a name."""
+    """Returns the sorted lines of all files of a folder that match a pattern."""
     return sorted(line for path in folder.glob(pattern) for line in path.read_text().splitlines())
 
 

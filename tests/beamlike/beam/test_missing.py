@@ -1,4 +1,4 @@
-"""Without Beam, the room can be imported, and the use of its runner names the extra that is missing."""
+"""Without Beam, the package can be imported, and the use of its runner names the missing extra."""
 
 from __future__ import annotations
 

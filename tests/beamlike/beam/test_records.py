@@ -25,7 +25,7 @@ FIXED = beam.window.FixedWindows(10)
 
 
 class Offsets(RestrictionProvider):  # type: ignore[misc, unused-ignore]
-    """The numbers 0 to 2."""
+    """A restriction provider of the numbers 0 to 2."""
 
     def initial_restriction(self, element: Any) -> Any:
         return OffsetRange(0, 3)
@@ -49,14 +49,14 @@ class OneByOne(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
 
 
 def history(path: Path, batches: int | None = None) -> History:
-    """The records of a run after some of its batches."""
+    """Returns the records of a run after some of its batches."""
     read = History.open(path)
     del read.batches[len(read.batches) if batches is None else batches :]
     return read
 
 
 def sums(p: Any) -> Any:
-    """A grouping whose first window ends at 10, of events with two keys."""
+    """Returns a grouping whose first window ends at 10, of events with two keys."""
     stream = pairs().add_elements([timed(3, "red", 1)]).advance_watermark_to(5)
     stream = stream.add_elements([timed(6, "blue", 2), timed(7, "red", 3)]).advance_watermark_to(8)
     events = p | "events" >> stream.advance_watermark_to_infinity()

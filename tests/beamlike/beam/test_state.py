@@ -1,4 +1,4 @@
-"""State and timers of Beam pipelines, compared with a naive model on one shard and on three; faults are found."""
+"""State and timers of Beam pipelines, compared with a naive model on one and three shards; seeded faults are found."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ beam = pytest.importorskip("apache_beam")
 from apache_beam.transforms.timeutil import TimeDomain  # noqa: E402
 from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer  # noqa: E402
 
+from beamlike.beam import checkpoint, stateful  # noqa: E402
 from beamlike.beam import run as beam_run  # noqa: E402
-from beamlike.beam import stateful  # noqa: E402
 from beamlike.beam.cells import KEY  # noqa: E402
 from beamlike.beam.sides import Sides  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
@@ -36,9 +36,9 @@ Step = list[tuple[int, str, int]] | int
 
 
 class Tally(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Emits the sum of a key's values so far with each value, and all of them at the end of the value's ten seconds.
+    """Emits the running sum of a key with each value, and the values at the end of the value's ten seconds.
 
-    A value that can be divided by 5 clears the others, and a value that can be divided by 3 sets the timer.
+    A multiple of 5 clears the other values, and a multiple of 3 sets the timer.
     """
 
     VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
@@ -68,12 +68,12 @@ class Tally(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
 
 
 def ten(time: int) -> int:
-    """The end of the ten seconds that contain a time."""
+    """Returns the end of the ten seconds that contain a time."""
     return (time // 10 + 1) * 10
 
 
 def modelled(steps: list[Step]) -> Counter[Any]:
-    """What `Tally` must emit."""
+    """Returns the output of `Tally` by a naive model."""
     state, timers, emitted, watermark = dict[str, list[int]](), dict[str, int](), Counter[Any](), -1
     for step in [*steps, 1_000_000]:
         for time, key, value in step if isinstance(step, list) else []:
@@ -89,7 +89,7 @@ def modelled(steps: list[Step]) -> Counter[Any]:
 
 
 def played(steps: list[Step]) -> Counter[Any]:
-    """What `Tally` emits on the runner."""
+    """Returns the output of `Tally` on the runner."""
     stream = pairs().advance_watermark_to(-1)
     for step in steps:
         if isinstance(step, int):
@@ -110,7 +110,7 @@ class OnShards(StatefulNode):
         self.stores = [DictStore() for _ in range(SHARDS)]
 
     def shards(self, rows: pl.DataFrame) -> pl.Series:
-        """The shard of each row."""
+        """Returns the shard of each row."""
         return hashed(rows, [KEY]) % SHARDS
 
     def processed(self, rows: pl.DataFrame, times: Times) -> StageResult:
@@ -128,7 +128,7 @@ class OnShards(StatefulNode):
 
 
 class MixedUp(OnShards):
-    """A fused stage that forgets on which shard a key is."""
+    """A faulty fused stage that forgets the shard of a key."""
 
     def shards(self, rows: pl.DataFrame) -> pl.Series:
         self.steps = getattr(self, "steps", 0) + 1
@@ -170,7 +170,7 @@ def test_state_and_timers_last_from_bundle_to_bundle(node: Any, chunk: int, step
 
 
 class Appends(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Adds as many numbers to a bag as the value says. Emits their sum and clears the bag if the value is 0."""
+    """Adds `value` numbers to a bag. If the value is 0, emits their sum and clears the bag."""
 
     VALUES = BagStateSpec("values", beam.coders.VarIntCoder())
 
@@ -194,7 +194,7 @@ def test_an_append_to_a_large_bag_does_not_write_the_bag_again(monkeypatch: pyte
             written.append(len(value))
             super().put(stage, key, value)
 
-    monkeypatch.setattr(stateful, "DictStore", Counting)
+    monkeypatch.setattr(checkpoint, "DictStore", Counting)
     count, appends = 100_000, 20
     stream = pairs().add_elements([timed(1, "red", count)])
     for _ in range(appends):
@@ -209,7 +209,7 @@ def test_an_append_to_a_large_bag_does_not_write_the_bag_again(monkeypatch: pyte
 
 
 def require_holds() -> None:
-    """A grouping waits for the output of a timer that holds the watermark."""
+    """Checks that a grouping waits for the output of a timer that holds the watermark."""
     seen.clear()
     with streaming() as p:
         stream = pairs().add_elements([timed(3, "a", 1)]).advance_watermark_to(75)
@@ -220,7 +220,7 @@ def require_holds() -> None:
 
 
 def require_sides() -> None:
-    """An element waits until the window of a side that it reads is over."""
+    """Checks that an element waits until the window of a side that it reads is over."""
     seen.clear()
     with streaming() as p:
         tens = beam.WindowInto(beam.window.FixedWindows(10))
@@ -247,7 +247,7 @@ def forget_state(node: StatefulNode, watermark: int) -> list[Any]:
 
 
 def forget_holds(node: StatefulNode, watermark: int) -> list[Any]:
-    """Saves rows that hold nothing."""
+    """Saves rows without holds."""
     return [(*row[:4], None, *row[5:]) for row in SAVE(node, watermark)]
 
 

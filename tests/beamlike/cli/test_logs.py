@@ -35,7 +35,7 @@ def pipeline(fails: bool = False) -> bl.Pipeline:
 
 @pytest.fixture
 def logged():
-    """The log as lines of JSON, while a test lasts."""
+    """The log as lines of JSON during a test."""
     root, ours, stream = logging.getLogger(), logging.getLogger("beamlike"), StringIO()
     before, level, own = root.handlers[:], root.level, ours.level
     log_json(stream)

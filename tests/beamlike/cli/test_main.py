@@ -1,4 +1,4 @@
-"""The command line: what it runs and shows, what it says of what it cannot run, and how it exits."""
+"""The command line: the runs and output of its commands, their errors and exit codes."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ Invoke = Callable[..., Result]
 
 @pytest.fixture
 def invoke(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Runs the command line in a folder that has the module `mine`."""
+    """A function that runs the command line in a folder that has the module `mine`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "200")
@@ -271,7 +271,7 @@ def test_settings_of_spark_are_read_by_name(invoke: Invoke) -> None:
 
 @pytest.fixture
 def recorded(invoke: Invoke) -> RecordWriter:
-    """A run in `checkpoint` and what writes it."""
+    """A run in `checkpoint` and the writer of its records."""
     writer = RecordWriter.open("checkpoint/beamlike/records.jsonl", PLAN)
     writer.write(waiting())
     return writer

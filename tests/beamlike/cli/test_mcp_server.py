@@ -1,4 +1,4 @@
-"""An agent reads the records of runs, and changes nothing."""
+"""The MCP server: an agent reads the records of runs and changes nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 
 def ask(of: Any, tool: str, **arguments: Any) -> Any:
-    """What an agent gets: the value, or the text of an error."""
+    """Returns the result that an agent receives: the value, or the text of an error."""
 
     async def asked() -> Any:
         async with Client(of) as client:

@@ -1,4 +1,4 @@
-"""Parameters of a function from text: each as it is annotated."""
+"""Parameters of a function, parsed from text by their annotations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def scores(
     unsaid=7,
     **others: int,
 ) -> None:
-    """All that there is."""
+    """Accepts a parameter of every kind."""
 
 
 def given(function: Callable[..., Any], *settings: str) -> dict[str, Any]:

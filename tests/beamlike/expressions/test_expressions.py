@@ -1,4 +1,4 @@
-"""Expressions: readers, wildcards that keep to the user's columns, and what narwhals' tree is taken for."""
+"""Expressions: readers, wildcards that select only the user's columns, and conversion of narwhals expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources that announce their watermark: in process and on Spark, killed, continued, and carried over."""
+"""Sources that announce their watermark: in process and on Spark, killed, resumed, and moved between runners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARCELS = [
     ([("bob", 20), ("ada", 130)], None),
     ([("ada", 140)], 120),
 ]
-# The third parcel comes when the watermark is at 65: what it has of the first minute is late.
+# The third parcel arrives when the watermark is at 65, so its rows of the first minute are late.
 PANES = [("ada", 0, 3), ("bob", 60, 2)]
 
 
@@ -33,7 +33,7 @@ def filled(folder: Path) -> Parcels:
 
 
 def counts(source: Parcels | Crates, out: Path) -> bl.Pipeline:
-    """How many rows each user has in each minute."""
+    """Declares the number of rows of each user in each minute."""
     p = bl.Pipeline("parcels")
     plays = p.read("plays", source, timestamp="at", timestamp_unit="s")
     plays.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(n=bl.count()).write(
@@ -105,7 +105,7 @@ def test_a_batch_that_was_not_committed_comes_again_and_one_that_was_is_told_of_
         code = [sys.executable, "-c", killed.replace("{method}", method)]
         run = subprocess.run([*code, source.folder, checkpoint, str(tmp_path / "out")], cwd=ROOT, timeout=120)
         assert run.returncode == 9
-        # A batch whose successor has left no note is told of again.
+        # A batch is announced again if the one after it is not recorded.
         assert {*source.acknowledged} == {"000000.json"}
     # The checkpoint knows the source by its kind.
     resumed = type("Killed", (Parcels,), {})(source.folder)

@@ -1,4 +1,4 @@
-"""Servers that are away when a run starts: an error of the source or sink by name, without what is secret."""
+"""Servers that are unreachable when a run starts: the error names the source or sink, without secrets."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ SINKS: dict[str, Callable[[], Any]] = {
 
 @pytest.fixture(autouse=True)
 def away(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No server answers, and none is waited for."""
+    """Makes every server unreachable, without timeouts."""
     monkeypatch.setattr(contact, "_FIRST", 0.0)
     for name, value in S3.items():
         monkeypatch.setenv(name.upper(), value)
 
 
 def failure(source: Any, sink: Any, runner: Any) -> BaseException:
-    """The error of a run, which has nothing secret in it, and neither has what was shown before."""
+    """Returns the error of a run; checks that neither it nor earlier output has secrets."""
 
     def run() -> None:
         pipeline = bl.Pipeline("p")

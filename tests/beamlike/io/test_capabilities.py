@@ -1,4 +1,4 @@
-"""What each source and sink of the package can do, as the engine asks for it."""
+"""The capabilities of each source and sink of the package, as the engine queries them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_what_spark_finds_out_of_a_source_is_a_part_of_its_declaration() -> None
 
 
 class Sink:
-    """Counts its rows, as a class of a user's may."""
+    """Counts its rows, as a user's class may."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -219,7 +219,7 @@ def test_a_name_of_a_sources_own_that_the_engine_asks_for_is_told(
 
 
 def test_names_that_mean_nothing_alone_are_free() -> None:
-    """A capability of several methods is one with all of them."""
+    """A capability of several methods needs all of them."""
     names = ("publish", "forget", "beside", "prepare", "settle", "upserts", "per_pane")
     sink = own(Sink, **dict.fromkeys(names, nothing))
     write(sink).run()
@@ -324,7 +324,7 @@ def test_a_class_of_the_other_role_is_refused_with_the_one_that_was_meant() -> N
 def test_the_signatures_of_every_capability_are_compared(role: Any, module: Any) -> None:
     declared = {kind for kind in vars(module).values() if getattr(kind, "_is_protocol", False)}
     own = {kind for kind in declared if kind.__module__ == module.__name__} - {sources.Reader}
-    assert own <= {*capabilities._PROTOCOLS[role]}  # a reader is not declared: `resume` gives it
+    assert own <= {*capabilities._PROTOCOLS[role]}  # a reader is not declared: `resume` returns it
 
 
 def test_a_sink_that_forgets_in_another_way_is_told() -> None:

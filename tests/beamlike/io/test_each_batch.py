@@ -1,4 +1,4 @@
-"""A function that receives each batch: which frame it gets, and on which runner it can be used."""
+"""A function that receives each batch: the frame that it gets, and the runners on which it can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A connector that nobody in the package knows of: it says what it can do, and both runners do that."""
+"""A connector unknown to the package: both runners use the capabilities that it declares."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOTALS = [("ada", 0, 6), ("ada", 60, 9), ("bob", 0, 2)]
 
 @attrs.frozen
 class Journal:
-    """Lines such as `ada 30 1` of the text files in a folder, read in process here and on Spark by Spark."""
+    """Lines such as `ada 30 1` of the text files in a folder; on Spark, Spark reads them."""
 
     folder: str
     bounded: ClassVar[bool] = True
@@ -47,7 +47,7 @@ class Journal:
 
 @attrs.frozen
 class OnlyHere:
-    """A journal that is read in process, and has nothing for Spark."""
+    """A journal that can only be read in process."""
 
     journal: Journal
     bounded: ClassVar[bool] = True
@@ -61,7 +61,7 @@ class OnlyHere:
 
 @attrs.frozen
 class OnlySpark:
-    """A journal that nothing but Spark can read."""
+    """A journal that only Spark can read."""
 
     journal: Journal
     bounded: ClassVar[bool] = False
@@ -75,7 +75,7 @@ class OnlySpark:
 
 @attrs.frozen
 class Score:
-    """Rows that are there from the beginning."""
+    """Rows that exist from the beginning."""
 
     frame: pl.DataFrame = attrs.field(eq=False)
     bounded: ClassVar[bool] = True
@@ -92,7 +92,7 @@ class Score:
 
 @attrs.frozen
 class Ledger:
-    """A page of JSON for each part, in a folder that must be there, written by the tasks of Spark."""
+    """A page of JSON for each part, in an existing folder, written by the tasks of Spark."""
 
     folder: str
     columns: tuple[str, ...] = ()
@@ -133,7 +133,7 @@ class Ledger:
 
 @attrs.frozen
 class OnlyWrites:
-    """A sink with nothing but `write`."""
+    """A sink with only `write`."""
 
     into: list[tuple[str, int]] = attrs.field(factory=list, eq=False)
 

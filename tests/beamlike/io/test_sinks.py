@@ -1,4 +1,4 @@
-"""Sinks get frames that people and other programs can read, and write every part once."""
+"""Sinks receive frames that people and other programs can read, and write every part once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read(sink: Files) -> list[int]:
     return [n for chunk in type(sink)(sink.path).chunks(100) for n in chunk.collect()["n"]]
 
 
-# What a sink gets
+# Rows of a sink
 
 
 def test_output_has_windows_first_and_panes_last_with_times_as_datetimes() -> None:
@@ -140,7 +140,7 @@ def test_an_attempt_that_was_overtaken_shows_nothing(files: type[Files], tmp_pat
     assert {*early.values()} != {*winner.values()}
     assert [*tmp_path.rglob("part-*")] == []
     sink.settle("q", 0, winner, again=False)
-    sink.prepare(keyed("a", "b", "d"), Part("q", 0))  # one that goes on when its batch is over
+    sink.prepare(keyed("a", "b", "d"), Part("q", 0))  # an attempt that outlives its batch
     assert sorted(file.parent.name for file in tmp_path.rglob("part-*")) == ["key=b", "key=c"]
     sink.settle("q", 1, {}, again=True)  # of the next run
     assert sorted(names(tmp_path)) == ["key=b", "key=c"]
@@ -165,7 +165,7 @@ def test_two_attempts_at_a_part_do_each_other_no_harm(
 
 
 LISTED: list[str] = []
-"""What Python lists, while it is asked to tell."""
+"""Folders that Python lists while the audit hook is active."""
 WATCHED: list[str] = []
 sys.addaudithook(
     lambda event, args: LISTED.append(event) if WATCHED and event in ("os.listdir", "os.scandir") else None

@@ -1,4 +1,4 @@
-"""Sources give every row once, in order of arrival and typed."""
+"""Sources return every row once, in order of arrival and typed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def rows(first: int, count: int) -> pl.DataFrame:
 
 
 def put(path: Path, content: pl.DataFrame | str | bytes, at: float = 1_000.0) -> Path:
-    """A file that arrived at a time, in seconds since 1970."""
+    """Writes a file with an arrival time, in seconds since 1970."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, pl.DataFrame):
         content.write_parquet(path)
@@ -53,7 +53,7 @@ def put(path: Path, content: pl.DataFrame | str | bytes, at: float = 1_000.0) ->
 
 
 def write(sink: Files, frames: list[pl.DataFrame]) -> None:
-    """One part per frame, a second apart."""
+    """Writes one part per frame, a second apart."""
     for batch, frame in enumerate(frames):
         sink.write(frame, Part("q", batch))
     for second, file in enumerate(sorted(Path(sink.path).iterdir())):
@@ -61,14 +61,14 @@ def write(sink: Files, frames: list[pl.DataFrame]) -> None:
 
 
 def collected(source: Source, size: int = 1_000) -> list[pl.DataFrame]:
-    """The chunks of a source without faults."""
-    return [chunk.collect() for chunk in source.chunks(size)]  # type: ignore[union-attr]
+    """Returns the chunks of a source without faults."""
+    return [chunk.lazy().collect() for chunk in source.chunks(size)]  # type: ignore[union-attr]
 
 
 def sorted_out(source: Source, size: int = 1_000) -> tuple[list[tuple[Any, ...]], list[tuple[str, str]]]:
-    """The rows, and (error, row) of the letters, without the folders of their files."""
+    """Returns the rows, and (error, row) of the dead letters, without the folders of their files."""
     chunks = list(source.chunks(size))
-    rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.collect().rows()]
+    rows = [row for chunk in chunks if not isinstance(chunk, Faulty) for row in chunk.lazy().collect().rows()]
     letters = [row for chunk in chunks if isinstance(chunk, Faulty) for row in chunk.dead_letters.rows()]
     return rows, [(re.sub(r"file '.*/(.*?)':", r"\1:", error), row) for error, row in letters]
 

@@ -1,4 +1,4 @@
-"""Formats that only Spark writes: each batch with the options by which Delta knows it."""
+"""Formats that only Spark writes: each batch has the options by which Delta recognizes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from beamlike.expressions.describe import describe
 
 
 class Recorder(DataSource):
-    """Writes what it is given, options and rows, to a file per write."""
+    """Writes the options and rows that it receives to a file per write."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""Sinks that replace rows by their key write the rows that stand, and delete the others."""
+"""Sinks that replace rows by their key write the current rows and delete the others."""
 
 from __future__ import annotations
 
@@ -57,9 +57,7 @@ def test_a_topic_gets_a_tombstone_for_a_key_of_which_nothing_stands() -> None:
 
 
 def test_the_key_of_messages_is_that_of_the_rows() -> None:
-    with pytest.raises(
-        bl.PlanError, match="the key must be 'k', by which the rows are told apart, and not 'v'"
-    ):
+    with pytest.raises(bl.PlanError, match="the key must be 'k', which identifies the rows, and not 'v'"):
         sink(key="v")
     with pytest.raises(
         ValueError, match="mode may be 'append' or 'upsert', not 'upsrt'; did you mean 'upsert'"

@@ -1,4 +1,4 @@
-"""A batch without output does not wait for the disk. A run that is killed before it is there goes on from the disk."""
+"""A batch without output does not wait for the disk. A run killed before the write resumes from the disk."""
 
 from __future__ import annotations
 

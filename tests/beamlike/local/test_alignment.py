@@ -1,4 +1,4 @@
-"""Sources that run ahead wait on the local runner; where a source cannot be made to wait, that is refused."""
+"""Sources that run ahead wait on the local runner; sources that cannot wait are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SECOND = 1_000_000
 
 @attrs.define
 class Clock:
-    """Processing time that moves on by some seconds with every batch."""
+    """Processing time that advances by some seconds with every batch."""
 
     every: float = 0
     now: int = 0
@@ -42,7 +42,7 @@ class Clock:
 
 @attrs.frozen
 class Counted:
-    """One element a chunk; `taken` counts the chunks that were asked for."""
+    """A source of one element per chunk; `taken` records the requested chunks."""
 
     seconds: list[int]
     taken: list[int] = attrs.field(factory=list)
@@ -138,7 +138,7 @@ def test_a_source_does_not_become_idle_by_waiting() -> None:
 
 
 def test_nobody_waits_for_a_source_that_is_idle() -> None:
-    """One that has nothing yet holds the others, until it is idle."""
+    """A source without rows so far holds the others, until it is idle."""
     p = bl.Pipeline("idle", max_dead_letters=6)
     nothing = rows(*[0] * 6).frame.with_columns(at=pl.lit(None, pl.Int64))
     silent = read(p, "silent", bl.Rows(nothing, rows_per_batch=1), idle_after="25s")
@@ -182,7 +182,7 @@ def test_who_takes_a_chunk_was_not_too_far_ahead_and_all_come_to_their_end(
     assert sum(out.frame()["n"]) == sum(map(len, seconds))
 
 
-# Where it cannot be
+# Refusals
 
 
 def test_spark_cannot_let_a_source_wait_and_says_so_before_it_starts(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a batch in process takes of files: so many of each source, whatever is in them, as on Spark."""
+"""The files of a batch in process: a fixed number of each source, whatever their content, as on Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def put(folder: Path, contents: list[list[int | str]]) -> Path:
-    """A file of each of these; a number is a row of that time."""
+    """Writes a file for each of these contents; a number is a row of that time."""
     folder.mkdir()
     for number, content in enumerate(contents):
         lines = [f'{{"at": {one}}}' if isinstance(one, int) else one for one in content]
@@ -32,7 +32,7 @@ def put(folder: Path, contents: list[list[int | str]]) -> Path:
 
 
 def counted(*folders: Path) -> bl.Collection:
-    """How many rows each second has, of sources with a file in each batch."""
+    """Returns the number of rows of each second, of sources with a file in each batch."""
     p = bl.Pipeline("p", max_dead_letters=10)
     sources = [
         p.read(
@@ -76,7 +76,7 @@ def test_a_batch_takes_a_file_of_each_source(
     first: list[list[int | str]],
     seen: list[int],
 ) -> None:
-    """The row of second 1 is late if the batch before it has brought both sources further."""
+    """The row of second 1 is late if the batch before it has advanced both sources."""
     folders = put(tmp_path / "first", first), put(tmp_path / "second", [[100], [1]])
     assert result(counted(*folders)) == seen
 

@@ -1,4 +1,4 @@
-"""Whatever file of a checkpoint or savepoint is damaged: the panes are right, or a CheckpointError names the place."""
+"""Any damaged file of a checkpoint or savepoint: the panes are right, or a CheckpointError names the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def checkpoint(tmp_path: Path) -> Damaged:
 
 @pytest.fixture
 def savepoint(checkpoint: Damaged) -> Damaged:
-    """A savepoint of that run, which is restored and goes on."""
+    """A savepoint of that run, which is restored and resumed."""
     bl.savepoint.save(checkpoint.folder / "kept" / "checkpoint", checkpoint.folder / "kept" / "savepoint")
 
     def restored(folder: Path) -> None:

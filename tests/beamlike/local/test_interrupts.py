@@ -1,4 +1,4 @@
-"""Ctrl-C while a pipeline runs in process: the batch in hand is finished, and what was done so far stays."""
+"""Ctrl-C while a pipeline runs in process: the current batch is finished, and earlier results stay."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture(autouse=True)
 def _heard() -> Iterator[None]:
-    """Ctrl-C is heard, also where these tests run in the background of a shell, which has it ignored."""
+    """Enables Ctrl-C, also where a shell runs these tests in the background and has it ignored."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def minutes(count: int) -> bl.Pipeline:
-    """A row a minute, each in a batch of its own, counted by minutes."""
+    """Declares a row a minute, each in a batch of its own, counted by minutes."""
     p = bl.Pipeline("minutes")
     rows = bl.Rows([{"at": 60 * n} for n in range(count)], rows_per_batch=1)
     read = p.read("rows", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -44,7 +44,7 @@ def minutes(count: int) -> bl.Pipeline:
 
 
 def pressing(times: int, batch: int) -> Callable[[BatchRecord], None]:
-    """Ctrl-C so many times in this batch."""
+    """Returns a callback that presses Ctrl-C `times` times in this batch."""
 
     def on_batch(record: BatchRecord) -> None:
         for _ in range(times if record.batch == batch else 0):
@@ -77,7 +77,7 @@ def test_a_second_one_gives_the_batch_up_and_leaves_what_an_earlier_run_has_writ
 
 @attrs.frozen
 class Pressed(bl.JSONLines):
-    """Ctrl-C twice, while its files replace those of an earlier run."""
+    """Presses Ctrl-C twice while its files replace the files of an earlier run."""
 
     def publish(self, run: str) -> None:
         for _ in range(2):

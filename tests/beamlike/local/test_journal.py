@@ -1,4 +1,4 @@
-"""The journal of a run: what a transaction leaves, and what is said of one that is not what was written."""
+"""The journal of a run: the content after a transaction, and errors for content that is not as it was written."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from beamlike.local.journal import KEPT_BATCHES, Journal
 from beamlike.local.logged_batch import LoggedBatch
 from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.state.store import DictStore
+from tests.stages.state.test_memory import Text
 from tests.support.storage import full
 
 
 def begun(number: int) -> LoggedBatch:
-    """A batch that takes a number."""
+    """Returns a batch that reads one number."""
     taken = {"numbers": PlannedBatch([number, number + 1], {"next": number + 1, f"seen {number}": [True]})}
     return LoggedBatch(number, 1_000 * number, 7, taken, waiting=("other",))
 
@@ -79,6 +80,31 @@ def test_what_was_committed_is_read_before_it_is_written(tmp_path: Path) -> None
         assert [*journal.values()] == [("stage", "b", b"2")]
 
 
+def test_a_value_is_decoded_once_and_anew_when_it_was_changed_or_taken_back(tmp_path: Path) -> None:
+    decoded: list[bytes] = []
+
+    def read(journal: Journal) -> bytes | None:
+        found = journal.decoded("stage", "a", lambda value: decoded.append(value) or Text(value))  # type: ignore[func-returns-value]
+        return None if found is None else found.value
+
+    with closing(opened(tmp_path)) as journal:
+        journal.begin(begun(0))
+        assert read(journal) is None
+        journal.put("stage", "a", b"1")
+        assert read(journal) == b"1"
+        journal.commit(begun(0))
+        journal.settle()
+        assert [read(journal) for _ in range(3)] == [b"1"] * 3
+        assert len(decoded) <= 2
+        journal.begin(begun(1))
+        journal.put("stage", "a", b"2")
+        assert read(journal) == b"2"
+        journal.forget(begun(1))
+        assert read(journal) == b"1"
+        journal.delete("stage", "a")
+        assert read(journal) is None
+
+
 def test_a_batch_does_not_count_if_what_was_to_be_done_before_failed(tmp_path: Path) -> None:
     def fail() -> None:
         raise OSError("no room")
@@ -119,7 +145,7 @@ def test_what_is_saved_begins_another_one(tmp_path: Path) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The checkpoint of a run that has state."""
+    """The checkpoint of a run with state."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     lines = "".join(f'{{"user": "user {n}", "at": {n}}}\n' for n in range(5_000))
@@ -194,7 +220,7 @@ def test_a_value_that_is_not_what_was_written_is_told(run: Path) -> None:
 
 
 def test_half_a_transaction_is_as_if_there_was_none(run: Path) -> None:
-    """What is after the last commit in the write-ahead log is of a process that was killed."""
+    """The end of the write-ahead log, after the last commit, may be the unfinished write of a killed process."""
     more()
     with closing(sqlite3.connect(run / "journal.sqlite", isolation_level=None)) as database:
         database.execute("PRAGMA journal_mode = WAL")

@@ -1,4 +1,4 @@
-"""A checkpoint of a run in process, kept as it was written, is gone on with."""
+"""A stored checkpoint of a run in process is resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever the batches, and wherever a run was stopped, failed or was given up: the rows are those of one at once."""
+"""For any batches, and any stop, failure or abort of runs, the rows are those of a single run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ fates = st.lists(st.sampled_from(["goes on", "stops", "fails", "is given up"]), 
 
 
 def source(given: list[tuple[str, int, int]], size: int | None = None) -> bl.Rows:
-    """In order of time."""
+    """Returns the rows as a source, in order of time."""
     dicts = [
         dict(zip(SCHEMA, (user, at, n), strict=True)) for user, at, n in sorted(given, key=lambda row: row[1])
     ]
@@ -32,7 +32,7 @@ def source(given: list[tuple[str, int, int]], size: int | None = None) -> bl.Row
 
 
 class Failed(Exception):
-    """A run was to fail."""
+    """Raised to make a run fail."""
 
 
 @share(3)

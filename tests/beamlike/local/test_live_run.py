@@ -1,4 +1,4 @@
-"""Runs in process with a checkpoint: where they go on, how they end, and what refuses to."""
+"""Runs in process with a checkpoint: where they resume, how they end, and refused ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def add(number: int, *times: int, user: str = "ada") -> None:
-    """A file of plays, which comes after those of lower numbers; seen whole or not at all."""
+    """Writes a file of plays, atomically, which is read after files of lower numbers."""
     path = Path("data", f".{number:03d}.jsonl")
     path.write_text("".join(f'{{"user": "{user}", "at": {at}}}\n' for at in times))
     os.utime(path, (1_000_000_000 + number, 1_000_000_000 + number))
@@ -38,7 +38,7 @@ def add(number: int, *times: int, user: str = "ada") -> None:
 
 
 def minutes(sink: Any = None, **read: Any) -> bl.Pipeline:
-    """Plays of each minute."""
+    """Declares counts of the plays of each minute."""
     p = bl.Pipeline("minutes", max_dead_letters=read.pop("max_dead_letters", None))
     source = bl.JSONLines("data", SCHEMA, max_files_per_trigger=1)
     watermark = read.pop("watermark", bl.MonotonousTimestamps())
@@ -49,7 +49,7 @@ def minutes(sink: Any = None, **read: Any) -> bl.Pipeline:
 
 
 def written() -> list[int]:
-    """The counts of the minutes that are over, in order."""
+    """Returns the counts of the minutes that are over, in order."""
     files = list(Path("out").glob("*.jsonl"))
     frames = [pl.read_ndjson(file, schema={"window_start": pl.String, "n": pl.Int64}) for file in files]
     return pl.concat(frames).sort("window_start")["n"].to_list() if frames else []
@@ -292,7 +292,7 @@ def test_a_plan_that_does_not_fit_is_refused_with_a_remedy() -> None:
     with pytest.raises(bl.CheckpointError) as caught:
         minutes(allowed_lateness="1m").run(runner())
     assert "allowed lateness was 0s, now 1m" in str(caught.value)
-    assert "start anew with another checkpoint" in str(caught.value)
+    assert "start again with another checkpoint" in str(caught.value)
 
 
 def test_a_checkpoint_of_spark_is_refused_with_the_way_to_bring_it_along() -> None:

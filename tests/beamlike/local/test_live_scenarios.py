@@ -1,4 +1,4 @@
-"""Transcripts and cases, with a new run on the checkpoint for each batch: a third of them, or all in a thorough run."""
+"""Transcripts and cases, resumed from the checkpoint for each batch: a third of them, or all in a thorough run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ AT_ONCE: Final = 30
 
 @attrs.frozen
 class Restarting:
-    """A runner each of whose runs is stopped after a batch, and gone on with by another one."""
+    """A runner whose runs are stopped after each batch and resumed by another run."""
 
     checkpoint: Path
 
     def run(self, plan: Plan) -> Any:
-        """To the end of all test streams."""
+        """Runs to the end of all test streams."""
         batches: list[Any] = []
         runner = bl.LocalRunner(
             checkpoint=self.checkpoint, on_batch=lambda record: signal.raise_signal(signal.SIGTERM)
@@ -46,7 +46,7 @@ class Restarting:
 
 
 def _in_pipelines(playback: Playback[Any], items: Sequence[Any], folder: Path) -> list[tuple[Any, Any]]:
-    """Plays items with a similar number of steps in one pipeline, as all stages of it take part in each batch."""
+    """Plays items with similar numbers of steps in one pipeline, because each batch runs all its stages."""
     by_length = sorted(items, key=lambda one: len(one.steps))
     parts = [by_length[first : first + AT_ONCE] for first in range(0, len(by_length), AT_ONCE)]
     outcomes = [

@@ -1,4 +1,4 @@
-"""What a run in process has on disk while its sinks write: that the batch has begun, and that those before are done."""
+"""The journal on disk while sinks write: the batch has begun, and the batches before it are done."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beamlike.local.journal import Journal
 
 
 def batches() -> dict[int, bool]:
-    """Those that the journal has, and which are done, as who goes on finds them if the run is killed now."""
+    """Returns the batches in the journal, and if each is done, as a resumed run would find them after a crash now."""
     with TemporaryDirectory() as folder:
         for file in Path("checkpoint/beamlike").glob("journal.sqlite*"):
             shutil.copy(file, folder)
@@ -31,7 +31,7 @@ def _batches(journal: Path) -> dict[int, bool]:
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that has nothing done before somebody waits for it."""
+    """Delays all writes to disk until the run waits for them."""
     waited, begin, settle = Event(), Journal._begin, Journal.settle
 
     def noted(journal: Journal, batch: Any) -> None:

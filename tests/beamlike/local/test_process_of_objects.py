@@ -45,7 +45,7 @@ def test_a_process_takes_keeps_and_gives_objects(tmp_path: Path) -> None:
 
 
 class Kept(bl.Process):
-    """Has fields of every kind, some with a time to live, and a default."""
+    """A process with fields of every kind, some with a time to live, and a default."""
 
     one = bl.Value(Flat, default=Flat("nobody", 0), ttl="1h")
     several = bl.List(Flat, ttl="1h")
@@ -73,7 +73,7 @@ def test_every_kind_of_state_keeps_objects() -> None:
 
 
 class Refusing(bl.Process):
-    """Has state that one of the rows makes wrong."""
+    """A process whose state one of the rows makes invalid."""
 
     one = bl.Value(Flat)
 

@@ -1,4 +1,4 @@
-"""The local runner: batches in order of arrival, fair to all sources, drained at the end; nothing lost silently."""
+"""The local runner: batches in order of arrival, fair to all sources, drained at the end; nothing is lost silently."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 STILL = bl.LocalRunner(clock=lambda: 0)
-"""Time stands, so that records of two runs are alike."""
+"""A runner whose clock stands still, so that records of two runs are equal."""
 
 
 def read(
     p: bl.Pipeline, name: str, seconds: list[Any], size: int | None = None, bound: str = "0s"
 ) -> bl.Collection:
-    """Rows with a number `n` and these times."""
+    """Returns rows with a number `n` and these times."""
     rows = [{"n": n, "at": second} for n, second in enumerate(seconds)]
     source = bl.Rows(rows, schema={"n": int, "at": int}, rows_per_batch=size)
     strategy = bl.BoundedOutOfOrderness(bound)
@@ -94,7 +94,7 @@ def test_a_short_source_keeps_its_watermark_until_all_are_at_their_end() -> None
     assert short == [5 * SECOND, *[15 * SECOND] * 5, MAX_TIME]
     stage = [batch.stages["flatten.aggregate"] for batch in done.batches]
     assert [record.input for record in stage] == [0, 10 * SECOND, *[15 * SECOND] * 4, MAX_TIME]
-    # No window ends before 15 s, so all come with the end of input.
+    # No window ends before 15 s, so all are emitted at the end of input.
     assert [sum(record.panes.values()) for record in stage] == [0] * 6 + [3]
     assert sink.frame()["n"].to_list() == [4, 2, 2]
 

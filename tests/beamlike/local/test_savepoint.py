@@ -1,4 +1,4 @@
-"""The same pipeline grows up: a run in process goes on on Spark, on any number of shards, and comes back."""
+"""Savepoints of a run in process: it is moved to Spark, to any number of shards, and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = 5
 
 
 def write(data: Path, number: int) -> None:
-    """A file of each source, in order of time; users come and go."""
+    """Writes a file of each source, in order of time, with changing users."""
     for source, step in (("clicks", 7), ("views", 11)):
         (data / source).mkdir(parents=True, exist_ok=True)
         lines = [
@@ -42,7 +42,7 @@ def pipeline(folder: Path, out: str = "out") -> bl.Pipeline:
 
 
 def rows(folder: Path, out: str = "out") -> dict[str, list[str]]:
-    """What is in each sink, in an order of its own."""
+    """Returns the rows of each sink, sorted."""
     found = {}
     for name in NAMES:
         parts = [pl.read_parquet(file) for file in sorted((folder / out / name).glob("*.parquet"))]
@@ -51,7 +51,7 @@ def rows(folder: Path, out: str = "out") -> dict[str, list[str]]:
 
 
 def expected(folder: Path) -> dict[str, list[str]]:
-    """Of a run at once."""
+    """Returns the rows of a single run."""
     pipeline(folder, "expected").run()
     whole = rows(folder, "expected")
     assert all(whole.values())
@@ -59,7 +59,7 @@ def expected(folder: Path) -> dict[str, list[str]]:
 
 
 class Moves:
-    """A run that goes from checkpoint to checkpoint."""
+    """A run that moves from checkpoint to checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.number = folder, 0

@@ -1,4 +1,4 @@
-"""Runs in process on several threads: rows, their order, records and errors are those of a run on one."""
+"""Runs in process on several threads: rows, their order, records and errors are those of a single thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def outcome(
     folder: Path, given: list[Pair], most: int, **options: Any
 ) -> tuple[list[BatchRecord], dict[str, Any]]:
-    """The records of a run, and the rows of each sink in their order."""
+    """Returns the records of a run, and the rows of each sink in their order."""
     p, sinks = declare(folder, given, most)
     run = p.run(bl.LocalRunner(clock=lambda: 0, **options))
     return list(run.batches), {name: sink.frame().to_dicts() for name, sink in sinks.items()}
@@ -55,7 +55,7 @@ def test_records_and_rows_in_their_order_do_not_depend_on_threads(
 
 
 def one_batch(p: bl.Pipeline) -> LiveRun:
-    """A run that stops after its first batch."""
+    """Starts a run that stops after its first batch."""
     known = threading.Event()
 
     def on_batch(record: BatchRecord) -> None:
@@ -89,7 +89,7 @@ def test_what_was_read_ahead_by_a_run_that_stops_is_for_the_next(tmp_path: Path,
 def test_what_is_set_aside_does_not_depend_on_when_it_was_read(
     tmp_path: Path, damaged: int, options: dict[str, Any]
 ) -> None:
-    """Some rows are too far in the future while the batch before is in hand, others also later; a file is damaged."""
+    """Some rows are too far in the future during the previous batch, some also later; one file is damaged."""
     (tmp_path / "rows").mkdir()
     hours = [[0, 1], [2, 25, 99], [2, 26, 99], [4, 26], [5, 199], [6, 25]]
     for number, times in enumerate(hours):
@@ -123,7 +123,7 @@ def test_what_is_set_aside_does_not_depend_on_when_it_was_read(
 
 
 def read_files(p: bl.Pipeline, folder: Path, name: str) -> bl.Collection:
-    """A file in each batch."""
+    """Reads a file in each batch."""
     return p.read(
         name,
         bl.JSONLines(folder / name, {"at": int}, max_files_per_trigger=1, order="path"),
@@ -134,7 +134,7 @@ def read_files(p: bl.Pipeline, folder: Path, name: str) -> bl.Collection:
 
 
 def failing(folder: Path, source: str) -> bl.Pipeline:
-    """A later file of a source has no rows, and that fails the run."""
+    """Declares a run that fails on a later file of a source, which has no rows."""
     files(folder)
     (folder / source / "part-03.jsonl").write_text("[")
     p = bl.Pipeline("failing", on_error="fail")
@@ -191,7 +191,7 @@ def test_functions_of_the_users_are_called_in_the_thread_of_the_run(tmp_path: Pa
 
 
 def test_sinks_get_rows_of_several_stages_in_the_order_of_the_plan(tmp_path: Path) -> None:
-    """Stages of several levels write to one sink: those of a lower level are done first, but need not come first."""
+    """Stages of several levels write to one sink. Those of a lower level finish first, but need not be first."""
     out = {}
     for count in (1, 3):
         p = bl.Pipeline("levels")
@@ -209,7 +209,7 @@ def test_sinks_get_rows_of_several_stages_in_the_order_of_the_plan(tmp_path: Pat
 
 
 def two_files(folder: Path, called: list[int], on_batch: Callable[[BatchRecord], None] | None = None) -> None:
-    """Has each batch of one row written to two folders, and `called` told of its number."""
+    """Writes each one-row batch to two folders, and appends its number to `called`."""
     p = bl.Pipeline("two")
     for number in range(3):
         (folder / "in").mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""State with objects that cannot be read any more: the run stops and names them, and goes on once they can be."""
+"""State with objects that can no longer be read: the run stops and names them, and resumes once they can be read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import beamlike as bl
 
 @pytest.fixture
 def module() -> Iterator[ModuleType]:
-    """A module of the user's, in which state has its class."""
+    """A user's module with the class of the state."""
     made = ModuleType("of_the_user")
     exec("class Seen:\n    count = 0\n", made.__dict__)
     sys.modules[made.__name__] = made
@@ -42,7 +42,7 @@ class Plain(bl.Process):
 
 
 class Careless(Plain):
-    """Takes what cannot be read for nothing."""
+    """A process that ignores the error of unreadable state."""
 
     def element(self, row: dict[str, Any]) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""The user's functions in process: an error keeps its type and names the step, as does a result that cannot be used."""
+"""User functions in process: an error keeps its type and names the step, as does an invalid result."""
 
 from __future__ import annotations
 

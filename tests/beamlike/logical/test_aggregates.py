@@ -1,4 +1,4 @@
-"""Aggregates that cannot be computed are refused where they are declared, with what was perhaps meant."""
+"""Aggregates that cannot be computed are refused where they are declared, with the likely intention."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State tables of a user's own operator that no stage could keep are refused at `apply`."""
+"""Invalid state tables of user-defined operators are refused at `apply`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.release import DUE, Held, Release
 
 @attrs.frozen
 class Changed(Held):
-    """The table of `Release`, but for one change of its description."""
+    """The table of `Release`, with one change of its description."""
 
     change: Callable[[KeyedTable], KeyedTable]
 
@@ -28,7 +28,7 @@ class Changed(Held):
 
 @attrs.frozen
 class OneChanged(Release):
-    """Its table has one change."""
+    """The operator `Release` with a changed table."""
 
     change: Callable[[KeyedTable], KeyedTable] = attrs.field(kw_only=True)
 

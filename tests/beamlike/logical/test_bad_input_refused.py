@@ -1,4 +1,4 @@
-"""Choices about bad input that cannot be: each is refused where it is made, with what was meant."""
+"""Invalid options for bad input: each is refused where it is declared, with a hint."""
 
 from __future__ import annotations
 

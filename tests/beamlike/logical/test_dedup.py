@@ -1,4 +1,4 @@
-"""Dedup, distinct and latest as they are declared, and what is refused."""
+"""Declarations of dedup, distinct and latest, and invalid ones."""
 
 from __future__ import annotations
 

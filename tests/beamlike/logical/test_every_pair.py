@@ -1,4 +1,4 @@
-"""Which operator may follow which: every pair is declared, and each one that is refused is listed with its reason."""
+"""Pairs of operators: every pair is declared, and each refused pair is listed with its reason."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ REFUSED: Final = {
         ("changes", one): "may retract earlier ones"
         for one in OPERATORS.keys() - _STATELESS - _SUBTRACTS - {"process side", "process_batches", "discarding"}
     },
-    # What is added may not be taken away.
+    # A growing side cannot lose rows.
     **{(one, "as growing side"): "its rows may be retracted; leave growing= out" for one in ("retracting", "changes")},
     # A log of changes counts each of its rows.
-    **{(one, "changes"): "and a log has rows, of which each counts for itself" for one in ("retracting", "changes")},
+    **{(one, "changes"): "rows of a log must not retract or repeat" for one in ("retracting", "changes")},
     ("retracting", "discarding"): r"AfterWatermark\(early=AfterCount\(2\)\) may lose data",
 }  # fmt: skip
 """Part of the message, by the first and the second operator."""

@@ -1,4 +1,4 @@
-"""Flatten: the rows of several collections, which must be alike in columns."""
+"""Flatten: the rows of several collections, which must have the same columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUTES = bl.FixedWindows("1m")
 
 
 def unlike(p: bl.Pipeline) -> bl.Collection:
-    """Rows in unlike windows."""
+    """Returns rows in different windows."""
     early = bl.Repeatedly(bl.AfterCount(2))
     minutes = plays(p, "a").window_into(MINUTES, trigger=early, accumulation="accumulating")
     return bl.flatten(

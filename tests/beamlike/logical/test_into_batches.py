@@ -1,4 +1,4 @@
-"""Batches of rows as they are declared, and what is refused."""
+"""Declarations of batches of rows, and invalid ones."""
 
 from __future__ import annotations
 

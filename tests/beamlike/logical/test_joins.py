@@ -1,4 +1,4 @@
-"""Cogroups and joins as they are declared: names, types, and what is refused."""
+"""Declarations of cogroups and joins: names, types, and invalid ones."""
 
 from __future__ import annotations
 

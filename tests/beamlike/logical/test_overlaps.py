@@ -1,4 +1,4 @@
-"""Folders that sinks must not share: with each other, or with what is read."""
+"""Folders that sinks must not share with each other or with sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.pipelines import plays
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where `link` leads to `plays`, and `other` into it."""
+    """A folder in which `link` leads to `plays`, and `other` into it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plays" / "some").mkdir(parents=True)
     (tmp_path / "link").symlink_to("plays")

@@ -1,4 +1,4 @@
-"""What is refused of keyed state and timers while they are declared, with the reason and what was meant."""
+"""Invalid declarations of keyed state and timers, with the reason and the likely intention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Good(bl.Process):
 
 
 def made(**attributes: Any) -> bl.Process:
-    """A process with these attributes of its class beside a method for rows."""
+    """Returns a process with these class attributes and a method for rows."""
     return type("Own", (Good,), attributes)()
 
 
@@ -49,7 +49,7 @@ class Adds(bl.CombineFn):
 
 
 def on(self: Any) -> None:
-    """A firing of which nothing comes."""
+    """Emits nothing."""
 
 
 PROCESSES: dict[str, tuple[Callable[[], Any], str]] = {

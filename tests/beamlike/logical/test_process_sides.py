@@ -1,4 +1,4 @@
-"""Refusals of side inputs of keyed state, and what becomes of a side that cannot be made."""
+"""Invalid side inputs of keyed state, and sides that cannot be built."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def processed(process: bl.Process, keyword: str = "rates", *keys: str, rates: in
 @pytest.mark.parametrize(
     ("process", "keyword", "said"),
     [
-        (Named(), "n", "side 'n' is to be self.n, and Named has another n; choose another keyword"),
-        (Named(), "quiet", "another quiet"),
-        (Named(), "limit", "another limit"),
-        (Named(), "key", "another key"),
-        (Named(), "on_quiet", "another on_quiet"),
+        (Named(), "n", "side 'n' would be self.n, but Named already has n; choose another keyword"),
+        (Named(), "quiet", "already has quiet"),
+        (Named(), "limit", "already has limit"),
+        (Named(), "key", "already has key"),
+        (Named(), "on_quiet", "already has on_quiet"),
         (
             Taking(),
             "rates",

@@ -1,4 +1,4 @@
-"""Where completeness and promises cannot be had, the declaration says so."""
+"""Declarations for which completeness and promises are impossible are refused."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_retracted_panes_are_in_the_state_so_other_columns_need_a_new_checkpoint
 def test_a_source_that_is_observed_later_proves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A stage behind another one has not seen the earlier rows of the source, of which some were late."""
+    """A stage behind another one has not seen the source's earlier rows, some of which were late."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
 

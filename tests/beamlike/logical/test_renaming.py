@@ -1,4 +1,4 @@
-"""`named` renames a step wherever it is used: before or after makes no difference, and there is one stage of it."""
+"""`named` renames a step everywhere: the order of calls makes no difference, and the step has one stage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_was_made_of_a_step_before_it_was_named_is_made_of_the_same_step(
     USES[use](named)
     named.write("more", bl.Memory())
     assert before.pipeline.explain() == after.pipeline.explain()
-    # What is made of the old one afterwards is so, too, and the last name counts.
+    # Later steps on the old handle use the new name, too, and the last name counts.
     more.named("not it")
     more.named("it").write("more", bl.Memory())
     USES[use](more)

@@ -1,4 +1,4 @@
-"""Accumulating panes repeat each other: what would count them several times is refused where it is declared."""
+"""Accumulating panes repeat each other: declarations that would count them several times are refused."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROWS = [{"user": "ada", "score": 1, "at": second} for second in range(6)]
 
 
 def panes(**choices: Any) -> bl.Collection:
-    """Six events of a minute, in a grouping of accumulating panes; early ones by default."""
+    """Returns six events of a minute in a grouping with accumulating panes; early ones by default."""
     source = bl.Rows(ROWS, rows_per_batch=2)
     watermark = bl.BoundedOutOfOrderness("1m")
     rows = bl.Pipeline("repeats").read(
@@ -25,7 +25,7 @@ def panes(**choices: Any) -> bl.Collection:
 
 
 def totals(collection: bl.Collection, **aggregates: Any) -> list[Any]:
-    """What a second grouping says at the end."""
+    """Returns the final results of a second grouping."""
     out = bl.Memory()
     windowed = collection.window_into(bl.FixedWindows("1h"), trigger=bl.DefaultTrigger())
     windowed.aggregate(**aggregates).named("again").write("out", out)

@@ -1,4 +1,4 @@
-"""What a table is told of the rows that it replaces, and the pipelines whose rows cannot be told apart."""
+"""The row keys of tables, and pipelines whose rows cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FULL = {"accumulation": bl.ACCUMULATING}
 
 
 def totals(*keys: str, **windowing: Any) -> bl.Collection:
-    """Totals per user and minute, unless they are told otherwise."""
+    """Returns totals per user and minute, or by the given keys and windowing."""
     before = plays().window_into(**({"windows": bl.FixedWindows("1m")} | windowing))
     return before.group_by(*keys or ("user",)).aggregate(n=bl.count())
 
 
 def joined(*keys: str, how: Any = "inner", then: Any = None, **windowing: Any) -> bl.Collection:
-    """Totals per user and `won`, joined to totals of the same rows by these keys; `then`: the choices of the join."""
+    """Returns totals per user and `won`, joined to totals of the same rows by these keys with the options `then`."""
     before = plays().window_into(bl.FixedWindows("1m"), **windowing)
     sides = (
         before.group_by("won", "user").aggregate(m=bl.count()),
@@ -152,7 +152,7 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     ),
     "a key computed anew": (
         lambda: totals().with_columns(user=bl.col("user").str.to_lowercase()),
-        "the key 'user' is not among the columns any more, or was computed anew; keep it in select(...)",
+        "the key 'user' is not among the columns any more, or was computed again; keep it in select(...)",
     ),
     "a key of another type": (
         lambda: totals().map(same, {"user": int}),

@@ -1,4 +1,4 @@
-"""Side inputs as they are declared: what is refused, and what is said of it."""
+"""Declarations of side inputs, invalid ones, and their text."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def test_what_a_function_raises_with_a_side_is_a_dead_letter_or_fails_the_run() 
 
 
 def looking(how: str) -> tuple[bl.Collection, bl.Collection]:
-    """A step that looks at a side whose third row is late, and that side."""
+    """Returns a step that reads a side whose third row is late, and that side."""
     p = bl.Pipeline("p")
     rates = [{"user": "ada", "rate": rate, "at": at} for rate, at in ((1.0, 5), (1.5, 70), (2.0, 6))]
     side = read(p, "rates", bl.Rows(rates, rows_per_batch=1)).window_into(bl.FixedWindows("1m"))

@@ -1,4 +1,4 @@
-"""Watermark strategies in a declaration: what they read is there, what is refused and why, and what a plan says."""
+"""Declarations of watermark strategies: their columns exist, invalid ones are refused, and plans print them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def take(source: SourcePlan, rows: pl.DataFrame, now: int = 0) -> Ingested:
     return ingest(source, rows.lazy(), now)
 
 
-# What a strategy reads
+# Columns of strategies
 
 
 def test_the_columns_of_a_strategy_are_kept_on_the_way_to_it() -> None:
@@ -81,7 +81,7 @@ def test_a_count_of_all_rows_needs_no_column_where_event_time_is_assigned(tmp_pa
 
 @attrs.frozen
 class Oldest(bl.WatermarkStrategy):
-    """A user's own, as in the documentation."""
+    """A user-defined strategy, as in the documentation."""
 
     reads = ("user",)
     slack: int = 5
@@ -301,7 +301,7 @@ def test_joining_outputs_keeps_the_rows_of_each() -> None:
     assert join([]) == {}
 
 
-# What plans say
+# Text in plans
 
 
 def test_percentiles_are_those_of_the_strategy() -> None:

@@ -1,4 +1,4 @@
-"""Windowings from call to call: what `window_into` changes and keeps, what a grouping makes of it, what is refused."""
+"""Windowings from call to call: the settings that `window_into` and groupings change and keep, and invalid ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RETRACTING: dict[str, Any] = {"accumulation": bl.RETRACTING, "allowed_lateness":
 
 
 class Auctions(bl.CustomWindows):
-    """The user's own: as long as a column says, and all of a key are one."""
+    """User-defined windows: their length is a column, and all of a key merge into one."""
 
     columns = ("tick",)
 
@@ -32,13 +32,13 @@ class Auctions(bl.CustomWindows):
 
 
 def retracting(p: bl.Pipeline | None = None) -> bl.Collection:
-    """Panes that later ones may take back."""
+    """Returns panes that later ones may retract."""
     windowed = plays(p).window_into(MINUTES, **RETRACTING)
     return windowed.group_by("user", "won", name="totals").aggregate(n=bl.count(), most=bl.max("score"))
 
 
 def planned(collection: bl.Collection) -> Plan:
-    """The plan in which this is written to a sink called `out`."""
+    """Returns the plan in which this is written to a sink called `out`."""
     collection.write("out", bl.Memory())
     return collection.pipeline.plan()
 
@@ -329,7 +329,7 @@ def test_a_trigger_that_emits_meanwhile_is_taken_where_the_input_has_no_end(trig
 
 
 def stream(*percentiles: int) -> bl.TestStream:
-    """A test stream of the usual columns that announces these percentiles."""
+    """Returns a test stream of the usual columns that announces these percentiles."""
     return bl.TestStream(dict(SCHEMA)).advance_watermark_to(0, percentiles=dict.fromkeys(percentiles, 0))
 
 

@@ -1,4 +1,4 @@
-"""The verdict on a run: healthy, or what waits for what, or a system that is slow or stuck (figures 3-12 to 3-15)."""
+"""The verdict on a run: healthy, waiting for a source or stage, or slow or stuck (figures 3-12 to 3-15)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BATCHES = 24
 
 @attrs.frozen
 class Devices:
-    """A batch every five seconds, with an element of each device; device 1 may fall silent."""
+    """A source with a batch every five seconds of an element of each device; device 1 may fall silent."""
 
     clock: Clock
     silent_after: int = BATCHES
@@ -54,7 +54,7 @@ class Devices:
 def ran(
     path: Path, *, slower: float = 0.0, silent_after: int = BATCHES, going: bool = True, **windowing: Any
 ) -> History:
-    """The run, as if asked before its end; each batch takes so much longer than the one before, in seconds."""
+    """Returns the run, as if read before its end; each batch takes `slower` more seconds than the one before."""
     clock = Clock(START)
 
     def work(row: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def ran(
 
 
 def verdict(told: History, later: int = 1) -> str:
-    """What stands first on the page so many seconds after the last batch."""
+    """Returns the verdict at the top of the page, `later` seconds after the last batch."""
     assert told.latest is not None
     assert told.latest.finished is not None
     page = report(told, told.latest.finished + later * SECOND)
@@ -172,7 +172,7 @@ def test_a_slip_that_is_removed_while_it_is_taken_is_taken_again(
     first, lock, taken = RunStatusFile.take(path), locks._lock, list[RunStatusFile]()
 
     def late(file: IO[bytes]) -> bool:
-        """Between opening and locking the run that had it ends, and perhaps another one begins."""
+        """Ends the run that held the slip, between open and lock, and perhaps begins another one."""
         monkeypatch.undo()
         first.remove()
         if others:
@@ -200,7 +200,7 @@ def test_a_second_run_in_process_does_not_go_on_with_the_records_of_the_first(tm
     p.run(bl.LocalRunner(records=tmp_path / "run.jsonl", on_batch=seen.append))
     told = History.open(tmp_path / "run.jsonl")
     assert (told.plan.pipeline, told.batches, told.closed) == ("other", seen, "ended")
-    # Who has followed the first one sees the second.
+    # A reader that followed the first run sees the second.
     assert first.refresh()
     assert (first.plan.pipeline, first.batches) == ("other", seen)
 

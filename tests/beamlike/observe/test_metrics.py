@@ -1,4 +1,4 @@
-"""The metrics that Prometheus gets of a run."""
+"""The metrics of a run for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events of OpenLineage, as a collector receives them and its specification has them."""
+"""Events of OpenLineage, as a collector receives them, compared with the specification."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MONOTONOUS = bl.MonotonousTimestamps()
 
 @pytest.fixture(autouse=True)
 def elsewhere(monkeypatch, tmp_path):
-    """No settings or repository of whoever runs the tests."""
+    """Hides the settings and the repository of the user who runs the tests."""
     for name in ("CONFIG", "URL", "NAMESPACE", "PARENT_ID", "DISABLED"):
         monkeypatch.delenv(f"OPENLINEAGE_{name}", raising=False)
     monkeypatch.chdir(tmp_path)
@@ -50,7 +50,7 @@ def pipeline(tmp_path, fn=None) -> bl.Pipeline:
 
 
 def events_of(monkeypatch, run) -> list[dict]:
-    """The events that a collector receives while this is done."""
+    """Yields the events that a collector receives in this context."""
     with lineage_collector() as (address, events):
         monkeypatch.setenv("OPENLINEAGE_URL", address)
         run()
@@ -174,7 +174,7 @@ def test_the_address_of_the_code_loses_its_token(monkeypatch, tmp_path):
 
 
 class Queue:
-    """A sink of a user's own, which names what it writes."""
+    """A user-defined sink that names the dataset it writes."""
 
     def __init__(self, *named):
         self.named = [*named]
@@ -187,7 +187,7 @@ class Queue:
 
 
 class Nameless:
-    """A sink of a user's own without a name."""
+    """A user-defined sink without a name."""
 
     def write(self, frame, part):
         pass

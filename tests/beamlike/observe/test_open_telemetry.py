@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 @pytest.fixture(autouse=True)
 def without_settings(monkeypatch):
-    """The settings of whoever runs the tests do not count, and a collector that is not there is given up at once."""
+    """Hides the settings of the user who runs the tests; gives up at once on a missing collector."""
     for name in (
         "TRACES_EXPORTER",
         "METRICS_EXPORTER",
@@ -46,13 +46,13 @@ def pipeline(fn=None) -> bl.Pipeline:
 
 
 def clock():
-    """A clock of which each reading is a millisecond after the one before."""
+    """Returns a clock that advances a millisecond with each reading."""
     ticks = count(1_767_225_600 * SECOND, 1_000)
     return lambda: next(ticks)
 
 
 def sent_to(monkeypatch, address: str, received: Received, **options: object) -> Received:
-    """What a collector receives of a run."""
+    """Runs a pipeline and returns the data that a collector has received."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
     pipeline().run(bl.LocalRunner(telemetry=bl.observe.OpenTelemetry(), clock=clock(), **options))
     return received

@@ -1,4 +1,4 @@
-"""The report: what is on the page, that it needs nothing else, and how it looks in a browser."""
+"""The report: the content of the page, that it needs no other files, and its look in a browser."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VOID = {"meta", "link", "br", "img", "hr", "path", "use", "rect"}
 
 
 class Page(HTMLParser):
-    """The text of a page, its tags, and its ids; counts what is opened and closed."""
+    """The text of a page, its tags, and its ids; counts opened and closed tags."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ def test_batches_of_an_older_plan_may_lack_a_stage():
 
 
 def replayed(history: History, *, faster: int = 1) -> History:
-    """The same, a year later, and in a shorter time."""
+    """Returns the history a year later, and `faster` times faster."""
     later, start = 366 * 86_400 * SECOND, history.batches[0].processing_time
     history.batches[:] = [
         attrs.evolve(

@@ -1,4 +1,4 @@
-"""Whether a run keeps up: what is behind, and when that is trouble."""
+"""The status of a run: its lag, and when lag is reported as trouble."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MINUTE = 60 * SECOND
 
 
 def going(now: float, alive: bool | None = True, closed: str | None = None, **marks: Any) -> Status:
-    """A run whose only batch began at 60 s; `marks` are those of the source and the stage, in seconds."""
+    """Returns the status of a run whose only batch began at 60 s; `marks` are watermarks in seconds."""
     sources = {"mobile": source_record(marks.get("source", 55)), "console": source_record(0, idle=True)}
     stages = {"sessions": stage_record(50, marks.get("stage", 50))}
     made = history(batch(7, 60, sources, stages))
@@ -47,7 +47,7 @@ def test_a_lag_is_trouble_when_it_is_longer_than_allowed(now: float, troubles: l
 
 
 def test_the_age_of_the_last_batch_is_trouble_too() -> None:
-    """All watermarks may be at their end, and an idle source is not behind."""
+    """Otherwise, all watermarks may be at their end, and an idle source has no lag."""
     quiet = going(121, source=MAX_TIME, stage=MIN_TIME)
     assert list(quiet.troubles(MINUTE)) == ["the last batch began 1m1s ago, more than 1m"]
     assert list(quiet.troubles()) == []
@@ -89,7 +89,7 @@ def test_the_command_says_it_and_exits_with_it(tmp_path: Any) -> None:
 
 
 def first_batch(alive: bool | None = True) -> Status:
-    """A run whose first batch began at 60 s and is at 70 s."""
+    """Returns the status, at 70 s, of a run whose first batch began at 60 s."""
     tracker = ActivityTracker(lambda: at(60))
     tracker.begin(0)
     tracker.enter("step", "slow")

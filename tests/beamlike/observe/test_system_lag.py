@@ -1,4 +1,4 @@
-"""Old data or a slow system? Lag in event time beside lag in processing time (the chapter's figures 3-12 to 3-15)."""
+"""Lag in event time beside lag in processing time: old data or a slow system (the chapter's figures 3-12 to 3-15)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCHES = 12
 
 @attrs.define
 class Clock:
-    """Processing time that passes only when somebody takes it."""
+    """Processing time that advances only by calls of `take`."""
 
     now: int = 0
 
@@ -32,7 +32,7 @@ class Clock:
 
 @attrs.frozen
 class Ticking:
-    """One element every ten seconds, as old as `delay` when it can be read; each is a batch."""
+    """A source of one element every ten seconds, each a batch, available `delay` after its time."""
 
     clock: Clock
     bounded: bool = True
@@ -52,9 +52,9 @@ class Ticking:
 def lags(
     take: list[float], windows: bl.WindowFn, timestamp_combiner: Any = bl.END_OF_WINDOW
 ) -> tuple[list[float], list[float]]:
-    """(event time lag, processing time lag) in seconds of a grouping's output, batch by batch but for the last.
+    """Returns (event time lag, processing time lag) in seconds of a grouping's output, for all batches except the last.
 
-    `take` says how long the work on each batch takes, before the grouping is done with it.
+    `take` is the duration of the work on each batch, before the grouping is done with it.
     """
     clock = Clock()
 

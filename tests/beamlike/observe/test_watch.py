@@ -1,4 +1,4 @@
-"""The live table: its frames as text, and that it follows a run to its end."""
+"""The live table: its frames as text; it follows a run to its end."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def text(shown: History, width: int = 80, now: int | None = None) -> str:
 
 
 def lines(shown: History, width: int = 80) -> list[str]:
-    """Without what is empty, and with one space between words."""
+    """Returns the lines that are not empty, with one space between words."""
     return [" ".join(line.split()) for line in text(shown, width).splitlines() if line.strip()]
 
 
 def busy() -> History:
-    """Two batches; the sessions are held by a key, the average by them."""
+    """Returns two batches; a key holds the sessions, and these hold the average."""
     first = batch(
         0,
         120,
@@ -129,7 +129,7 @@ def test_totals_are_over_all_batches():
 
 
 def follow(path: Path, *steps: object) -> str:
-    """What is on a terminal when each step has been done where it would have waited."""
+    """Returns the content of a terminal after these steps, each of which runs in place of a wait."""
     console = Console(width=80, file=io.StringIO(), force_terminal=True)
     waiting_for = iter(steps)
 

@@ -1,4 +1,4 @@
-"""The plan: how a pipeline is cut into sources, stages, routes and sinks."""
+"""The plan: the division of a pipeline into sources, stages, routes and sinks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PANES = (EVENT_TIME, *WINDOW_COLUMNS, *(column for column in PANE_COLUMNS if col
 
 
 def flagship() -> bl.Pipeline:
-    """Sessions of two sources, averaged: two stages below one."""
+    """Declares sessions of two sources, averaged: two stages below one."""
     p = bl.Pipeline("average-session-length")
     lengths = [
         plays(p, name)

@@ -1,4 +1,4 @@
-"""Plans as text, held by the files in `tests/golden`, which `UPDATE_GOLDEN=1 pytest` writes anew."""
+"""Plans as text, compared with the files in `tests/golden`; `UPDATE_GOLDEN=1 pytest` rewrites them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAYS = {"user": str, "event_time": datetime}
 
 
 def sessions() -> bl.Pipeline:
-    """The flagship example, over files that need not be there."""
+    """Declares the flagship example, over files that need not exist."""
     p = bl.Pipeline("average-session-length")
     lengths = []
     for platform in ("mobile", "console"):
@@ -45,7 +45,7 @@ def halves(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def every_step() -> bl.Pipeline:
-    """All kinds of steps, a diamond, dead letters, a lambda, two ways to one consumer."""
+    """Declares all kinds of steps, a diamond, dead letters, a lambda, and two paths to one consumer."""
     p = bl.Pipeline("every step")
     source = p.read(
         "live",
@@ -74,7 +74,7 @@ def every_step() -> bl.Pipeline:
 
 
 def merged_again() -> bl.Pipeline:
-    """A second grouping of sessions, which takes them as they are."""
+    """Declares a second grouping of sessions, which merges them again."""
     p = bl.Pipeline("merged again")
     longest = plays(p).window_into(bl.Sessions("90s")).group_by("user").aggregate(score=bl.last("score"))
     longest.aggregate(scores=bl.collect("score"), span=bl.window_length()).write("out", bl.Memory())
@@ -82,7 +82,7 @@ def merged_again() -> bl.Pipeline:
 
 
 class Auctions(bl.CustomWindows):
-    """Windows as a user writes them."""
+    """User-defined windows."""
 
     columns = ("expires",)
 
@@ -94,7 +94,7 @@ class Auctions(bl.CustomWindows):
 
 
 def every_choice() -> bl.Pipeline:
-    """A test stream, composites, calendar and custom windows, panes that are taken back, and dropped elements."""
+    """Declares a test stream, composites, calendar and custom windows, retracted panes, and dropped elements."""
     p = bl.Pipeline("every choice")
     stream = bl.TestStream({"user": str, "bid": float, "won": bool, "expires": int, "at": datetime})
     stream = stream.advance_watermark_to(0, percentiles={66: 0})
@@ -128,7 +128,7 @@ def _alike(rows: bl.Collection) -> dict[str, Any]:
 
 
 def no_grouping() -> bl.Pipeline:
-    """From a source to a sink, over no stage."""
+    """Declares a source and a sink without a stage."""
     p = bl.Pipeline("no grouping")
     plays(p).with_columns(double=bl.col("score") * 2).write("out", bl.CSV("out/plays"))
     return p
@@ -166,7 +166,7 @@ def test_text_holds_no_ids_and_no_data():
 
 def test_the_example_explains_itself(tmp_path):
     for platform in ("mobile", "console"):
-        bl.Parquet(tmp_path / platform, schema=PLAYS)  # What is read has a schema only once there are files.
+        bl.Parquet(tmp_path / platform, schema=PLAYS)  # A schema can only be read once there are files.
         (tmp_path / platform).mkdir()
         frame = sessions().plan().sources[platform].schema.to_frame()
         frame.write_parquet(tmp_path / platform / "plays.parquet")

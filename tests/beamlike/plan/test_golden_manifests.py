@@ -1,7 +1,7 @@
-"""A manifest for each kind of stage, held by the files in `tests/golden/manifests`.
+"""A manifest for each kind of stage, compared with the files in `tests/golden/manifests`.
 
-What is in there is compared with checkpoints of other versions. A file changes only for a reason: checkpoints of before
-must then be read, too. `UPDATE_GOLDEN=1 pytest` writes them anew.
+Manifests are compared with checkpoints of other versions. Change a file only if earlier checkpoints can still be read.
+`UPDATE_GOLDEN=1 pytest` rewrites the files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Make = Callable[[bl.Collection], bl.Collection]
 
 
 class UntilDeadline(bl.CustomWindows):
-    """Windows as a user writes them, as a plain class."""
+    """User-defined windows, as a plain class."""
 
     columns = ("score",)
 
@@ -45,7 +45,7 @@ class UntilDeadline(bl.CustomWindows):
 
 @attrs.frozen
 class Longest(bl.CustomWindows):
-    """Windows as a user writes them, with fields."""
+    """User-defined windows with fields."""
 
     most: int
     least: int = 1
@@ -55,7 +55,7 @@ class Longest(bl.CustomWindows):
 
 
 class Alerts(bl.Process):
-    """State of each kind, and timers."""
+    """A process with state of each kind, and timers."""
 
     last = bl.Value(int, default=0)
     seen = bl.Set(str, ttl="1h")
@@ -100,7 +100,7 @@ def looked_up(rows: bl.Collection) -> bl.Collection:
 
 
 def changing(rows: bl.Collection) -> bl.Collection:
-    """Counts per user that are corrected."""
+    """Returns counts per user that are corrected."""
     early = bl.AfterWatermark(early=bl.AfterCount(1))
     return counted(rows, windows=MINUTE, trigger=early, accumulation=bl.RETRACTING)
 
@@ -189,7 +189,7 @@ NEWER = (
 
 @cache
 def planned(kind: str) -> Plan:
-    """A pipeline with one of these."""
+    """Plans a pipeline with a stage of this kind."""
     return plan_of(KINDS[kind])
 
 
@@ -210,7 +210,7 @@ def test_the_manifest_of_each_kind_of_stage_is_as_it_was(kind: str) -> None:
 
 
 def compared(manifest: Any) -> Any:
-    """A manifest without text for people, and without the encoding of state, which has tests of its own."""
+    """Returns a manifest without text for people, and without the encoding of state, which has its own tests."""
     if not isinstance(manifest, dict):
         return manifest
     return {name: compared(each) for name, each in manifest.items() if name not in ("text", "encoding")}
@@ -231,7 +231,7 @@ def test_each_plan_goes_on_with_its_own_file(kind: str) -> None:
 
 
 VERSION_1 = ROOT / "tests" / "data" / "manifests-1.json.xz"
-"""The same plans, by kind, as the version before plain data described them."""
+"""Manifests of the same plans, by kind, from the version before plain data."""
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS.keys() - {*NEWER}))

@@ -40,7 +40,7 @@ def lineage(make: Callable[[bl.Pipeline], bl.Collection]) -> ColumnLineage:
 
 
 def columns(found: ColumnLineage, *wanted: str) -> dict[str, set[str]]:
-    """The roots of these columns, such as "plays.user" for a copy and "sum plays.points" for others."""
+    """Returns the roots of these columns, such as "plays.user" for a copy and "sum plays.points" for others."""
     short = {"IDENTITY": "", "TRANSFORMATION": "of ", "AGGREGATION": "sum ", "CONDITIONAL": "if "}
     return {
         name: {f"{short[root.use]}{root.source}.{root.column}" for root in found.columns[name]}
@@ -330,7 +330,7 @@ NUMBERS = ("a", "b", "c")
 
 @attrs.frozen
 class Made:
-    """A step, and the text of it for a failing example."""
+    """A step, and its text for a failing example."""
 
     text: str
     apply: Callable[[bl.Collection], bl.Collection] = attrs.field(eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""Pipelines of many steps in a row: nothing of them calls itself for each."""
+"""Pipelines of many consecutive steps: no function recurses for each step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan against the manifest of a checkpoint: equal plans fit, and whatever does not is named."""
+"""A plan, compared with the manifest of a checkpoint: equal plans fit, and each difference is named."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MINUTE = bl.FixedWindows("1m")
 
 
 class Auctions(bl.CustomWindows):
-    """Windows as a user writes them."""
+    """User-defined windows."""
 
     def assign_windows(self, time, row):
         return [(time, time + 1)]
@@ -39,7 +39,7 @@ def plan(
     beside: bool = False,
     **choices: Any,
 ) -> Any:
-    """A pipeline of one stage, with what the keywords change; `extra` adds a stage after it, `beside` one by it."""
+    """Declares a pipeline of one stage; keywords change it, `extra` adds a stage after it, `beside` a separate one."""
     p = bl.Pipeline("p")
     strategy = watermark or bl.BoundedOutOfOrderness("5s")
     rows = p.read(name, source or Declared(), timestamp="at", watermark=strategy)
@@ -55,18 +55,18 @@ def plan(
 
 
 def found(now: Any, before: Any = None, shards: int = 4) -> list[Difference]:
-    """How the plan does not fit, where the manifest has been written and read."""
+    """Returns the differences between the plan and a manifest that has been written and read."""
     saved = json.loads(json.dumps(describe(before or plan(), 4)))
     return differences(saved, describe(now, shards))
 
 
 def changed(now: Any, before: Any = None, shards: int = 4) -> list[str]:
-    """The same, in words."""
+    """Returns the differences as text."""
     return [difference.what for difference in found(now, before, shards)]
 
 
 def remedies(now: Any, before: Any = None, shards: int = 4) -> set[Remedy]:
-    """What can be done about it."""
+    """Returns the remedies for the differences."""
     return {difference.remedy for difference in found(now, before, shards)}
 
 
@@ -156,7 +156,7 @@ def test_aggregates_and_stages_on_a_level_that_is_there_may_be_added(now: dict[s
 
 
 def test_where_panes_are_taken_back_their_columns_are_state() -> None:
-    """An aggregate that is new would be missing in panes that are still to be taken back."""
+    """A new aggregate would be missing in panes that may still be retracted."""
     before = plan(accumulation="retracting")
     more = {"n": bl.count(), "most": bl.max("score"), "total": bl.sum("score")}
     [difference] = found(plan(accumulation="retracting", aggregates=more), before)
@@ -206,7 +206,7 @@ def test_stages_and_sources_that_are_new_or_gone_are_named() -> None:
 
 
 def test_processing_time_that_begins_to_pass_is_named() -> None:
-    """Spark would refuse it later: an operator keeps the time mode that it had."""
+    """Spark would refuse it later: an operator keeps its time mode."""
     waiting = plan(watermark=bl.BoundedOutOfOrderness("5s", idle_after="1m"))
     assert changed(waiting) == ["batches without input: it has none, this run some, for processing time"]
     assert remedies(waiting) == {Remedy.RESTORE}
@@ -271,5 +271,5 @@ def test_all_changes_are_told_at_once_with_what_to_do() -> None:
         "  stage 'totals': inputs was plays, now clicks",
         "  -> beamlike savepoint c s",
         "  stage 'totals': on_time was always, now if_non_empty",
-        "  -> start anew with another checkpoint, or continue with the former plan",
+        "  -> start again with another checkpoint, or continue with the former plan",
     ]

@@ -1,4 +1,4 @@
-"""Stages without a given name are known again by what they compute and by the ways to them."""
+"""Unnamed stages are matched by their computation and by their inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 
 def plan(*builds: Build, source: str = "plays") -> Plan:
-    """What these declare one after the other, of one source."""
+    """Plans these declarations, in order, on one source."""
     p = bl.Pipeline("p")
     rows = p.read(source, Declared(), timestamp="at", watermark=bl.BoundedOutOfOrderness("5s"))
     for build in builds:
@@ -30,17 +30,17 @@ def plan(*builds: Build, source: str = "plays") -> Plan:
 
 
 def fit(now: Plan, before: Plan) -> Fit:
-    """The plan as one that goes on with a run of the other, whose manifest was written and read."""
+    """Returns the plan as a continuation of the other one's run, whose manifest was written and read."""
     return fitted(now, json.loads(json.dumps(describe(before, 2))), 2)
 
 
 def consumers(plan: Plan) -> dict[str, str]:
-    """The stage that each sink is fed from."""
+    """Returns the stage that feeds each sink."""
     return {name: sink.inputs[0] for name, sink in plan.sinks.items()}
 
 
 def minutes(user: str, **named: Any) -> Build:
-    """Counts of the rows of a user."""
+    """Declares counts of the rows of a user."""
 
     def build(rows: bl.Collection) -> None:
         chosen = rows.filter(bl.col("user") == user).window_into(bl.FixedWindows("1m"))
@@ -50,7 +50,7 @@ def minutes(user: str, **named: Any) -> Build:
 
 
 def of_kind(kind: str) -> Callable[[str], Build]:
-    """A stage of this kind, of the rows of a user."""
+    """Returns a function that declares a stage of this kind for the rows of a user."""
 
     def of(user: str) -> Build:
         def build(rows: bl.Collection) -> None:
@@ -119,7 +119,7 @@ def test_swapped_lines_swap_no_state() -> None:
 
 
 def test_a_plan_by_other_names_is_a_whole_plan() -> None:
-    """All of it has the names that the same plan in the old order has."""
+    """All its parts have the names of the same plan in the old order."""
     ordered = plan(minutes("ada"), minutes("bob"), minutes("eve"))
     found = fit(plan(minutes("eve"), minutes("bob"), minutes("ada")), ordered).plan
     assert (found.levels, found.graph, [*found.stages]) == (ordered.levels, ordered.graph, [*ordered.stages])
@@ -286,7 +286,7 @@ def test_sources_with_a_watermark_of_their_own_are_known_again() -> None:
 
 
 def looked_up(*users: str, name: str | None = None) -> Plan:
-    """Rows that are looked up in tables: the users of another source, one table each."""
+    """Plans rows that are looked up in tables: the users of another source, one table each."""
     p = bl.Pipeline("p")
     rows = p.read("plays", Declared(), timestamp="at", watermark=bl.BoundedOutOfOrderness("5s"))
     people = p.read("people", bl.Rows([{"user": "ada", "age": 36}, {"user": "bob", "age": 30}]))

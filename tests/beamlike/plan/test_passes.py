@@ -1,4 +1,4 @@
-"""The compiler's passes, each a function of what those before it have found, and the checks of a plan."""
+"""The compiler's passes, each a function of the results of earlier ones, and the checks of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 
 
 class Tally(bl.CombineFn):
-    """A count in Python: a grouping that may have dead letters."""
+    """A count in Python, for a grouping that may have dead letters."""
 
     def create_accumulator(self) -> int:
         return 0
@@ -29,19 +29,19 @@ class Tally(bl.CombineFn):
 
 
 def compiled(pipeline: bl.Pipeline) -> Compiled:
-    """The results of all passes, unchecked."""
+    """Returns the unchecked results of all passes."""
     return Compiled.of(pipeline, tuple(pipeline.written()))
 
 
 def counted() -> tuple[bl.Pipeline, bl.Collection]:
-    """Plays that were won, counted by user and minute; nothing is written yet."""
+    """Declares plays that were won, counted by user and minute, without a sink."""
     p = bl.Pipeline("p")
     won = plays(p).filter(bl.col("won"))
     return p, won.window_into(bl.FixedWindows("1m")).group_by("user", name="counts").aggregate(n=bl.count())
 
 
 def written() -> bl.Pipeline:
-    """The same, with a sink."""
+    """Declares the same counts with a sink."""
     p, counts = counted()
     counts.write("out", bl.Memory())
     return p
@@ -184,7 +184,7 @@ def test_prune_columns_gives_the_routes_of_each_producer_in_the_order_of_their_c
 
 
 def made(pipeline: bl.Pipeline) -> Plan:
-    """The plan, unchecked."""
+    """Returns the unchecked plan."""
     return compiled(pipeline).plan()
 
 

@@ -1,4 +1,4 @@
-"""Routes: what consumers get, what runs once, and what is never read."""
+"""Routes: the rows of consumers, steps that run once, and columns that are never read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windowing.columns import EVENT_TIME, PANE_RETRACTED, WINDOW_START
 
 
 def chain(node: Node) -> tuple[Step, ...]:
-    """The steps between a source and a node."""
+    """Returns the steps between a source and a node."""
     steps: list[Step] = []
     while isinstance(node.origin, Step):
         steps.insert(0, node.origin)
@@ -128,7 +128,7 @@ def test_no_rows_give_empty_frames_of_the_right_columns():
 
 
 class Scores(bl.CustomWindows):
-    """As many windows as the score says."""
+    """Windows whose number is the score."""
 
     columns = ("score",)
 
@@ -137,7 +137,7 @@ class Scores(bl.CustomWindows):
 
 
 def rewritten(source: bl.Collection) -> dict[str, bl.Collection]:
-    """A chain of each kind of step, and some of several."""
+    """Returns a chain of each kind of step, and of several kinds."""
     sliding = source.window_into(bl.SlidingWindows("6s", "2s"))
     own = source.window_into(Scores())
     return {

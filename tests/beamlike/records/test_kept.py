@@ -1,4 +1,4 @@
-"""Records that an earlier version wrote, kept as they were: they are read, shown, and written again as they are."""
+"""Stored records of an earlier version: they are read, shown, and written again unchanged."""
 
 from __future__ import annotations
 

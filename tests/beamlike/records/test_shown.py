@@ -1,4 +1,4 @@
-"""Records are one short line of text, and a table in a notebook."""
+"""The text of records: one short line, and a table in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records of a run that goes on for ever: their file stays small, and what was counted stays counted."""
+"""Records of an endless run: their file stays small, and its counts stay complete."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 60_000
 
 
 def batch(number: int) -> BatchRecord:
-    """One in which much happens, a second after the one before."""
+    """Returns a batch with many events, a second after the one before."""
     record = waiting(elements=3, dead_letters=number % 2, read=5)
     stage = record.stages["sessions"]
     sessions = attrs.evolve(
@@ -45,7 +45,7 @@ def batch(number: int) -> BatchRecord:
 
 
 def written(path: Path, numbers: range, most: int = MOST) -> RecordWriter:
-    """A run that has recorded these batches."""
+    """Writes the records of these batches and returns the writer."""
     writer = RecordWriter.open(path, PLAN, most)
     for number in numbers:
         writer.write(batch(number))

@@ -1,4 +1,4 @@
-"""What a batch of a run took is read again, row for row; or an error names what is gone."""
+"""The input of a recorded batch is read again, row for row, or an error names the missing part."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def pipeline(source: Any, sink: Any) -> bl.Pipeline:
 
 
 def rows_again(p: bl.Pipeline, checkpoint: Path) -> dict[int, list[dict[str, Any]]]:
-    """The rows that reach the sink, by batch."""
+    """Returns the rows that reach the sink, by batch."""
     run, plan = open_run(checkpoint), p.plan()
     inputs = {number: input_again(plan, batch) for number, batch in run.batches.items()}
     return {

@@ -1,4 +1,4 @@
-"""A batch is played again: the same panes byte for byte, stage by stage, and nothing is written to the sinks."""
+"""A batch is replayed: the same panes byte for byte, stage by stage, without writes to the sinks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ USERS = ["abca", "bca", "aab", "ccb", "abc", "cab"]
 
 
 class Streak(bl.Process):
-    """The number of a user's rows so far, and a row when the user is silent."""
+    """Emits the running number of a user's rows, and a row when the user is silent."""
 
     n = bl.Value(int, default=0)
     quiet = bl.EventTimer()
@@ -73,7 +73,7 @@ def fill(folder: Path, files: list[str], first: int = 0) -> None:
 
 
 def run(folder: Path, process: type[bl.Process] = Streak) -> Path:
-    """Two runs of one checkpoint: the second reads the last file."""
+    """Makes two runs on one checkpoint: the second reads the last file."""
     fill(folder, USERS[:-1])
     checkpoint = folder / "checkpoint"
     pipeline(folder, process).run(bl.LocalRunner(checkpoint=str(checkpoint), quiet=True))
@@ -83,9 +83,8 @@ def run(folder: Path, process: type[bl.Process] = Streak) -> Path:
 
 
 def content(folder: Path) -> dict[str, Any]:
-    """The files of the run, without the journal, whose bytes change when it is opened."""
-    names = [name for name in files_below(str(folder)) if "journal" not in name]
-    return {name: size_and_digest(str(folder / name)) for name in names}
+    """Returns the files of the run."""
+    return {name: size_and_digest(str(folder / name)) for name in files_below(str(folder))}
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +377,7 @@ def test_missing_values_of_earlier_batches_are_noticed(tmp_path: Path) -> None:
 
 
 def test_a_value_that_is_missing_in_the_state_is_not_kept() -> None:
-    """The journal notices it when it replaces the value."""
+    """The journal detects it when it replaces the value."""
     names = [("streaks", str(number)) for number in range(9)]
     with sqlite3.connect(":memory:") as memory:
         journal_tables.make_tables(memory)

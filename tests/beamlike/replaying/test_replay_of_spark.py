@@ -1,4 +1,4 @@
-"""A batch of a run on Spark is played again in process: from its first batch, and from the state store of Spark."""
+"""A batch of a run on Spark is replayed in process: from its first batch, and from the state store of Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_batches_of_spark_have_the_same_panes_in_process(spark: SparkSession, tm
 
 
 def test_a_list_ends_where_one_begins_that_spark_has_not_read_yet(tmp_path: Path) -> None:
-    """As if the run had been stopped after it listed files, and before the batch that reads them."""
+    """The run looks as if it had been stopped after it listed files, and before the batch that reads them."""
     lists = Lists(checkpoint_at(str(tmp_path)), "plays")
     for numbers in ((0, 1), (2, 3), (4,)):
         entries = [to_facts(FilePart(f"{number}.jsonl", number)) for number in numbers]

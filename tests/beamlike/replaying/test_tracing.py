@@ -1,4 +1,4 @@
-"""Which rows made a pane, and what became of a row: compared with what the panes count."""
+"""Traces of a pane's rows and of a row's panes, compared with the counts in the panes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.examples import share
 
 
 def late(folder: Path, sink: bl.Memory) -> bl.Pipeline:
-    """Counts of users in windows, and of all users in longer ones; rows of "d" are filtered."""
+    """Declares counts of users in windows, and of all users in longer ones; rows of "d" are filtered."""
     p = bl.Pipeline("late")
     source = bl.JSONLines(folder / "in", SCHEMA, max_files_per_trigger=1)
     bound = bl.BoundedOutOfOrderness("0s")

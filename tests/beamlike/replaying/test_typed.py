@@ -1,4 +1,4 @@
-"""Keys of any type, also as text, for recordings and traces; and tests of recordings without secrets."""
+"""Keys of any type, also as text, in recordings and traces, and tests of recordings without secrets."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_value_of_another_type_is_refused(dtype: pl.DataType, value: Any) -> N
 
 
 def job(folder: Path) -> bl.Pipeline:
-    """A pipeline that counts by day and price, and has run."""
+    """Declares a pipeline that counts by day and price, and runs it."""
     rows = pl.DataFrame(
         {"day": [date(2026, 1, 1)] * 2 + [date(2026, 1, 2)], "price": [Decimal("1.50")] * 3, "at": [1, 2, 3]}
     )

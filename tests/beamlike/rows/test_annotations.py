@@ -1,4 +1,4 @@
-"""The column types of annotations, and the annotations that no column can have."""
+"""The column types of annotations, and annotations that no column can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters of steps: exactly the rows that a step cannot use, with step, reason and row, on whatever way."""
+"""Dead letters of steps: exactly the rows that a step cannot use, with step, reason and row, on all code paths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def tried(collection: bl.Collection, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-    """The rows after the one step that made the collection, and its dead letters."""
+    """Returns the rows after the step that made the collection, and its dead letters."""
     attempt = collection.node.origin.attempt(rows.lazy())
     after, letters = attempt.rows, attempt.dead_letters
     if letters is None:
@@ -40,7 +40,7 @@ def tried(collection: bl.Collection, rows: pl.DataFrame) -> tuple[pl.DataFrame, 
 
 
 def numbers(letters: list[dict[str, Any]]) -> list[int]:
-    """The ticks of the rows of dead letters: their numbers."""
+    """Returns the ticks of the rows of dead letters: their numbers."""
     return [json.loads(letter["row"])["tick"] for letter in letters]
 
 
@@ -48,7 +48,7 @@ def numbers(letters: list[dict[str, Any]]) -> list[int]:
 
 
 def risky(score: int) -> Any:
-    """What a user's function makes of a score: many things that fit no column of whole numbers."""
+    """Returns a result for a score, as a user's function; many do not fit a column of whole numbers."""
     wrong = {1: None, 2: {}, 3: {"m": 1}, 4: {"n": "1"}, 5: {"n": 1, "m": 2}, 6: {"n": 2**70}, 7: [{"n": 1}]}
     if score == 8:
         raise StopIteration

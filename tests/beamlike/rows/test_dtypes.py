@@ -1,4 +1,4 @@
-"""Types as users write them."""
+"""Types in the notations of users."""
 
 from __future__ import annotations
 

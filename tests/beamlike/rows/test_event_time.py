@@ -1,4 +1,4 @@
-"""Event time: every value is either a time in the limits or a dead letter that shows it."""
+"""Event time: every value is either a time within the limits or a dead letter that shows it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from beamlike.rows.event_time import (
     DEAD_LETTERS,
     check_event_time_type,
     count_rows,
+    event_times,
     read_event_time,
     split_dead_letters,
 )
@@ -29,7 +30,11 @@ NOON_US = 1_767_268_800_000_000
 
 def times(values: Any, dtype: Any = None, unit: str | None = None) -> list[int | None]:
     frame = pl.DataFrame({"t": pl.Series(values, dtype=dtype)})
-    return read_event_time(frame.lazy(), "t", unit).collect()[EVENT_TIME].to_list()
+    found = read_event_time(frame.lazy(), "t", unit).collect()[EVENT_TIME].to_list()
+    # Rows in memory are read in another way, unless one of them has no event time.
+    in_memory = event_times(frame, "t", unit, None)
+    assert (None if in_memory is None else in_memory.to_list()) == (None if None in found else found)
+    return found
 
 
 def letters(frame: pl.DataFrame, unit: str | None = None) -> pl.DataFrame:

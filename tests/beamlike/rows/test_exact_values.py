@@ -1,4 +1,4 @@
-"""Values are kept as they are: a type that would round them, or make them null, refuses them."""
+"""Exact values: a type that would round them, or make them null, refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects of classes whose constructor does not take the fields in their order."""
+"""Objects of classes whose constructor does not accept the fields in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as objects of users' classes: rows become objects and the same rows again, for classes of every kind."""
+"""Rows as objects of user classes of every kind: rows become objects and the same rows again."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_rows_become_objects_and_the_same_rows_again(kind: str, rows: list[dict[
 
 
 def fits(row: dict[str, Any]) -> bool:
-    """A naive reading of the annotations of a click: which values may be None, and which have a default."""
+    """True if a naive reading of the annotations of a click allows the row, with its nulls and defaults."""
     required = ("user", "points", "at", "kind", "way", "tags")
     if any(row[name] is None for name in required) or None in row["tags"]:
         return False

@@ -1,4 +1,4 @@
-"""Classes of a script reach another process, though their annotations are text that means nothing there."""
+"""Classes of a script reach another process, though their annotations are texts that cannot be resolved there."""
 
 from __future__ import annotations
 

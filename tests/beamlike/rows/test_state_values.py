@@ -1,4 +1,4 @@
-"""Values of state that columns do not have, such as enums: they have one type, in whichever batch they are read."""
+"""State values without a column type, such as enums: they have one type in every batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that a function emits and changes afterwards: what they were when they were emitted is what counts."""
+"""Rows that a function changes after it has emitted them: their values at the time of emission count."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = {"user": str, "n": int, "all": list[int], "notes": pl.List(pl.Struct({
 
 
 class Dicts(bl.Process):
-    """Emits the dict that its state keeps, and changes it."""
+    """Emits the dict in its state, and changes it."""
 
     row = bl.Value(COLUMNS)
 
@@ -48,7 +48,7 @@ class Dicts(bl.Process):
 
 
 class Objects(bl.Process):
-    """Does the same with an object."""
+    """Emits the object in its state, and changes it."""
 
     row = bl.Value(Row)
 

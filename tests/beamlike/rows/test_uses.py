@@ -1,4 +1,4 @@
-"""A step that can use no row at all is at fault itself: that fails a run, unless it has a limit of its own."""
+"""A step that can use no row at all fails the run, except if it has a limit of its own."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def parsed(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[
 
 
 def with_side(rows: bl.Collection) -> bl.Collection:
-    """Rows that wait for the window of a side to be over."""
+    """Returns rows that wait until the window of a side is over."""
     times = bl.MonotonousTimestamps()
     side = rows.pipeline.read(
         "side", bl.Rows([{"n": n} for n in range(4)]), timestamp="n", timestamp_unit="s", watermark=times
@@ -140,7 +140,7 @@ def cast(rows: bl.Collection) -> bl.Collection:
 
 
 def gone(rows: bl.Collection) -> bl.Collection:
-    """None of the rows of these tests."""
+    """Filters out all rows of these tests."""
     return rows.filter(bl.col("value") > 1)
 
 

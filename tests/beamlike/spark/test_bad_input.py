@@ -1,4 +1,4 @@
-"""Bad input of every kind on Spark: the same rows and the same dead letters as in process, and the same counts."""
+"""Bad input of every kind on Spark: the same rows, dead letters and counts as in process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def halves(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def checked(table: pl.DataFrame) -> pl.DataFrame:
-    """Fails for every batch that has rows: how large these are is up to the runner."""
+    """Fails for every batch that has rows: the size of batches depends on the runner."""
     if table.height:
         raise ValueError("none is good")
     return table
@@ -52,7 +52,7 @@ def shares(row: dict[str, Any]) -> dict[str, Any]:
 
 
 class Shares(bl.CustomWindows):
-    """The larger the value, the shorter the window."""
+    """Windows that are shorter for larger values."""
 
     columns = ("value",)
 
@@ -61,7 +61,7 @@ class Shares(bl.CustomWindows):
 
 
 class NoFives(bl.CombineFn):
-    """The sum of all numbers but five."""
+    """The sum of all numbers except five."""
 
     def create_accumulator(self) -> list[int]:
         return [0]
@@ -80,7 +80,7 @@ class NoFives(bl.CombineFn):
 
 
 def build(folder: Path, **options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """Each kind of step, before and after a grouping; letters of some of them have a sink, others have none."""
+    """Declares each kind of step, before and after a grouping; some of them have a dead letter sink."""
     folder.mkdir(exist_ok=True)
     (folder / "plays.jsonl").write_text("\n".join(LINES))
     sinks = {
@@ -108,7 +108,7 @@ def build(folder: Path, **options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memor
 
 
 def known(done: Any, sinks: dict[str, bl.Memory]) -> dict[str, Any]:
-    """What came of a run, but for its batches."""
+    """Returns the results of a run, without their division into batches."""
     rows = {name: sorted(map(repr, sink.rows())) for name, sink in sinks.items() if name != "lost"}
     folder = sorted(Path(done.dead_letters).glob("*.jsonl"))
     kept = [json.loads(line) for file in folder for line in file.read_text().splitlines()]
@@ -185,9 +185,7 @@ def test_what_is_dropped_is_told_and_that_a_step_could_use_no_row_is_counted_ove
 
     assert "elements that counted" not in repr(run("a.jsonl", 2, 1, 400))
     assert [entry.getMessage()[:31] for entry in caplog.records] == ["step 'parse' could not use 1 ro"]
-    (
-        tmp_path / "checkpoint" / "beamlike" / "records.jsonl"
-    ).unlink()  # for those who look at runs, not for these
+    (tmp_path / "checkpoint" / "beamlike" / "records.jsonl").unlink()  # only needed by viewers of runs
     with pytest.raises(
         bl.TooManyDeadLetters, match=r"^step 'parse': it could use none of its 2 rows; .*: ZeroDiv"
     ):

@@ -1,4 +1,4 @@
-"""What is said before a run costs anything: what cannot be sent, what does not fit, what looks like another unit."""
+"""Errors before a run does any work: values that cannot be sent, mismatches, numbers that look like another unit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from beamlike.spark.query.modules import modules_of
 
 
 class Locked(bl.CombineFn):
-    """What has a lock in it."""
+    """An aggregate that has a lock, which cannot be pickled."""
 
     def __init__(self) -> None:
         self.guard = threading.Lock()

@@ -1,4 +1,4 @@
-"""A run on Spark that goes on from its checkpoint: watermarks, splits and what was learned are as they were."""
+"""A run on Spark that resumes from its checkpoint has the same watermarks, splits and learned lateness."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def arrive(number: int, **splits: int) -> None:
-    """A file with an element of each split, after those with lower numbers."""
+    """Adds a file with an element of each split, which is read after files with lower numbers."""
     Path("plays").mkdir(exist_ok=True)
     path = Path("plays") / f"{number}.parquet"
     pl.DataFrame({"at": splits.values(), "split": splits.keys()}).write_parquet(path)
@@ -32,7 +32,7 @@ def arrive(number: int, **splits: int) -> None:
 
 
 def go_on(spark: Any, *, drain: bool = False) -> list[BatchRecord]:
-    """A run on what has come since the last one."""
+    """Runs on the files that have arrived since the last run."""
     p = bl.Pipeline("restart")
     strategy = bl.MonotonousTimestamps(per_split="split", idle_after="1ms")
     plays = p.read("plays", FILES, timestamp="at", timestamp_unit="s", watermark=strategy)
@@ -51,7 +51,7 @@ def test_watermarks_go_on_and_the_time_between_runs_is_held_against_nobody(spark
     arrive(2, eu=50, us=3)
     arrive(3, eu=60)
     again = go_on(spark)
-    # Much longer than a millisecond has passed since us spoke, but before the run nobody listened.
+    # More than a millisecond has passed since the last row of us, but no run was active.
     assert [batch.batch for batch in again] == [1, 2, 3]
     assert [batch.stages["counts"].input // SECOND for batch in again] == [6, 6, 60]
     assert [batch.stages["counts"].dropped for batch in again] == [{}, {"late": 1}, {}]

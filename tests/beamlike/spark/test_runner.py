@@ -1,4 +1,4 @@
-"""The Spark runner as a user meets it: its sources, its session, its triggers, what it tells and what it refuses."""
+"""The Spark runner from a user's view: its sources, session, triggers, messages and refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -169,7 +169,7 @@ def test_without_a_checkpoint_it_replaces_the_files_of_the_last_run_as_one_in_pr
 ) -> None:
     monkeypatch.chdir(tmp_path)
     anew = bl.SparkRunner(session=spark, shards=1, drain=True)
-    # The last one, which is not drained, gives nothing.
+    # The last window is not drained, so it emits nothing.
     for runner in (None, anew, anew, bl.LocalRunner(), bl.SparkRunner("checkpoint", session=spark, shards=1)):
         p = bl.Pipeline("again")
         totals(scores(p, bl.Rows(ROWS))).write("out", bl.JSONLines(tmp_path / "out"))
@@ -251,7 +251,10 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(spark: SparkSession, tm
     assert run.batches[0].sources["plays"].elements == 3
 
 
-def test_processing_time_passes_where_a_trigger_waits_for_it(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["spark", "files"])
+def test_processing_time_passes_where_a_trigger_waits_for_it(
+    spark: SparkSession, tmp_path: Path, state: Literal["spark", "files"]
+) -> None:
     def declare() -> tuple[bl.Pipeline, bl.Memory]:
         p, sink = bl.Pipeline("ticks"), bl.Memory()
         early = bl.AfterWatermark(early=AfterProcessingTime("0s"))
@@ -267,13 +270,15 @@ def test_processing_time_passes_where_a_trigger_waits_for_it(spark: SparkSession
             emitted.set()
 
     p, sink = declare()
-    runner = bl.SparkRunner(str(tmp_path), session=spark, shards=2, trigger="10 milliseconds", on_batch=watch)
+    runner = bl.SparkRunner(
+        str(tmp_path), session=spark, shards=2, trigger="10 milliseconds", on_batch=watch, state=state
+    )
     run = runner.start(p.plan())
     try:
         assert emitted.wait(timeout=300)
     finally:
         run.stop()
-    # Rows came in batch 0, which set the time to wait for: panes come when time has moved on, at each level.
+    # Rows of batch 0 set the timers: panes are emitted when processing time has advanced, at each level.
     assert [batch.stages["all"].elements for batch in run.batches][:2] == [0, 2]
     assert [(row["total"], row["pane_timing"]) for row in sink.rows()][:1] == [(8, "early")]
 

@@ -1,4 +1,4 @@
-"""Stopping: the batch in hand is finished, the next is not begun, and the next run goes on there."""
+"""Stopping: the current batch is finished, no other begins, and the next run resumes there."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BATCHES = 4
 
 
 def pipeline(sink: bl.Memory) -> bl.Pipeline:
-    """A batch for each of so many rows."""
+    """Declares `BATCHES` rows, each a batch."""
     p = bl.Pipeline("scores")
     rows = bl.Rows([{"user": "a", "at": 10 * number} for number in range(BATCHES)], rows_per_batch=1)
     plays = p.read("plays", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -35,7 +35,7 @@ def pipeline(sink: bl.Memory) -> bl.Pipeline:
 
 
 def logged(checkpoint: Path, log: str) -> list[str]:
-    """The batches that one of Spark's logs has."""
+    """Returns the batches in one of Spark's logs."""
     return sorted(file.name for file in (checkpoint / log).iterdir() if file.name.isdigit())
 
 
@@ -45,7 +45,7 @@ def manifest(checkpoint: Path) -> dict[str, Any]:
 
 
 def goes_on(spark: SparkSession, checkpoint: Path, first: int) -> None:
-    """The next run on the checkpoint begins with this batch, and has what is left."""
+    """Checks that the next run on the checkpoint begins with this batch and reads the rest."""
     sink = bl.Memory()
     run = pipeline(sink).run(bl.SparkRunner(str(checkpoint), session=spark, shards=1, drain=True))
     assert run.batches[0].batch == first
@@ -82,12 +82,12 @@ def test_a_signal_stops_a_run_between_two_batches(
 def test_a_second_signal_gives_the_batch_up(spark: SparkSession, tmp_path: Path) -> None:
     def interrupt_twice(record: BatchRecord) -> None:
         if record.batch == 1:
-            # To the thread that waits: two that come at once may be given to any, and then nothing wakes that one.
+            # Signals the waiting thread: if two signals arrive at once, another thread may receive one.
             waits = threading.main_thread().ident
             assert waits is not None
             signal.pthread_kill(waits, signal.SIGTERM)
             signal.pthread_kill(waits, signal.SIGINT)
-            # As a batch that takes long; the end of its query interrupts it.
+            # Simulates a long batch; the end of its query interrupts it.
             jvm: Any = spark._jvm
             jvm.java.lang.Thread.sleep(600_000)
 
@@ -133,7 +133,7 @@ def test_to_stop_a_run_that_is_over_changes_nothing(spark: SparkSession, tmp_pat
     run.stop(now=True)
     assert manifest(tmp_path) == before
     assert History.open(tmp_path).closed == "ended"
-    with pytest.raises(bl.CheckpointError, match="was drained"):  # nobody has its lock any more
+    with pytest.raises(bl.CheckpointError, match="was drained"):  # its lock is free
         bl.SparkRunner(str(tmp_path), session=spark, shards=1).start(pipeline(bl.Memory()).plan())
 
 

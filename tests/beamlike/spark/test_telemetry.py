@@ -1,4 +1,4 @@
-"""Traces, metrics and lineage of a run on Spark: its tasks are in other processes, its datasets are the user's."""
+"""Traces, metrics and lineage of a run on Spark: tasks run in other processes, and datasets are the user's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of Spark: those that are refused, and what the version that runs here has."""
+"""Versions of Spark: refused ones, and the features of the version that runs here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries of Nexmark in SQL, by number. The others need more than SQL has here; docs/sql.md says what."""
+"""The queries of Nexmark in SQL, by number. Other queries need more than SQL supports here; see docs/sql.md."""
 
 from __future__ import annotations
 

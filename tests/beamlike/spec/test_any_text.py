@@ -72,7 +72,7 @@ VALUE_TYPES = date | time | timedelta | Decimal
 
 
 def calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
-    """Operators, calls and methods of other texts."""
+    """Draws operators, calls and methods of other texts."""
     names = st.sampled_from([*FUNCTIONS, *AGGREGATES, *VALUES, "lookup", "a", "Int64", "List"])
     by_name = st.builds("{}={}".format, st.sampled_from(["where", "on", "by", "dtype"]), inner)
     arguments = st.lists(st.one_of(inner, by_name), max_size=3).map(", ".join)
@@ -98,7 +98,7 @@ TEXTS = st.one_of(
 
 
 def require_a_place(text: str, read: Any) -> Any:
-    """What a text is read as; None for an error with a place in the text."""
+    """Returns the expression of a text, or None for an error with a place in the text."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Pipeline files: what they say, their parameters, and where errors are in them."""
+"""Pipeline files: their content, their parameters, and the places of errors in them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ collections:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file, with plays of a day beside it."""
+    """A pipeline file, with plays of a day beside it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plays/2026-01-01").mkdir(parents=True)
     lines = [{"user": user, "points": points, "at": f"2026-01-01T12:00:0{points}Z"} for user, points in PLAYS]
@@ -59,7 +59,7 @@ PLAYS = [("ada", 3), ("bob", 1), ("ada", 5), ("of 2026-01-01", 9)]
 
 
 def run(*arguments: str) -> str:
-    """What a command prints."""
+    """Returns the output of a command."""
     return CliRunner().invoke(main, arguments, env={"COLUMNS": "120"}).output
 
 
@@ -197,7 +197,7 @@ def test_the_schema_in_the_package_is_that_of_the_code() -> None:
 
 
 def errors(text: str) -> list[Any]:
-    """What the schema does not allow in a file."""
+    """Returns the violations of the schema in a file."""
     return [*jsonschema.Draft7Validator(schema()).iter_errors(yaml.safe_load(text))]
 
 

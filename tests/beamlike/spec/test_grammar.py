@@ -1,4 +1,4 @@
-"""Law: an expression that is written as text reads as the same expression, and so gives the same values."""
+"""Law: an expression that is written as text is read as the same expression, and so has the same values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = st.sampled_from(["a", "b", "class"]).map(bl.col)
 
 
 def conditions(numbers: st.SearchStrategy[nw.Expr]) -> st.SearchStrategy[nw.Expr]:
-    """Comparisons, also negated and connected."""
+    """Draws comparisons, also negated and connected."""
     compared = st.builds(
         lambda left, right, kind: getattr(left, kind)(right),
         numbers,
@@ -37,7 +37,7 @@ def conditions(numbers: st.SearchStrategy[nw.Expr]) -> st.SearchStrategy[nw.Expr
 
 
 def deeper(numbers: st.SearchStrategy[nw.Expr]) -> st.SearchStrategy[nw.Expr]:
-    """Sums, products, choices and calls of other expressions."""
+    """Draws sums, products, choices and calls of other expressions."""
     kinds = ["__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__mod__", "__pow__"]
     operand = st.one_of(numbers, NUMBERS)
     infix = st.builds(
@@ -75,7 +75,7 @@ def test_a_written_expression_reads_as_the_same(expression: nw.Expr) -> None:
 
 
 def computed(expression: nw.Expr) -> pl.Series | str:
-    """The values of an expression, or its error: some powers cannot be computed."""
+    """Returns the values of an expression, or its error: some powers cannot be computed."""
     try:
         return nw.from_native(FRAME).select(x=expression).to_native()["x"]
     except Exception as error:

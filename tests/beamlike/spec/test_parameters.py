@@ -1,4 +1,4 @@
-"""Parameters are values in expressions and queries, whatever their text is."""
+"""Parameters are values in expressions and queries, whatever their text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = ["ada", "x' OR '1'='1", 'b"; --', "/* c */", "${x}", "$${x}", "a\\' OR T
 
 
 def users(body: str, kind: str, value: Any, names: list[str]) -> list[str]:
-    """The users of the rows that a collection keeps, with the parameter `x`."""
+    """Returns the users of the rows that a collection keeps, with the parameter `x`."""
     p = bl.Pipeline("p")
     p.read("plays", bl.Rows([{"user": name, "n": number} for number, name in enumerate(names)]))
     text = p.to_yaml() + f"  kept:\n    {body}\nparameters: {{x: {kind}}}\n"

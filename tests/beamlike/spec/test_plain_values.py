@@ -59,7 +59,7 @@ PLAIN = st.recursive(
 
 
 def again(p: bl.Pipeline) -> bl.Pipeline:
-    """The pipeline of the file of a pipeline."""
+    """Returns the pipeline as read from its file."""
     return read(p.to_yaml(), "p.yaml", {})
 
 

@@ -20,30 +20,30 @@ HERE = __name__
 
 
 def spy(*given: Any, **named: Any) -> list[Any]:
-    """A function that notes its call."""
+    """Records a call."""
     CALLED.append("spy")
     return []
 
 
 class Spy:
-    """A class that fits no place, and notes that an object of it is made."""
+    """A class that fits no place, and records its construction."""
 
     def __init__(self, *given: Any) -> None:
         CALLED.append("Spy")
 
     def write(self, text: str) -> None:
-        """Has the name of the method of a sink."""
+        """Does nothing; it has the name of a sink's method."""
 
 
 class Totals(bl.Process):
-    """A process."""
+    """A user-defined process."""
 
     def element(self, row: dict[str, Any]) -> None:
         """Emits nothing."""
 
 
 class Longest(bl.CombineFn):
-    """An aggregate."""
+    """A user-defined aggregate."""
 
 
 @attrs.frozen
@@ -58,25 +58,25 @@ class Over:
 
 @attrs.frozen
 class Two:
-    """A source of rows."""
+    """A user-defined source."""
 
     bounded = True
 
     def schema(self) -> pl.Schema:
-        """One column."""
+        """Returns one column."""
         return pl.Schema({"points": pl.Int64})
 
 
 @attrs.frozen
 class Nowhere:
-    """A sink."""
+    """A user-defined sink."""
 
     def write(self, frame: pl.DataFrame, part: Any) -> None:
         """Writes nothing."""
 
 
 def file_of(steps: str, source: str = "{Rows: [{user: ada, points: 3, at: 0}]}") -> str:
-    """A file with a step."""
+    """Returns a file with a step."""
     return f"""\
 pipeline: p
 collections:

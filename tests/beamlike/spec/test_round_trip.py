@@ -1,4 +1,4 @@
-"""A pipeline is the same when it is read from the file that it writes, and no step or argument is forgotten."""
+"""A pipeline is the same when it is read from the file that it writes, with all steps and arguments."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_the_grammar_lacks_is_refused() -> None:
 
 
 def rows(p: bl.Pipeline, name: str) -> bl.Collection:
-    """Rows of users with points, in order of time."""
+    """Reads rows of users with points, in order of time."""
     given = [{"user": "ada", "points": 3, "at": 0}, {"user": "bob", "points": 5, "at": 70}]
     read = bl.Rows(given, rows_per_batch=1)
     return p.read(name, read, timestamp="at", timestamp_unit="s", watermark=bl.BoundedOutOfOrderness("10s"))
@@ -134,7 +134,7 @@ class Longest(bl.CombineFn):
 
 
 def everything() -> bl.Pipeline:
-    """A pipeline with every step that a file can have."""
+    """Declares a pipeline with every step that a file can have."""
     p = bl.Pipeline("all", on_error="fail")
     plays, ages = rows(p, "plays"), p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))
     minutes = plays.window_into(
@@ -224,7 +224,7 @@ def test_a_secret_is_not_written() -> None:
 
 
 def parameters() -> Iterator[tuple[str, inspect.Parameter]]:
-    """The parameters of all that a file can call."""
+    """Yields the parameters of all functions and classes that a file can call."""
     made = {name: getattr(bl, name) for name in kinds.constructors()}
     for name, function in {**kinds.methods(), **kinds.grouped_methods(), **kinds.heads(), **made}.items():
         yield from ((name, one) for one in kinds.settable(function).values())

@@ -1,4 +1,4 @@
-"""SQL gives what the DSL gives, the answers of Nexmark, and for what it lacks an error that says what to write."""
+"""SQL has the results of the DSL and of Nexmark; unsupported SQL is an error that says what to write instead."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ MINUTE = bl.FixedWindows("1m")
 
 
 def tables(p: bl.Pipeline) -> dict[str, bl.Collection]:
-    """Plays, and a table of ages, which has no times."""
+    """Reads plays, and a table of ages, which has no times."""
     rows = bl.Rows(SCORES, rows_per_batch=1)
     plays = p.read("plays", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
     return {"plays": plays, "ages": p.read("ages", bl.Rows([{"user": "ada", "age": 36}]))}
 
 
 def plan_of(made: bl.Collection) -> dict[str, Any]:
-    """The manifest of a collection that is written."""
+    """Returns the manifest of a collection that is written."""
     made.named("made").write("out", bl.Memory())
     return describe(made.pipeline.plan(), 1)
 

@@ -1,4 +1,4 @@
-"""No part of a query is ignored: it is translated as DuckDB understands it, or it is refused."""
+"""No part of a query is ignored: it is translated with DuckDB's meaning, or it is refused."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ AGES = [{"user": "ada", "age": 36}, {"user": "eve", "age": 7}]
 
 
 def rows_of(query: str) -> list[Any]:
-    """The rows of a query, sorted."""
+    """Returns the rows of a query, sorted."""
     p = bl.Pipeline("p")
     rows = bl.Rows(ROWS, SCHEMA)
     plays = p.read("plays", rows, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -147,7 +147,7 @@ def rows_of(query: str) -> list[Any]:
 
 
 def theirs_of(query: str) -> list[Any]:
-    """The rows that DuckDB finds, sorted."""
+    """Returns the rows of the query in DuckDB, sorted."""
     with duckdb.connect() as db:
         db.execute("SET error_on_division_by_zero = false")
         db.register("plays", pl.DataFrame(ROWS, SCHEMA).to_arrow())
@@ -224,6 +224,6 @@ def test_an_expression_means_what_it_means_in_duckdb(condition: str, number: str
 
 
 def test_a_division_by_zero_is_null() -> None:
-    """As in Spark, where DuckDB's results depend on the types."""
+    """Spark returns null, too; DuckDB's results depend on the types."""
     query = "SELECT half / points AS a, points / 0 AS b, points % 0 AS c, points DIV 0 AS d FROM plays WHERE points = 0"
     assert rows_of(query) == [(None, None, None, None)]

@@ -1,4 +1,4 @@
-"""Calls of a service: rows keep their order, some calls run at once, and only rows of a call that fails are lost."""
+"""Calls of a service: rows keep their order, some calls run at once, and only rows of a failed call are lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def numbers(count: int) -> bl.Collection:
 
 
 class Service:
-    """Doubles numbers; `trouble` says what happens to the first of each call, by how often it was asked before."""
+    """Doubles numbers; `trouble(first, tries)` makes a call fail or wait, by its first number and earlier tries."""
 
     def __init__(self, trouble: Any = lambda first, tries: None) -> None:
         self.trouble, self.tries, self.running, self.most = trouble, dict[int, int](), 0, 0
@@ -37,7 +37,7 @@ class Service:
         self.running += 1
         self.most = max(self.most, self.running)
         try:
-            await asyncio.sleep(0)  # others come to their turn
+            await asyncio.sleep(0)  # lets others run
             if (trouble := self.trouble(values[0], tried)) is not None:
                 await trouble
         finally:

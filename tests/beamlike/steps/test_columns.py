@@ -1,4 +1,4 @@
-"""`drop`, `rename` and `cast`: what they give, and what is refused while a pipeline is declared."""
+"""`drop`, `rename` and `cast`: their results, and errors at declaration."""
 
 from __future__ import annotations
 

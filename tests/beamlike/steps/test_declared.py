@@ -1,4 +1,4 @@
-"""Functions that declare classes of rows: what they receive and return, and what is refused at plan time."""
+"""Functions that declare classes of rows: their arguments and results, and errors at plan time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Pair(Generic[_T]):
     user: _T
 
 
-# What is called
+# Calls
 
 
 def test_a_function_takes_and_gives_objects_and_what_a_class_refuses_is_a_dead_letter() -> None:
@@ -235,7 +235,7 @@ def test_results_of_many_forms_have_a_class(annotation: Any) -> None:
     assert given(fn, "step") is None
 
 
-# What is refused
+# Refusals
 
 
 class Missing(NamedTuple):

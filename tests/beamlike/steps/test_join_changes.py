@@ -1,4 +1,4 @@
-"""The difference between two panes of a join: what the later one has, without what the earlier one had."""
+"""The difference between two panes of a join: the rows of the later one without those of the earlier one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that call the user's functions: what these get, what becomes of the event time, and what fails."""
+"""Steps that call user functions: their arguments, the event time of their results, and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
 
 
 def run(collection: bl.Collection, rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows after the one step that made the collection."""
+    """Returns the rows after the one step that made the collection."""
     return collection.node.origin.apply(rows.lazy()).collect()
 
 

@@ -1,4 +1,4 @@
-"""Event times that are set anew: how far back they may go, and what that makes of the watermark downstream."""
+"""Event times that a step sets: how far back they may move, and the watermark downstream."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def apply(rows: bl.Collection, given: pl.DataFrame) -> pl.DataFrame:
 
 
 def scored(*ticks: int | None) -> pl.DataFrame:
-    """Rows that happened at 0s, 1s, ..., with these ticks."""
+    """Returns rows at 0s, 1s, ..., with these ticks."""
     return frame(*range(len(ticks)), tick=pl.Series("tick", ticks, dtype=pl.Int64))
 
 
@@ -95,7 +95,7 @@ def test_the_watermark_of_a_stage_is_so_much_behind() -> None:
     assert not any(batch.stages["plays.aggregate"].dropped for batch in run.batches)
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rows for which windows of a user's own are not to be had: dead letters of `window_into`, and nobody else's fault."""
+"""Rows for which user-defined windows fail: they are dead letters of `window_into` and affect no other row."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Bounds = tuple[int, int]
 
 @attrs.frozen
 class Spans(bl.CustomWindows):
-    """By the text of an element it is in windows of so many seconds each; a minus is time before it."""
+    """Windows whose lengths in seconds are in the element's text; a negative one is invalid."""
 
     columns = ("text",)
     called: list[Any] = attrs.field(factory=list, eq=False, repr=False)
@@ -40,7 +40,7 @@ class Spans(bl.CustomWindows):
 
 
 class Merging(bl.CustomWindows):
-    """Sessions whose gap every element has for itself; a session of more than a minute is refused."""
+    """Sessions with a gap for each element; a session of more than a minute is refused."""
 
     columns = ("text",)
 
@@ -127,13 +127,13 @@ def test_a_time_that_python_cannot_hold_is_a_letter_of_its_row_alone() -> None:
 
 
 def grouped() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """Two groupings of one `window_into`, and one of another, whose letters nobody takes."""
+    """Declares two groupings of one `window_into` with a dead letter sink, and one of another without."""
     p, sinks = bl.Pipeline("p"), {name: bl.Memory() for name in ("counts", "sums", "late", "lost", "others")}
     stream = bl.TestStream({"n": int, "text": str, "at": int})
     given = ["2 7", "x", "", "1", "3 y", None]
     stream = stream.add_elements([{"n": n, "text": text, "at": n} for n, text in enumerate(given)])
     stream = stream.advance_watermark_to(60)
-    # Such as are late, and one of which is also bad.
+    # Late rows, one of which is also bad.
     stream = stream.add_elements([{"n": 7, "text": "1 90", "at": 7}, {"n": 8, "text": "1 z", "at": 8}])
     rows = p.read("rows", stream, timestamp="at", timestamp_unit="s")
     spans = rows.window_into(Spans(), name="spans")

@@ -1,4 +1,4 @@
-"""A batch that hangs shows while it does: in which stage or step, for how long, and in both lags."""
+"""A hanging batch is visible: its stage or step, its duration, and both lags."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NUMBERS = range(4)
 
 @attrs.frozen
 class Hang:
-    """Hangs on one number until it is released, in whatever process it is called: over two pipes with names."""
+    """Hangs on one number until it is released, in any process, by two named pipes."""
 
     folder: Path
     on: int = 2
@@ -46,7 +46,7 @@ class Hang:
 
     @contextmanager
     def hangs_while(self, run: Callable[[], object]) -> Iterator[None]:
-        """Runs it in a thread, and looks at it when it hangs."""
+        """Runs a function in a thread, waits until it hangs, and releases it at the end of the block."""
         for name in ("reached", "released"):
             os.mkfifo(self.folder / name)
         reached = os.open(self.folder / "reached", os.O_RDONLY | os.O_NONBLOCK)
@@ -64,7 +64,7 @@ class Hang:
 
 
 class Slow(bl.CombineFn):
-    """Counts, and hangs as `hang` does."""
+    """A count that hangs as `hang` does."""
 
     def __init__(self, hang: Hang) -> None:
         self.hang = hang
@@ -84,7 +84,7 @@ class Slow(bl.CombineFn):
 
 
 def scores(hang: Hang, where: str) -> bl.Pipeline:
-    """A row a batch, a second apart; the run hangs in a step, in the second of two stages, or in a sink."""
+    """Declares a row a batch, a second apart; the run hangs in a step, in the second of two stages, or in a sink."""
     quick = Hang(hang.folder, on=-1)
     in_step, in_stage, in_sink = (hang if where == place else quick for place in ("step", "stage", "sink"))
 
@@ -113,7 +113,7 @@ def scraped(registry: CollectorRegistry, metric: str, **labels: str) -> float | 
 
 @attrs.define
 class Looked:
-    """What everybody says of a run that hangs, `LONG` after its batch began."""
+    """The reports of a hanging run, `LONG` after its batch began."""
 
     history: History
     metrics: PrometheusMetrics
@@ -124,7 +124,7 @@ class Looked:
         self.now = self.history.in_hand.started + LONG
 
     def says(self, batch: int, kind: str, name: str, inside: str) -> None:
-        """The same everywhere, and that the run is alive."""
+        """Checks that all reports name the hanging step, and that the run is alive."""
         work = f"{kind} `{name}`{inside}"
         assert self.history.alive
         said = f"batch {batch} has been running for 4m12s: {work}, for "
@@ -141,7 +141,7 @@ class Looked:
         assert 245 <= at <= 252
 
     def lags(self, stage: str, later: int = 0) -> dict[str, float]:
-        """In seconds, by what they are of; the same in metrics and in the view."""
+        """Returns lags in seconds, by kind; checks that metrics and views agree."""
         self.metrics.clock = lambda: self.now + later
         present = self.history.present(self.now + later)
         assert present.batch is not None
@@ -158,7 +158,7 @@ class Looked:
         return found
 
     def grow(self, stage: str) -> set[str]:
-        """Which lags of the stage grow by a minute in a minute; the others stay."""
+        """Returns the lags of the stage that grow by a minute in a minute; the others must stay."""
         now, later = self.lags(stage), self.lags(stage, later=60 * SECOND)
         grown = {kind: later[kind] - lag for kind, lag in now.items()}
         assert set(grown.values()) <= {0, 60}
@@ -178,10 +178,10 @@ EVENT = {"input_lag", "output_lag"}
 @pytest.mark.parametrize(
     ("where", "batch", "work", "growing"),
     [
-        # Of a step before the first stage, all that is downstream waits; figures 3-12 and 3-13.
+        # If a step before the first stage hangs, all stages wait; figures 3-12 and 3-13.
         ("step", 2, ("step", "work", " (in source `rows`)"), ({"input", "output"}, {"input", "output"})),
         ("stage", 3, ("stage", "second", ""), (set(), {"output"})),
-        # Stages that are done with the batch do not wait for what comes after them.
+        # Stages that have finished the batch do not wait for later ones.
         ("sink", 3, ("sink", "firsts", ""), (set(), set())),
     ],
 )
@@ -209,7 +209,7 @@ def test_where_a_run_in_process_hangs_is_told(
 
 
 def asks_for_keys(history: History) -> None:
-    """Of keys that came, that did not, and that cannot be."""
+    """Asks `why` for keys that arrived, keys that did not, and impossible ones."""
     none = "no element of key 7 has arrived at stage `first` in this run: there is nothing to wait for"
     assert none in why(history, stage="first", key="7")
     assert none in why(history, key="7", window="1970-01-01T00:00:01Z/1970-01-01T00:00:02Z")

@@ -1,4 +1,4 @@
-"""What polars frees is kept for the next batch, unless polars was there before us, or the user says otherwise."""
+"""Memory that polars frees is kept for the next batch, except if polars was imported first or a user setting exists."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT = "dirty_decay_ms:10000"
 
 
 def told(imports: str, **said: str) -> str:
-    """What the allocator of another process was told; the defaults of polars come before the rest."""
+    """Returns the allocator setting of another process, which begins with the defaults of polars."""
     others = {name: value for name, value in os.environ.items() if name != VARIABLE}
     command = [sys.executable, "-c", f"{imports}; import os; print(os.environ['{VARIABLE}'])"]
     done = subprocess.run(command, env=others | said, check=True, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""Work behind the one who asks for it: in order, up to a failure."""
+"""Background work: it runs in order, up to a failure."""
 
 from __future__ import annotations
 

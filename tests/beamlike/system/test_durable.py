@@ -1,4 +1,4 @@
-"""What a power cut leaves: files are synced before they are renamed, and their folder before anything depends on it."""
+"""Safety from power cuts: files are synced before a rename, and their folder before anything depends on it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAME = "part-q-000000-000.jsonl"
 
 
 class Call(NamedTuple):
-    """One that changes or syncs a file or folder, which goes by its number on the disk, whatever its name."""
+    """A call that changes or syncs a file or folder, which is identified by its inode."""
 
     what: str
     of: int
@@ -57,22 +57,22 @@ class Disk:
         patch.setattr(os, "unlink", removed)
 
     def has_renamed(self, path: Path) -> bool:
-        """Whether the file was synced, then renamed, then its folder synced, each at some place after the other."""
+        """True if the file was synced, then renamed, and then its folder was synced."""
         file, folder = _at(path)
         wanted = iter([Call("sync", file), Call("rename", file, folder), Call("sync", folder)])
         return self._in_order(wanted)
 
     def renamed_at(self, path: Path) -> int:
-        """Which of the calls gave the file its name."""
+        """Returns the index of the call that renamed the file."""
         return self.calls.index(Call("rename", *_at(path)))
 
     def has_made(self, path: Path) -> bool:
-        """Whether the file or folder was synced, and after it the folder that it is in."""
+        """True if the file or folder was synced, and then its parent folder."""
         file, folder = _at(path)
         return self._in_order(iter([Call("sync", file), Call("sync", folder)]))
 
     def is_settled(self) -> bool:
-        """Whether each folder in which a name has come or gone was synced after that."""
+        """True if each folder with a changed entry was synced after the change."""
         synced: set[int] = set()
         for call in reversed(self.calls):
             if call.what == "sync":

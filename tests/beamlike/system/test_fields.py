@@ -1,4 +1,4 @@
-"""Arguments of the wrong type are told of in words, wherever they are given."""
+"""Arguments of a wrong type: the error names the class, the argument and the value."""
 
 from __future__ import annotations
 

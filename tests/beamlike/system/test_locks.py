@@ -1,4 +1,4 @@
-"""Locks: one holder at a time, who is named, and who leaves it free however he ends."""
+"""Locks: one holder at a time, named in errors; a lock is free when its process ends in any way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_who_holds_it_is_named_and_a_killed_process_leaves_it_free(tmp_path: Pat
             assert [*left_by_killed(str(file))] == []
         finally:
             holder.kill()
-    # What it wrote is still there, but nobody holds it.
+    # Its file remains, but the lock is free.
     assert str(holder.pid) in file.read_text()
     assert is_locked(str(file)) is False
     take(file).release()
@@ -74,7 +74,7 @@ def test_within_a_process_it_is_one_holder_too(tmp_path: Path) -> None:
     lock.release()
     lock.release()
     other = take(tmp_path / "lock")
-    # Who has released it does not release it for another.
+    # A second release does not release another holder's lock.
     lock.release()
     with pytest.raises(InUse):
         take(tmp_path / "lock")

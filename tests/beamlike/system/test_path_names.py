@@ -1,4 +1,4 @@
-"""Names as parts of paths and on terminals: whatever is in them, they stay where they are and show what they are."""
+"""Names as parts of paths and on terminals: they stay inside their folder, and control characters are shown."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_facts_are_read_as_they_were_written_or_not_at_all(facts: dict[str, Any]
         found = unsealed(json.loads(flipped(text, bit)))
     except ValueError:
         return
-    # Where the bit is in the name of the checksum, the facts are as they were.
+    # A bit flip in the name of the checksum leaves the facts unchanged.
     assert {name: found[name] for name in facts} == facts
 
 

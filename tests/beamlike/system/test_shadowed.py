@@ -1,4 +1,4 @@
-"""A file or package of the user that hides one of ours is named by `import beamlike`, and is not run."""
+"""A user's file or package that hides one of this project's is named by `import beamlike`, and is not run."""
 
 from __future__ import annotations
 

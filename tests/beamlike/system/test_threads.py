@@ -1,4 +1,4 @@
-"""Tasks on threads: results and errors are those of one after another, and no thread is left."""
+"""Tasks on threads: results and errors are those of sequential execution, and no thread is left."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_what_was_started_comes_after_the_tasks_that_are_given_next() -> None:
     with Threads(2) as threads:
         started = threads.start(later)
         threads.each({"first": here, "second": there})
-        assert read.wait(60)  # though nobody has asked for it
+        assert read.wait(60)  # without a request
         assert started is not None
         started.result()
     assert seen.index("second task") < seen.index("started")

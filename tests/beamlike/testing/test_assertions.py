@@ -1,4 +1,4 @@
-"""Assertions on panes: what fits, and what a failure says."""
+"""Assertions on panes: matches, and the messages of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`check_orders` plays orders of arrival that watermarks allow, and finds what depends on the order."""
+"""`check_orders` plays orders of arrival that watermarks allow, and finds results that depend on the order."""
 
 from __future__ import annotations
 

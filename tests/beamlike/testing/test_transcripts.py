@@ -1,4 +1,4 @@
-"""Every transcript passes on every runner, and whatever is wrong in a transcript is found and told."""
+"""Every transcript passes on every runner, and mistakes in transcripts are found and reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Submitted to a cluster: the flagship example, `DATA OUT CHECKPOINT`, and where workers have their code from."""
+"""A program to submit: the flagship example, `DATA OUT CHECKPOINT`, and the places of the workers' code."""
 
 import sys
 
@@ -9,7 +9,7 @@ import beamlike as bl
 
 
 def found(_):
-    """The Python of a worker, and two of its packages."""
+    """Returns the Python of a worker, and the places of two of its packages."""
     return {"python": sys.executable, "polars": pl.__file__, "beamlike": bl.__file__}
 
 

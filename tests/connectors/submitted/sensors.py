@@ -1,4 +1,4 @@
-"""Run on a cluster: sensors that fall silent, `READINGS OUT CHECKPOINT RUNNER`; prints the number of each batch.
+"""A program for a cluster: silent sensors, `READINGS OUT CHECKPOINT RUNNER`; prints the number of each batch.
 
 `RUNNER` has further arguments of the runner, as JSON.
 """

@@ -1,1 +1,1 @@
-"""Pictures of runs in docs/pictures that move, as SVG without a script. Where motion is not wanted, all is shown."""
+"""Animated pictures of runs in docs/pictures, as SVG without a script. Without motion they show the last state."""

@@ -1,4 +1,4 @@
-"""`python -m tests.docs.moving` draws the pictures of runs that move, below docs/pictures."""
+"""`python -m tests.docs.moving` draws the animated pictures of runs below docs/pictures."""
 
 from __future__ import annotations
 

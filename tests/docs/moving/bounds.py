@@ -1,4 +1,4 @@
-"""What bounds of the watermark lose in the run at the beginning of docs/completeness.md."""
+"""The losses for several bounds of the watermark, in the run at the beginning of docs/completeness.md."""
 
 from __future__ import annotations
 

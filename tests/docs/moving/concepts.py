@@ -40,7 +40,7 @@ class Played:
         return first - first % _MICROSECONDS_PER_MINUTE
 
     def x(self, micros: float) -> float:
-        """The horizontal position of an event time."""
+        """Returns the horizontal position of an event time."""
         return _LEFT + _MINUTE * min(max(self._minutes(micros), 0), _MINUTES)
 
     def _minutes(self, micros: float) -> float:

@@ -25,7 +25,7 @@ def picture(title: str, width: int, height: int, batches: int, body: Iterable[st
 
 
 def _animation(count: int) -> str:
-    """A rule for each batch, which shows it from its turn on; the last turn is three times as long."""
+    """Returns a rule for each batch, which shows it from its turn on; the last turn is three times as long."""
     total = count + 2
     rules = [
         f"@keyframes b{batch} {{ 0%, {100 * batch / total:.2f}% {{ opacity: 0 }}"

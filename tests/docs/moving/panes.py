@@ -1,4 +1,4 @@
-"""One window and three ways to accumulate: the panes that it emits early, on time and late."""
+"""A window in three accumulation modes: the panes that it emits early, on time and late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The watermark of a source with two partitions, one of which falls silent and is left out."""
+"""The watermark of a source with two partitions, one of which becomes idle and is left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows of five rows, by the ways to assign windows; sessions grow and merge as rows arrive."""
+"""The windows of five rows for each way to assign windows; sessions grow and merge as rows arrive."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _rows() -> Iterator[str]:
 
 
 def _lanes(windows: list[Window]) -> int:
-    """The number of lanes that windows need, so that none covers another."""
+    """Returns the number of lanes in which windows can be drawn without overlap."""
     return 1 + max((_lane(windows, one) for one in windows), default=0)
 
 

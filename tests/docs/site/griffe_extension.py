@@ -1,4 +1,4 @@
-"""An extension of griffe, which reads the code for the reference: rewrites docstrings and adds constructors."""
+"""An extension of griffe, the reader of the code for the reference: rewrites docstrings and adds constructors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries of public names in the reference, by the names that docs and docstrings use."""
+"""The reference entries of public names, by the names that docs and docstrings use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMBERS = re.compile(r"members: \[(.*)\]")
 
 @cache
 def entries() -> dict[str, tuple[str, ...]]:
-    """The paths of all entries, with the names of the methods that each one shows."""
+    """Returns the paths of all entries, with the names of the methods that each one shows."""
     texts = [page.read_text(encoding="utf-8") for page in sorted(REFERENCE.glob("*.md"))]
     found = [entry for text in texts for entry in _DIRECTIVE.finditer(text)]
     paths = [entry["path"] for entry in found]
@@ -30,7 +30,7 @@ def _members(options: str) -> tuple[str, ...]:
 
 @cache
 def paths_by_name() -> dict[str, str]:
-    """The path of each entry by its name in code: `bl.Kafka`, `Kafka` and `Collection.write`.
+    """Returns the path of each entry by its name in code: `bl.Kafka`, `Kafka` and `Collection.write`.
 
     Names of functions need their `bl.`, because many of them are ordinary words.
     """

@@ -70,7 +70,7 @@ def _link_of(source: str, places: dict[str, str]) -> Callable[[re.Match[str]], s
 
 
 def _front_matter(page: Page) -> str:
-    """The title and the description that search engines show."""
+    """Returns the title and the description that search engines show."""
     described = f"{page.title}: {page.summary}" if page.summary else page.title
     return f'---\ndescription: "{described.replace(chr(34), chr(39))}"\n---\n\n'
 

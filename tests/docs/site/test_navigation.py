@@ -1,4 +1,4 @@
-"""Pages are where `llms.txt` lists them, and their links lead to pages of the site or to files on GitHub."""
+"""Pages are where `llms.txt` lists them; links lead to pages of the site or to files on GitHub."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NAMES = {
 
 
 def found(path: str) -> Any:
-    """The object that an entry describes."""
+    """Returns the object that an entry describes."""
     return reduce(getattr, path.split(".")[1:], bl)
 
 

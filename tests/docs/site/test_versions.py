@@ -1,4 +1,4 @@
-"""The sites of several versions side by side."""
+"""The sites of several versions in one folder."""
 
 from __future__ import annotations
 

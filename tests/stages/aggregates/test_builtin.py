@@ -1,4 +1,4 @@
-"""Every aggregate equals plain Python over the values of a window, of any type, however they were bundled."""
+"""Every aggregate equals plain Python over a window's values, of any type and in any bundles."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ EMPTY = {"n": 0, "n_values": 0, "values": [], "sum": 0}
 
 @attrs.frozen
 class Kind:
-    """A type of column: its values, the type of their sum, and which aggregates take it."""
+    """A type of column: its values, the type of their sum, and the aggregates that accept it."""
 
     dtype: pl.DataType
     values: st.SearchStrategy[Any]
@@ -102,7 +102,7 @@ KINDS = {
 
 
 def expected(elements: Elements, names: Sequence[str], zero: Any) -> dict[str, Any]:
-    """Each aggregate in plain Python; nulls are left out where a value is looked for."""
+    """Computes each aggregate in plain Python; aggregates of values skip nulls."""
     values = [value for value, _ in elements]
     known = [value for value in values if value is not None]
     arrived = list(enumerate(elements))
@@ -121,7 +121,7 @@ def expected(elements: Elements, names: Sequence[str], zero: Any) -> dict[str, A
 
 
 def alike(found: Any, wanted: Any, largest: float = 0) -> bool:
-    """Equal; for floats nearly so, as they may be added up in another order, where the `largest` lose digits."""
+    """True if values are equal; for floats nearly, because the order of additions affects digits of the `largest`."""
     if isinstance(found, float) and wanted is not None:
         return math.isclose(found, wanted, rel_tol=1e-9, abs_tol=max(1e-6, 1e-12 * largest))
     return bool(found == wanted)

@@ -1,4 +1,4 @@
-"""Aggregates of distinct values, of chosen rows and of flags are those of plain Python in any order and bundles."""
+"""Aggregates of distinct values, of chosen rows and of flags equal plain Python in any order and bundles."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ EVERY: dict[str, Aggregate] = {
 
 
 def order(value: Any) -> Any:
-    """Where a value is among others: null is last, and before it what is no number."""
+    """Returns a sort key by which null is last, and NaN before it."""
     if isinstance(value, tuple | list):
         return [order(each) for each in value]
     if value is None:
@@ -85,9 +85,9 @@ def order(value: Any) -> Any:
 def ranked(
     rows: list[Row], by: str | list[str], columns: list[str], greatest: bool, tied: int | None = None
 ) -> list[Any]:
-    """The values of these columns in the rows that have a rank, in order of it and then of the values.
+    """Returns the values of these columns in the ranked rows, in order of rank and then of the values.
 
-    The first so many and those that are `tied` with the last of them, if it is given.
+    `tied` keeps the first `tied` rows and all rows that tie with the last of them.
     """
     ranks = [by] if isinstance(by, str) else by
     there = [row for row in rows if all(row[by] is not None and row[by] == row[by] for by in ranks)]
@@ -113,7 +113,7 @@ def first(values: list[Any]) -> Any:
 
 
 def expected(rows: list[Row]) -> dict[str, Any]:
-    """Each aggregate in plain Python."""
+    """Computes each aggregate in plain Python."""
     known = [row["v"] for row in rows if row["v"] is not None]
     # That no number equals itself, but is one value.
     counts = Counter("nan" if value != value else value for value in known)
@@ -151,7 +151,7 @@ def expected(rows: list[Row]) -> dict[str, Any]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[pl.Schema, list[list[Row]]]:
-    """Columns, and rows in bundles."""
+    """Draws columns, and rows in bundles."""
     dtype, values = draw(st.sampled_from(list(VALUES.values())))
     by, ranks = draw(st.sampled_from([VALUES[kind] for kind in ("integers", "floats", "text", "decimals")]))
     row = st.fixed_dictionaries(
@@ -167,7 +167,7 @@ def cases(draw: st.DrawFn) -> tuple[pl.Schema, list[list[Row]]]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two results are equal, where what is no number is equal to itself."""
+    """True if two results are equal; NaN equals itself."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -247,7 +247,7 @@ NUMBERS: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
 
 
 def rank(values: list[float], q: float) -> float | None:
-    """What a quantile is meant to be near."""
+    """Returns the exact quantile."""
     there = sorted(value for value in values if value == value)
     return there[math.floor(q * (len(there) - 1))] if there else None
 
@@ -292,7 +292,7 @@ def test_a_sample_takes_rows_evenly_and_the_same_ones_again() -> None:
 
 
 SAMPLE = [0, 168, 412, 454]
-"""Of state that a savepoint has, too: they are the same in every version."""
+"""Samples are in savepoints, so they must be the same in every version."""
 
 
 def test_a_sample_has_nulls_and_rows_that_are_equal() -> None:
@@ -327,7 +327,7 @@ def test_a_distinct_count_is_about_right(dtype: pl.DataType) -> None:
         assert count == many if many < 4_096 else abs(count / many - 1) < 0.04, many
 
 
-# What is refused
+# Refusals
 
 
 @pytest.mark.parametrize(

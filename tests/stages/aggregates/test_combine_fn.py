@@ -1,4 +1,4 @@
-"""A user's own aggregate equals plain Python over the values of a window; what it does wrong is said."""
+"""A user-defined aggregate equals plain Python over a window's values, and its mistakes are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from windowing import AfterCount, AfterWatermark, FixedWindows, Windowing
 
 
 class Median(CombineFn):
-    """Keeps all values; null is no value."""
+    """A median that keeps all values; nulls are skipped."""
 
     def create_accumulator(self) -> list[int]:
         return []

@@ -32,7 +32,7 @@ def nearest(number: Fraction) -> float:
 
 
 def folded(aggregate: FiniteSum | Mean, bundles: list[list[object]], schema: pl.Schema) -> object:
-    """The result of values of column `x` that are merged bundle by bundle."""
+    """Returns the aggregate of the values of column `x`, merged bundle by bundle."""
     parts = aggregate.parts(schema)
     columns = {name: pl.col(name) for name in parts}
     merge = aggregate.merge(columns)

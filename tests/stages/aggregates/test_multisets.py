@@ -1,4 +1,4 @@
-"""Counts of equal values of a group are added, for values of any type."""
+"""Counts of equal values of a group are added up, for values of any type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def expected(items: list[tuple[int, Any, int]]) -> list[tuple[int, Any, int]]:
 
 
 def order(value: Any) -> tuple[Any, ...]:
-    """A key by which null is first."""
+    """Returns a sort key by which null is first."""
     if isinstance(value, tuple):
         return tuple(key for field in value for key in order(field))
     return (value is not None, 0 if value is None else value)

@@ -1,4 +1,4 @@
-"""Of rows that are taken back nothing is left in aggregates that say that they can subtract them."""
+"""Retracted rows leave no trace in aggregates that declare that they can subtract."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ ANEW: dict[str, Aggregate] = {
     "last": Last("v"),
     "collected": Collect("v"),
 }
-"""Aggregates that are computed anew of the rows that are left."""
+"""Aggregates that are computed again from the rows that are left."""
 NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v", 0.9)}
 
 
 @attrs.frozen
 class Above:
-    """Whether the value is a number above 0."""
+    """A condition: the value is a number above 0."""
 
     columns = ("v",)
 
@@ -83,13 +83,13 @@ def result(
 
 
 def marked(rows: list[Row], *, retracted: bool = False) -> list[Row]:
-    """The rows, or their retractions."""
+    """Returns the rows, or their retractions."""
     return [{**row, PANE_RETRACTED: retracted} for row in rows]
 
 
 @st.composite
 def played(draw: st.DrawFn, stays: list[Row], goes: list[Row]) -> list[list[Row]]:
-    """Two bundles with all rows, and the retractions of some: each with its row, in any order, or after it."""
+    """Draws two bundles with all rows, and the retractions of some: with their rows, in any order, or after them."""
     bundles: list[list[Row]] = [[], []]
     for row in stays:
         bundles[draw(st.integers(0, 1))] += marked([row])
@@ -109,7 +109,7 @@ NUMBERS: dict[str, tuple[pl.DataType, list[Any]]] = {
     "decimals": (pl.Decimal(38, 2), [Decimal("0.25"), Decimal("-7.50")]),
     "booleans": (pl.Boolean(), [True, False]),
 }
-"""Of which sums that are rounded are the same in any order, in 64 bits."""
+"""Numbers whose rounded sums, in 64 bits, do not depend on their order."""
 
 OF_NUMBERS: dict[str, Aggregate] = {
     "count": Count(),

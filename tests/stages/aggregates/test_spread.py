@@ -1,4 +1,4 @@
-"""Variance and standard deviation: those of exact fractions, the same in any order and bundles."""
+"""Variance and standard deviation equal those of exact fractions, in any order and bundles."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
 
 
 def variance(values: list[Any]) -> Fraction | None:
-    """Exactly."""
+    """Returns the exact variance."""
     if len(values) < 2:
         return None
     exact = [Fraction(float(value)) for value in values]
@@ -49,7 +49,7 @@ def variance(values: list[Any]) -> Fraction | None:
 
 
 def root(number: Fraction) -> float:
-    """Its root, as good as a float can be."""
+    """Returns the square root, to the precision of a float."""
     bits = number.denominator.bit_length() - number.numerator.bit_length()
     up = max(0, bits + 120) // 2
     return float(Fraction(math.isqrt(int(number * 4**up)), 2**up))

@@ -1,4 +1,4 @@
-"""An aggregate with a condition is what it would be if there were no other rows."""
+"""An aggregate with a condition equals the aggregate of only the rows that fulfil it."""
 
 from __future__ import annotations
 

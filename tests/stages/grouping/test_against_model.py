@@ -1,4 +1,4 @@
-"""The grouping stage against the model, step by step; and the laws that both must keep."""
+"""The grouping stage, compared with the model step by step, and the laws that both must keep."""
 
 from __future__ import annotations
 
@@ -73,12 +73,12 @@ def with_accumulation(windowing: Windowing, accumulation: Accumulation) -> Windo
 
 
 def closes_sessions(windowing: Windowing) -> bool:
-    """Whether sessions may finish; only then can a later session have the window of an earlier one."""
+    """True if sessions may finish; only then can a later session have the window of an earlier one."""
     return isinstance(windowing.windows, Sessions) and windowing.trigger.may_finish()
 
 
 def by_window(panes: list[Pane]) -> dict[WindowOf, list[Pane]]:
-    """The panes of each window, without those that only take back an earlier one."""
+    """Returns the panes of each window, without panes that only retract."""
     groups = defaultdict(list)
     for pane in panes:
         if not pane.retracted:
@@ -179,7 +179,7 @@ def test_only_late_and_retracted_panes_are_behind_the_output_watermark(
 def test_discarding_panes_concatenate_to_the_last_accumulating_one(
     windowing: Windowing, stream: Stream
 ) -> None:
-    assume(not closes_sessions(windowing))  # a closed session takes its content with it
+    assume(not closes_sessions(windowing))  # the content of a closed session is removed with it
     discarding = panes_of(with_accumulation(windowing, Accumulation.DISCARDING), stream)
     accumulating = panes_of(with_accumulation(windowing, Accumulation.ACCUMULATING), stream)
     for (key, window), panes in by_window(accumulating).items():
@@ -224,18 +224,18 @@ def test_a_pane_comes_after_the_retraction_of_what_it_replaces(windowing: Window
 
 
 def emitted(windowing: Windowing, stream: Stream) -> list[Pane]:
-    """The panes of the stage as they come, unsorted."""
+    """Returns the panes of the stage in order of emission, unsorted."""
     run = StageRun(windowing)
     return [pane for bundle in stream for pane in advance(run, bundle).panes]
 
 
 def became_part(at: WindowOf, windows: Iterable[WindowOf], windowing: Windowing) -> bool:
-    """Whether this is a session that became part of another of these."""
+    """True if this is a session that merged into another of these."""
     return any(at != other and at[0] == other[0] and within(at[1], other[1], windowing) for other in windows)
 
 
 def within(part: Window, window: Window, windowing: Windowing) -> bool:
-    """Whether the content of this window went into that one."""
+    """True if the first window's content went into the second."""
     spans = window[0] <= part[0] and part[1] <= window[1]
     return part == window or (isinstance(windowing.windows, Sessions) and spans)
 
@@ -252,12 +252,12 @@ def test_bundling_does_not_change_default_panes_if_nothing_is_late(
 
 
 def contents(windowing: Windowing, stream: Stream) -> list[Pane]:
-    """All panes but for whether they are the last: that tells how far the watermark leapt."""
+    """Returns all panes, with equal `last`: that flag depends on how far the watermark leapt."""
     return sorted_panes(attrs.evolve(pane, last=True) for pane in panes_of(windowing, stream))
 
 
 def one_by_one(stream: Stream) -> list[Bundle]:
-    """The same elements in bundles of one; the watermark moves where it moved before."""
+    """Returns the same elements in bundles of one; the watermark moves where it moved before."""
     bundles, watermark = [], MIN_TIME
     for bundle in stream:
         bundles += [Bundle((element,), watermark) for element in bundle.elements]
@@ -277,7 +277,7 @@ def test_sharding_changes_neither_panes_nor_the_output_watermark(
 
 
 def only(stream: Stream, keys: set[str]) -> Stream:
-    """What a shard with these keys gets: their elements, and every move of the clocks."""
+    """Returns the stream of a shard with these keys: their elements, and every move of the clocks."""
     return tuple(
         attrs.evolve(bundle, elements=tuple(element for element in bundle.elements if element[0] in keys))
         for bundle in stream
@@ -335,7 +335,7 @@ def test_every_aggregate_agrees_with_plain_python_over_the_values(
 
 
 class Spread(InOrder):
-    """A user's aggregate: the difference between the greatest and the least value."""
+    """A user-defined aggregate: the difference between the greatest and the least value."""
 
     def extract_output(self, accumulator: list[int]) -> int | None:
         return max(accumulator) - min(accumulator) if accumulator else None
@@ -357,7 +357,7 @@ EVERY_AGGREGATE: dict[str, Aggregate] = {
 
 
 def expected(row: dict[str, Any], times: list[int]) -> dict[str, Any]:
-    """The aggregates of a row from its `values`, which are numbered as they arrived, at these event times."""
+    """Returns the aggregates of a row's `values`, numbered in order of arrival, at these event times."""
     values = row["values"]
     length = (row[WINDOW_END] - row[WINDOW_START]) / 1_000_000
     return {

@@ -1,4 +1,4 @@
-"""In every pane each aggregate is what plain Python makes of the values that the pane has."""
+"""Each aggregate of every pane equals plain Python over the pane's values."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ MORE: dict[str, Aggregate] = {
 
 
 def plain(values: list[int]) -> dict[str, Any]:
-    """Those that are exact and follow from the values."""
+    """Returns the exact aggregates that depend only on the values."""
     positive, counts = [value for value in values if value > 0], Counter(values)
     return {
         "positive": len(positive),

@@ -1,4 +1,4 @@
-"""A step takes no Python per window: the number of Python calls does not depend on how many windows fire."""
+"""A step runs no Python per window: the number of Python calls does not depend on how many windows fire."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ NESTED = AfterWatermark(early=AfterAny(AfterCount(10), AfterProcessingTime("30s"
 
 
 def arrivals(windows: int, each: int) -> pl.DataFrame:
-    """So many elements for each of so many windows: of as many users."""
+    """Returns `each` elements for each of `windows` users, and so windows."""
     user = pl.int_range(windows * each, eager=True) % windows
     return pl.DataFrame({"user": user, "score": 1, EVENT_TIME: 0}, schema={**SCHEMA, EVENT_TIME: pl.Int64()})
 
 
 class Firing:
-    """A stage in which all windows fire early, on time and late; counts the Python calls that this takes."""
+    """A stage in which all windows fire early, on time and late; counts the Python calls of each step."""
 
     def __init__(self, windowing: Windowing, windows: int) -> None:
         aggregates = {
@@ -64,7 +64,7 @@ class Firing:
         self.windows, self.store, self.calls = windows, DictStore(), 0
 
     def run(self) -> dict[str, int]:
-        """Panes by timing."""
+        """Runs the steps and returns the number of panes by timing."""
         sys.setprofile(self._count)
         try:
             panes = [self._step(10, 0), self._step(0, 60_000_000), self._step(1, 60_000_000)]
@@ -104,7 +104,7 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
 
 
 class Counted(Combine):
-    """Counts how often polars calls it, which it does in threads of its own."""
+    """Counts the calls that polars makes to it, in threads of polars."""
 
     calls: ClassVar[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""Dropped elements as a collection, and panes that are taken back: what is planned, and what comes of it."""
+"""Collections of dropped elements and of retractions: their plans and their rows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def row(user: str, score: int, at: int) -> dict[str, Any]:
 
 
 def ran(collection: bl.Collection) -> pl.DataFrame:
-    """What a sink gets of the collection."""
+    """Runs the collection's pipeline and returns the rows that a sink receives."""
     out = bl.Memory()
     collection.write("out", out)
     collection.pipeline.run()
@@ -164,7 +164,7 @@ def test_dropped_elements_can_be_grouped_in_windows_that_are_open():
 
 
 def updates() -> bl.TestStream:
-    """A window that emits on time, and once more for a late element."""
+    """Returns a stream whose window emits on time, and once more for a late element."""
     return (
         bl.TestStream(ROWS)
         .add_elements([row("a", 3, 10), row("b", 5, 20)])

@@ -1,4 +1,4 @@
-"""Windows, lateness, holds and merging by hand, for the stage and the model."""
+"""Windows, lateness, holds and merging on cases derived by hand, for the stage and the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Empty panes, retractions, chosen timestamps and users' windows by hand, for the stage and the model."""
+"""Empty panes, retractions, chosen timestamps and users' windows, derived by hand, for the stage and the model."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_an_empty_pane_takes_back_what_it_repeats(new: New) -> None:
 def test_a_session_takes_back_the_panes_of_those_it_absorbs(new: New) -> None:
     m = new(Sessions(us(10)), Repeatedly(AfterCount(2)), accumulation=RETRACTING)
     first, second = add(m, 0, 1).panes[0], add(m, 20, 21).panes[0]
-    assert brief(add(m, 10)) == []  # they have merged; nothing is taken back before the new pane
+    assert brief(add(m, 10)) == []  # they have merged; nothing is retracted before the new pane
     *again, merged = add(m, 15).panes
     assert sorted_panes(again) == [attrs.evolve(pane, retracted=True) for pane in (first, second)]
     assert (merged.window, merged.values) == ((0, 31), [0, 1, 20, 21, 10, 15])

@@ -1,4 +1,4 @@
-"""Every trigger by hand, for the stage and the model: when it fires, what finishes it, what a merge makes of it."""
+"""Every trigger on cases derived by hand, for the stage and the model: firing, finishing and merging."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AHEAD = AfterWatermark(percentile=66)
 
 def test_a_processing_time_target_must_be_passed(new: New) -> None:
     m = new(trigger=IN_FIVE)
-    add(m, 1, now=10)  # the target is 15: elements come at the processing time of their step
+    add(m, 1, now=10)  # the target is 15: elements arrive at the processing time of their step
     add(m, 2, now=12)  # which later elements do not move
     assert brief(add(m, now=15)) == []
     step = add(m, now=16)
@@ -83,7 +83,7 @@ def test_a_session_whose_part_has_waited_does_not_wait_again(new: New) -> None:
 
 
 def test_only_windows_that_get_elements_may_fire_before_the_clocks_move(new: New) -> None:
-    # Both windows are of one key and have waited; the first one is over when it is looked at, the second is not.
+    # Both windows of the key have waited; the first one is over when it is evaluated, the second is not.
     m = new(SESSIONS, AfterWatermark(early=AfterSynchronizedProcessingTime()))
     add(m, 0)
     assert brief(add(m, 20, to=10, now=1)) == [((0, 10), [0], "on_time", 0, 0)]

@@ -1,4 +1,4 @@
-"""Lifting before the shuffle changes nothing but how many rows are sent."""
+"""Pre-aggregation before the shuffle changes only the number of rows that are sent."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ lifted_early = st.builds(
 
 @attrs.define
 class Whole:
-    """A stage that gets the elements of each bundle as they are."""
+    """A stage that receives the elements of each bundle unchanged."""
 
     grouping: Grouping
     store: DictStore = attrs.field(factory=DictStore)
@@ -114,7 +114,7 @@ class Whole:
 
 @attrs.define
 class InTasks(Whole):
-    """A stage whose elements come in chunks, of which some were lifted: the rest is lifted here."""
+    """A stage that receives elements in chunks, some of them pre-aggregated; it pre-aggregates the rest."""
 
     data: st.DataObject = attrs.field(kw_only=True)
 
@@ -251,7 +251,7 @@ def test_rows_that_have_their_windows_stay_in_them() -> None:
     assert sorted(found) == [(start, count, count) for start, count in expected.items()]
 
 
-# What is not lifted
+# Rows that are not pre-aggregated
 
 
 class Joined(CombineFn):

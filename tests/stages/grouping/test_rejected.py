@@ -1,4 +1,4 @@
-"""Rows that a user's own aggregate cannot take: dead letters of the grouping, and in none of its results."""
+"""Rows that a user-defined aggregate rejects: they become dead letters of the grouping and are in no result."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECOND = 1_000_000
 
 
 class Picky(bl.CombineFn):
-    """All numbers in order, but for such as `by` divides: these are half in when they are refused."""
+    """A list of numbers in order. Multiples of `by` are refused after they have been added in part."""
 
     def __init__(self, by: int) -> None:
         self.by = by
@@ -86,7 +86,7 @@ def test_a_grouping_is_that_of_the_other_rows_whatever_its_windows_and_triggers(
 
 
 def grouped(**options: Any) -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """A grouping whose letters are taken, of overlapping windows, and one after it whose letters are not."""
+    """Declares overlapping windows with a dead letter sink, and a second grouping without one."""
     p, sinks = (
         bl.Pipeline("p", **options),
         {name: bl.Memory() for name in ("panes", "late", "lost", "totals")},

@@ -1,4 +1,4 @@
-"""As-of joins: with each row the newest version that had come, and was not after it, when the watermark passed it."""
+"""Joins as of a time: a row gets the newest version not after it that has arrived when the watermark passes the row."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def found(step: StageResult) -> list[tuple[int, int | None, int]]:
 def by_hand(
     bundles: Sequence[Bundle], how: How, tolerance: int | None
 ) -> list[list[tuple[int, int | None, int]]]:
-    """Step by step: the rows that the watermark passes, each with the best of the versions that have come."""
+    """Joins row by row: returns, for each step, the rows that the watermark passes with their best versions."""
     waiting: list[tuple[int, int, str | None]] = []
     versions: list[tuple[int, int, str | None]] = []
     steps, number, watermark = [], 0, -10_000

@@ -1,4 +1,4 @@
-"""As-of joins of changes with allowed lateness: after each bundle, the net is that of the rows that are left then."""
+"""Joins as of a time, of changes with lateness: after each bundle, the net is the join of the remaining rows."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def asof(how: How = "left", lateness: int = 5, tolerance: int | None = None) -> 
 
 @attrs.define
 class AsOf(Run):
-    """A join, and the rows that are left. A retraction waits for the watermark, as rows do."""
+    """A join and the remaining rows. A retraction waits for the watermark, as rows do."""
 
     waiting: list[Change] = attrs.field(factory=list)
 
     def moves_to(self, to: int) -> None:
-        """Says where the watermark will be after the next step, so that it is known what will be dropped."""
+        """Sets the watermark after the next step, which determines the rows that will be dropped."""
         self.to = max(to, self.watermark)
 
     to: int = 0
@@ -55,7 +55,7 @@ class AsOf(Run):
         return {reason: count for reason, count in dropped.items() if count}
 
     def expected(self, how: How, tolerance: int | None) -> Net:
-        """The left rows, each with the newest version; of versions of one time, with the greatest value."""
+        """Returns the left rows, each with the newest version; of versions of one time, with the greatest value."""
         net: Net = Counter()
         for (key, at, value), count in self.sides[LEFT].items():
             versions = [

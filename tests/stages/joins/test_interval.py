@@ -1,4 +1,4 @@
-"""Interval joins: the pairs that a look at all rows finds, whatever bundles they come in; unmatched rows once."""
+"""Interval joins: the same pairs as from all rows at once, in any bundles; unmatched rows are emitted once."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def stage(
 
 @attrs.define
 class Run:
-    """A stage and what it has been given; rows of both sides are numbered as they come."""
+    """A stage and its state; rows of both sides are numbered as they arrive."""
 
     stage: Stage
     store: DictStore = attrs.field(factory=DictStore)
@@ -76,7 +76,7 @@ def found(step: StageResult) -> Counter[Found]:
 
 
 def by_hand(bundles: Sequence[Bundle], low: int, high: int, how: How, time_of: TimeOf) -> Counter[Found]:
-    """All rows that were not late, each with each."""
+    """Joins all rows that were not late, each with each."""
     sides: tuple[list[tuple[str | None, int, int]], ...] = ([], [])
     number, watermark = 0, -10_000
     for left, right, then in bundles:

@@ -1,4 +1,4 @@
-"""Lasting joins: each pair of rows with equal keys once, whatever bundles they come in and however late."""
+"""Lasting joins: each pair of rows with equal keys is emitted once, in any bundles and however late."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_pairs_are_those_of_all_rows_together(case: tuple[pl.DataType, list[Bund
 
 @pytest.mark.parametrize("dtype", [pl.Int64(), pl.String()])
 def test_a_batch_costs_what_comes_and_not_all_that_is_kept(dtype: pl.DataType) -> None:
-    """Ids that grow with time, as they do, lie together: old ones are not read again."""
+    """Ids that grow with time are stored next to each other: old ones are not read again."""
     joined, store = stage(dtype), Counted()
     keys = [str(key) if dtype == pl.String() else key for key in range(10_000, 10_000 + 40 * 200)]
     read = []
@@ -100,7 +100,7 @@ def test_a_batch_costs_what_comes_and_not_all_that_is_kept(dtype: pl.DataType) -
 
 
 class Counted(DictStore):
-    """Counts what is read."""
+    """A store that counts reads."""
 
     gets: int = 0
 

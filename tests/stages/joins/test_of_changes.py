@@ -1,4 +1,4 @@
-"""Joins of changes: after each bundle, the net of the pairs is that of the rows that are left then."""
+"""Joins of changes: after each bundle, the net result is the join of the remaining rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Change = tuple[str, Content, bool]
 Bundle = tuple[Sequence[Change], int]
 """Changes, and where the watermark moves (s)."""
 Net = Counter[tuple[Any, ...]]
-"""How often the values of both and a time (us) are there."""
+"""The count of each pair of values with its time (us)."""
 
 
 def interval(
@@ -49,7 +49,7 @@ def interval(
 
 @attrs.define
 class Run:
-    """A join, and the rows of each side that are left by the same rules."""
+    """A join, and the remaining rows of each side by the same rules."""
 
     join: TimeJoin
     lateness: int | None
@@ -98,7 +98,7 @@ class Run:
         return {reason: count for reason, count in dropped.items() if count}
 
     def pairs(self, low: int, high: int, time_of: TimeOf = "latest") -> Net:
-        """The pairs of all rows that are left."""
+        """Returns the pairs of all remaining rows."""
         net: Net = Counter()
         for (key, at, value), count in self.sides[LEFT].items():
             for (other_key, other_at, other), others in self.sides[RIGHT].items():
@@ -108,7 +108,7 @@ class Run:
         return +net
 
     def alone(self, low: int, high: int, how: How, time_of: TimeOf, lateness: int) -> Net:
-        """The rows without a partner at the end."""
+        """Returns the rows without a partner at the end."""
         net: Net = Counter()
         for side in {"left": [LEFT], "right": [RIGHT], "full": SIDES}.get(how, []):
             reach, (first, last) = (high, (low, high)) if side == LEFT else (-low, (-high, -low))
@@ -123,7 +123,7 @@ class Run:
 
 @st.composite
 def histories(draw: st.DrawFn, corrected: tuple[str, ...]) -> list[Bundle]:
-    """Bundles of rows, few of which differ, and of retractions, also of rows that are not there."""
+    """Draws bundles of rows with few distinct contents, and retractions, some of them of missing rows."""
     row = st.tuples(st.sampled_from(["a", "a", None]), st.integers(0, 12), st.integers(0, 2))
     made, there = [], {side: Counter[Content]() for side in SIDES}
     for _ in range(draw(st.integers(1, 5))):

@@ -1,4 +1,4 @@
-"""Functions of frames: called once for all keys, with what is due, and again where timers are due already."""
+"""Functions of frames: called once for all keys, with the timers that are due, and again where new ones are due."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = [("a", 0), ("b", 2), ("a", 5), ("a", 40), ("b", 50), ("c", 51)]
 
 
 class Silence(bl.Process):
-    """Ten seconds without a row of a user."""
+    """Emits a user after ten seconds without a row."""
 
     last = bl.Value(datetime)
     quiet = bl.EventTimer()
@@ -29,14 +29,14 @@ class Silence(bl.Process):
 
 
 def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The same in columns: a row after a gap tells of the one before, a timer of the last one."""
+    """Emits a user after ten seconds without a row, in columns: at the next row, or when the timer is due."""
     limit = pl.duration(seconds=10)
     last = pl.concat(
         [state.select("user", event_time="last").drop_nulls(), rows.select("user", "event_time")]
     )
     gaps = last.with_columns(before=pl.col("event_time").shift(1).over("user", order_by="event_time"))
     missed = gaps.filter(pl.col("event_time") - pl.col("before") >= limit)
-    # A timer is due together with the rows, and one of these may have come before its time.
+    # A timer is due together with the rows, one of which may be before the timer's time.
     first = rows.group_by("user").agg(first=pl.col("event_time").min())
     silent = due.join(first, on="user", how="left").filter(
         pl.col("first").is_null() | (pl.col("first") >= pl.col("time"))
@@ -45,7 +45,7 @@ def silence(rows: pl.DataFrame, state: pl.DataFrame, due: pl.DataFrame) -> tuple
     known = fired.select("user", "last")
     alerts = missed.select("user", last="before", event_time=pl.col("before") + limit)
     alerts = pl.concat([fired, alerts.join(known, on=["user", "last"], how="anti")])
-    # Of whom has been told, the same silence is not told again.
+    # A silence is reported only once.
     newest = (
         last.join(known, left_on=["user", "event_time"], right_on=["user", "last"], how="anti")
         .group_by("user")

@@ -1,4 +1,4 @@
-"""Values of Python as columns of state: what a type cannot hold is an error, however deep it is."""
+"""Python values as columns of state: a value that its type cannot hold is an error, however deeply nested."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""What a `Combining` holds: the aggregates of groupings, also with conditions, however often it is stored."""
+"""The value of a `Combining`: the aggregates of groupings, also with conditions, in any number of stored states."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EVERY: dict[str, tuple[Aggregate, Any, Any]] = {
     "all": (bl.all("flag"), False, True),
     "var": (bl.var("value"), 3.3, 4 / 3),
 }
-"""An aggregate, what it gives, and what it gives where the flag is true."""
+"""Aggregates, each with its result, and its result over rows whose flag is true."""
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -1,4 +1,4 @@
-"""Dedup: the same rows pass as row by row, however ids are sharded; and what it remembers goes."""
+"""Dedup: the same rows pass as row by row, however ids are sharded, and remembered ids are removed in time."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def stage(within: int | None, by: By = "event", windowing: Windowing | None = No
 
 
 class Shards:
-    """The stage on so many shards, which must be left with nothing."""
+    """The stage on `count` shards; their state must be empty at the end."""
 
     def __init__(self, made: Stage, count: int = 1) -> None:
         self.stage, self.stores, self.number = made, [DictStore() for _ in range(count)], 0
 
     def step(self, bundle: list[Row], watermark: int, now: int = 0) -> list[bool]:
-        """Of each row, whether it passes."""
+        """Runs a bundle and returns, for each row, whether it passes."""
         numbered = [(id, n, at * SECOND) for n, (id, at) in enumerate(bundle)]
         passed: set[int] = set()
         for shard, store in enumerate(self.stores):
@@ -58,11 +58,11 @@ class Shards:
         return [n in passed for n in range(len(bundle))]
 
     def live(self) -> int:
-        """How many ids are remembered."""
+        """Returns the number of remembered ids."""
         return sum(next(iter(self.stage.tables(store).indices.values())).rows for store in self.stores)
 
     def end(self) -> int:
-        """How many are at the end."""
+        """Ends the input and returns the number of ids in state."""
         nothing = self.stage.operator.inputs[MAIN].no_arrivals()
         return sum(self.stage.step(store, {MAIN: nothing}, Times.of(MAX_TIME)).live for store in self.stores)
 

@@ -1,4 +1,4 @@
-"""Rows without duplicates, of changes: which rows are emitted, and for how long rows are remembered."""
+"""Dedup of changes: the emitted rows, and how long rows are remembered."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 
 
 class Run:
-    """A stage that removes duplicates, within some seconds or of a window, and its state."""
+    """A stage that removes duplicates within a duration or in a window, and its state."""
 
     def __init__(self, within: int | None, lateness: int = 0) -> None:
         choices: dict[str, Any] = {
@@ -54,12 +54,12 @@ class Run:
 
     @property
     def left(self) -> list[Any]:
-        """The rows that are emitted and not retracted."""
+        """The emitted rows that are not retracted."""
         return sorted(row for row, count in self.net.items() if count)
 
 
 def expected(rows: list[tuple[str, int, int]], within: int | None) -> list[Any]:
-    """The rows that no earlier one covers."""
+    """Returns the rows that no earlier one covers."""
     passed: dict[str, int] = {}
     found = []
     for id, value, at in sorted(rows, key=lambda row: (row[2], row[0], row[1])):

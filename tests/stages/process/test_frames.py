@@ -1,4 +1,4 @@
-"""What a function of frames gave: a cast that would lose something is an error, and says which column."""
+"""Results of functions of frames: a cast that would lose information is an error that names the column."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Batches of rows: as if rows were added one by one, on any number of shards; nothing is left, and what waits holds."""
+"""Batches of rows: as if rows were added one by one, on any number of shards; waiting rows hold the watermark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ limits = st.builds(
 
 
 class Model:
-    """Rows one by one."""
+    """A naive model that adds rows one by one."""
 
     def __init__(self, limit: Limits, windowed: bool) -> None:
         self.limit, self.windowed = limit, windowed
@@ -74,7 +74,7 @@ class Model:
         return key, end, [number for number, *_ in batch], min(time for _, _, time, _ in batch)
 
     def hold(self, watermark: int) -> int:
-        """What the rows that came in time hold."""
+        """Returns the watermark, held back by the waiting rows that were not late."""
         return min([watermark, *(self.held[row[0]] for batch in self.open.values() for row in batch)])
 
 

@@ -1,4 +1,4 @@
-"""Containers with a time to live: they are changed in place, and that is a write."""
+"""Containers with a time to live: a change in place counts as a write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = pl.Schema({"key": pl.String(), "at": pl.Int64()})
 
 
 class Kept(bl.Process):
-    """Changes its fields, and tells what was in them before."""
+    """Changes its fields, and emits their previous content."""
 
     items = bl.List(int, ttl="10s")
     seen = bl.Set(int, ttl="10s")
@@ -36,7 +36,7 @@ class Kept(bl.Process):
 
 
 def _told(change: Callable[[Any, int], None], *times: int) -> list[str]:
-    """What rows of these times tell, each in a bundle of its own."""
+    """Returns the output for rows of these times, each in a bundle of its own."""
     pipeline = bl.Pipeline("kept")
     source = bl.TestStream(SCHEMA)
     rows = pipeline.read("rows", source, timestamp="at", timestamp_unit="us")

@@ -1,4 +1,4 @@
-"""The process stage against the naive model on random scripts and streams; and the laws that it keeps."""
+"""The process stage, compared with the naive model on random scripts and streams, and the laws that it keeps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results in order of time that are corrected: at any time those of the rows that are left, whatever came when."""
+"""Results in order of time that are corrected: at any time they are the results of the remaining rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ Content = tuple[str | None, int, int]
 Change = tuple[Content, bool]
 """A row, and whether it is retracted."""
 Net = Counter[tuple[Any, ...]]
-"""How often the values of a row and a time (s) are there."""
+"""The count of each row's values with its time (s)."""
 Expected = Callable[[Sequence[Content], int], Iterator[tuple[Any, ...]]]
-"""What rows of one key, in order of time, give up to a watermark (s)."""
+"""The results of one key's rows, in order of time, up to a watermark (s)."""
 
 
 class Rests(bl.Process):
-    """Emits the sum so far with each row, and when no row has come for a while, with the time of the last row."""
+    """Emits the running sum with each row, and after a while without rows, at the time of the last row."""
 
     sum = bl.Value(int, default=0)
     last = bl.Value(int, ttl=timedelta(seconds=QUIET))
@@ -83,7 +83,7 @@ def sums(rows: Sequence[Content], watermark: int) -> Iterator[tuple[Any, ...]]:
 
 
 class Watched(bl.Process):
-    """Emits the watermark (s) that it sees when no row has come for a while."""
+    """Emits the watermark (s) after a while without rows."""
 
     quiet = bl.EventTimer()
 
@@ -104,7 +104,7 @@ DECLARED: dict[str, tuple[Callable[[Any], bl.Collection], Expected]] = {
 
 @cache
 def stage(kind: str, lateness: int, size: int | None = None) -> Stage:
-    """The stage of an operator, after changes with an allowed lateness and in windows of `size` seconds."""
+    """Returns the stage of an operator on changes with an allowed lateness, in windows of `size` seconds."""
     stream = bl.TestStream({"key": str, "value": int, "back": bool, "at": int})
     log = bl.Pipeline("p").read(
         "log", stream.advance_watermark_to_infinity(), timestamp="at", timestamp_unit="s"
@@ -123,7 +123,7 @@ def stage(kind: str, lateness: int, size: int | None = None) -> Stage:
 
 @attrs.define
 class Run:
-    """A stage, and the rows that are left by the same rules."""
+    """A stage, and the remaining rows by the same rules."""
 
     kind: str
     lateness: int
@@ -181,7 +181,7 @@ class Run:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[tuple[list[Change], int]]:
-    """Bundles of rows, few of which differ, and retractions of rows that came before."""
+    """Draws bundles of rows with few distinct contents, and retractions of earlier rows."""
     row = st.tuples(st.sampled_from(["a", "a", None]), st.integers(0, 20), st.integers(0, 5))
     made, there, watermark = [], list[Content](), 0
     for _ in range(draw(st.integers(1, 7))):

@@ -1,4 +1,4 @@
-"""Running aggregates: the same as those that are computed row by row, however rows are bundled and sharded."""
+"""Running aggregates equal those computed row by row, however rows are bundled and sharded."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def stage(order: Order) -> Stage:
 
 
 def results(bundles: list[list[Row]], order: Order) -> pl.DataFrame:
-    """What is given for rows in these bundles, in the order in which they came."""
+    """Returns the results for rows in these bundles, in order of arrival."""
     store, frames, number = DictStore(), [], 0
     for bundle in bundles:
         rows = [(user, value, number + n, at) for n, (user, at, value) in enumerate(bundle)]
@@ -66,7 +66,7 @@ def results(bundles: list[list[Row]], order: Order) -> pl.DataFrame:
 
 
 def by_hand(rows: list[Row], order: Order) -> Iterator[dict[str, object]]:
-    """The same, row by row."""
+    """Computes the results row by row."""
     numbered = list(enumerate(rows))
     for number, (user, at, _) in numbered:
         mine = [(time, other, value) for other, (who, time, value) in numbered if who == user]

@@ -1,4 +1,4 @@
-"""Changes in sessions: rows are in the windows that the rows that are left make."""
+"""Changes in sessions: rows are in the windows that the remaining rows make."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GAP = 4
 
 
 class Run:
-    """A stage that puts rows into sessions, its state, and the rows in windows that are not retracted."""
+    """A stage that assigns rows to sessions, its state, and the rows in windows that are not retracted."""
 
     def __init__(self, lateness: int = 0, combiner: str = "end_of_window") -> None:
         windowing = Windowing(
@@ -57,7 +57,7 @@ class Run:
 
 
 def expected(rows: list[Row]) -> Counter[Any]:
-    """Each row with the bounds of its session."""
+    """Returns each row with the bounds of its session."""
     found = Counter[Any]()
     for key in {row[0] for row in rows}:
         session: list[Row] = []

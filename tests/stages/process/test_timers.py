@@ -1,4 +1,4 @@
-"""Many timers of one key, and timers that set themselves again: the first all fire, the second are named."""
+"""Many timers of one key all fire; a timer that sets itself without end is reported by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAY = 86_400
 
 
 def played(process: bl.Process, *seconds: int, jump: int | None = None, lag: str | None = None) -> list[Any]:
-    """The emitted rows of key `a`, which has a row at each of these seconds; then the watermark jumps, if it is to."""
+    """Returns the rows emitted for key `a`, which has a row at each of these seconds; `jump` moves the watermark."""
     rows = [{"k": "a", "at": at} for at in seconds] + ([] if jump is None else [{"k": "b", "at": jump}])
     watermark = bl.MonotonousTimestamps() if lag is None else bl.BoundedOutOfOrderness(lag)
     read = bl.Pipeline("p").read("r", bl.Rows(rows), timestamp="at", timestamp_unit="s", watermark=watermark)
@@ -65,7 +65,7 @@ def test_a_hundred_thousand_timers_of_one_key_all_fire_in_linear_time(kind: str,
 
 
 class Again(bl.Process):
-    """A timer that sets itself, or one of another tag, again so many microseconds later."""
+    """A timer that sets itself, or one of another tag, again after `later` microseconds."""
 
     own = bl.EventTimer()
     tags = bl.EventTimers()
@@ -117,7 +117,7 @@ def test_timers_that_set_each_other_without_end_are_named(
 
 
 class Branching(bl.Process):
-    """Each firing sets two others."""
+    """A timer of which each firing sets two others."""
 
     tick = bl.EventTimers()
 
@@ -157,7 +157,7 @@ def test_timers_that_rows_set_are_not_counted_together_even_at_the_end() -> None
 
 
 class Heartbeat(Quiet):
-    """Fires each second for as long as rows follow."""
+    """A timer that fires each second for as long as rows follow."""
 
     quiet = bl.EventTimer(at_end="drop")
 
@@ -185,8 +185,8 @@ CHANGES = st.lists(
 
 @given(CHANGES)
 def test_a_family_is_like_a_dict_whatever_is_set_cleared_taken_and_taken_back(changes: list[Any]) -> None:
-    family = Family("f", EventTimers(), Call(None, (), 0, False))
-    family.load(0, [None], [None], [None])
+    family = Family("f", EventTimers(), Call(None, (), 0, False), [[None], [None], [None]])
+    family.load(0)
     model: dict[str, tuple[int, int | None]] = {}
     saved: dict[str, tuple[int, int | None]] | None = None
     for what, *how in changes:

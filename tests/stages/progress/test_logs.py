@@ -1,4 +1,4 @@
-"""A log that is over leaves the minimum, and a new one joins; files are such logs, in whatever bundles they come."""
+"""A log that has ended no longer holds the minimum, and a new one joins it; files are such logs, in any bundles."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_files_that_were_read_take_no_room_but_count_where_some_are_expected() -
     st.integers(0, 2**32),
 )
 def test_files_in_any_bundles_and_order_make_nothing_late(logs: list[list[int]], seed: int) -> None:
-    """The naive model: the least newest of the files that go on, which is nothing while one of them waits."""
+    """The naive model is the least of the newest times of the files that go on, and none while a file waits."""
     chance, state = random.Random(seed), SourceState()
     left, seen = (
         {str(name): list(log) for name, log in enumerate(logs)},
@@ -118,7 +118,7 @@ def test_files_in_any_bundles_and_order_make_nothing_late(logs: list[list[int]],
         for name in chance.sample(sorted(left), chance.randint(1, len(left))):
             count = chance.randint(0, len(left[name]))
             rows, left[name] = left[name][:count], left[name][count:]
-            # Whatever comes is not behind the watermark.
+            # No arrival is behind the watermark.
             assert all(time >= state.watermark for time in rows)
             seen[name] = max([seen[name], *rows])
             summaries.append(of(name, *rows))
@@ -177,7 +177,7 @@ def test_only_files_can_be_split_by_file() -> None:
 
 
 class Feed:
-    """A source of a user's that says in each batch how far it is complete."""
+    """A user-defined source that reports in each batch how far it is complete."""
 
     bounded = True
     watermark = bl.Punctuated(~bl.col("complete_to").is_null(), "complete_to")

@@ -1,4 +1,4 @@
-"""Several sources or stages together: who counts, who waits."""
+"""Watermarks of several sources or stages together: those that hold the minimum, and those that are waited for."""
 
 from __future__ import annotations
 

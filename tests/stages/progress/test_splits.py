@@ -1,4 +1,4 @@
-"""A source's clock: the least of its splits, those that are silent, those that join, and what it waits for."""
+"""A source's watermark: the least of its splits, with idle and new splits, and the splits that it waits for."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Stream = list[tuple[list[Row], int]]
 
 
 def rows(**newest: int) -> list[Row]:
-    """An element of each of these splits."""
+    """Returns an element of each of these splits."""
     return [(time, split, False) for split, time in newest.items()]
 
 
@@ -46,7 +46,7 @@ def test_without_splits_the_newest_of_all_counts() -> None:
 
 
 def test_a_split_that_is_new_joins_at_the_watermark() -> None:
-    """It neither takes the source back nor, where it is ahead, takes it along."""
+    """The new split neither moves the source back nor, where it is ahead, moves it forward."""
     strategy = MonotonousTimestamps(per_split="part")
     states = play(strategy, [(rows(a=10), 1), (rows(b=3), 1), (rows(a=20), 1), (rows(b=15), 1)])
     assert [state.watermark for state in states[1:]] == [10, 10, 10, 15]
@@ -137,7 +137,7 @@ def test_a_silent_split_is_left_out_until_it_speaks_again() -> None:
         (rows(a=10, b=5), 1),
         (rows(a=20), 29),  # b silent for 29
         (rows(a=25), 1),  # for 30: idle
-        (rows(b=7), 1),  # speaks, and holds again, but takes nothing back
+        (rows(b=7), 1),  # a row arrives, and the split holds again, but nothing moves back
         (rows(a=40), 1),
         (rows(b=30), 1),
     ]
@@ -261,7 +261,7 @@ def test_what_holds_it_is_a_split_that_stands_where_the_watermark_is_or_behind(
         assert (holder.split is None) == (strategy.per_split is None)
 
 
-# A source that says itself where it stands
+# A source that announces its watermark
 
 
 def test_a_source_may_announce_its_watermarks() -> None:

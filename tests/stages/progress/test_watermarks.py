@@ -1,4 +1,4 @@
-"""Laws of watermarks of a stage, and of what it hears of everything upstream."""
+"""Laws of a stage's watermarks, and of the reports that it receives from all upstream sources and stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ reports = st.lists(times, max_size=3)
 holds = st.none() | times
 
 
-# Of a stage
+# Watermarks of a stage
 
 
 @given(st.lists(st.tuples(reports, holds), max_size=8))
@@ -59,16 +59,16 @@ def test_a_hold_that_is_behind_does_not_pull_the_output_back() -> None:
     assert marks.advance([12], hold=3) == Watermarks(12, 10)
 
 
-# Of what is upstream
+# Watermarks upstream
 
 
 def heard(inputs: Inputs, *reports: tuple[str, int]) -> Inputs:
-    """After these reports of watermarks by origin."""
+    """Returns the inputs after these reports of watermarks, by origin."""
     return inputs.receive(Arrived(reports={origin: Report(watermark) for origin, watermark in reports}), {})
 
 
 def test_flinks_clock_of_four_channels() -> None:
-    """A task's clock is the least of its channels': 2, then 3 as the first moves, still 3, then 4."""
+    """The clock of a Flink task is the least of its channels': 2, then 3 as the first moves, still 3, then 4."""
     channels = ("one", "two", "three", "four")
     inputs = heard(Inputs(), *zip(channels, (2, 4, 3, 6), strict=True))
     clocks = [inputs.report("upstream", channels).watermark]
@@ -121,7 +121,7 @@ def test_a_stage_stands_where_the_pending_elements_of_all_its_shards_hold_it() -
     assert of_shards(shards, {}) == Report(10, {25: 80, 50: 60, 99: 10})
     assert of_shards(shards, {}) == of_shards([told(70, 80), told(10), told(80)], {})
     assert of_shards(shards, {25: 85, 50: 7}) == Report(10, {25: 85, 50: 60, 99: 10})
-    assert "holds" not in to_facts(Report(5, {33: 7}))  # who asks for no percentiles pays for none
+    assert "holds" not in to_facts(Report(5, {33: 7}))  # without percentiles there is no histogram
 
 
 def test_what_comes_behind_a_percentile_watermark_does_not_take_it_back() -> None:

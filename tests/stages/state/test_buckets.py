@@ -1,4 +1,4 @@
-"""Where rows of state are kept does not show; and a step reads and writes only what it must."""
+"""The bucket of a state row does not affect results, and a step reads and writes only the buckets that it must."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ CLOCKS = (WATERMARK,)
 def sizes(
     *, small: int, split: int, chunk: int, near: int, share: int, patient: bool, many: int = 2
 ) -> Iterator[None]:
-    """With other sizes of what a bucket, a chunk and a log may be, and of what many windows of a key are."""
+    """Applies other size limits of buckets, chunks and logs, and another number of windows of a key."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.working_set.SMALL_BYTES", small)
         if patient:
@@ -91,7 +91,7 @@ LATE_TRIGGERS = [
     AfterWatermark(late=late) for late in (AfterCount(1), AfterCount(2), AfterProcessingTime(us(3)))
 ]
 
-# What waits for the end of its window, the only kind that is put off.
+# Rows that wait for the end of their window: only these are deferred.
 patient = st.builds(
     Windowing,
     sessions | st.builds(lambda size: FixedWindows(us(size)), st.integers(1, 30)),
@@ -103,7 +103,7 @@ patient = st.builds(
 
 
 def shown(steps: Sequence[Step]) -> list[Step]:
-    """What a user sees of steps: how many rows there are, and which of them holds, depends on what has merged yet."""
+    """Returns the steps as a user sees them: without the row count and the hold, which depend on what has merged."""
     return [attrs.evolve(in_order(step), live=0, hold=None) for step in steps]
 
 
@@ -119,7 +119,7 @@ def test_the_sizes_of_buckets_do_not_show(
 
 @st.composite
 def long_streams(draw: st.DrawFn) -> Stream:
-    """Many small bundles of few keys about a watermark that moves on, some of them late, drained at the end."""
+    """Draws many small bundles of few keys around a watermark that advances, some late; drained at the end."""
     watermark = 0
     stream = []
     ahead, keys = st.integers(-15, draw(st.sampled_from([40, 150]))), draw(st.sampled_from(["a", "abcd"]))
@@ -232,12 +232,12 @@ def test_buckets_that_are_split_again_and_again_share_the_keys_out(splits: list[
         before = after
 
 
-# What a step reads and writes
+# Reads and writes of a step
 
 
 @attrs.define
 class CountingStore(DictStore):
-    """Notes what is read and written."""
+    """A store that records its reads and writes."""
 
     read: list[str] = attrs.field(factory=list)
     written: list[str] = attrs.field(factory=list)
@@ -283,7 +283,7 @@ def test_windows_of_one_time_share_a_bucket_whatever_their_keys() -> None:
 
 
 def many(windowing: Windowing, rows: int) -> tuple[StageRun, CountingStore]:
-    """A stage with a row for each of so many keys, whose windows end one after another."""
+    """Returns a stage with a row for each of `rows` keys, whose windows end one after another."""
     run, store = counting(windowing)
     with sizes(**{**PATIENT, "split": 200_000, "chunk": 100_000, "share": 16}):
         run.step([(f"key {number}", 1, 1_000_000 + number) for number in range(rows)], 0)
@@ -318,7 +318,7 @@ def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> No
                 )
             )
     assert panes == 981
-    assert sum(read) / len(read) < whole / 7  # what is that small takes a little more than its share
+    assert sum(read) / len(read) < whole / 7  # values that small need a little more than their share
 
 
 def test_an_arrival_does_not_overtake_one_that_waits() -> None:

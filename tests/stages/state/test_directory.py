@@ -1,4 +1,4 @@
-"""Of large buckets only the chunks are read in which keys that are wanted may be."""
+"""The directory of large buckets: only the chunks that may have the requested keys are read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def small_chunks() -> Iterator[None]:
 
 
 def take(stage: Stage, store: Noting, keys: Iterable[str], turn: int) -> list[str]:
-    """Has rows with these keys come in as batch number `turn`; gives the chunks that were read."""
+    """Adds rows with these keys as batch number `turn`, and returns the chunks that were read."""
     store.read.clear()
     rows: list[Row] = [(key, 6 + turn) for key in keys]
     stage.step(store, {MAIN: arrivals(stage, rows, (1 + turn) * MANY)}, Times.of(7 + turn, 0))
@@ -70,7 +70,7 @@ def test_what_was_noted_of_other_rows_is_not_believed() -> None:
     stage, store = filled(running)
     noted = {place: value for place, value in store.values.items() if place[1].startswith("keys/")}
     with patched(**{**USUAL, "changed": 0, "chunk": CHUNK}):
-        take(stage, store, (f"new {number}" for number in range(100)), 1)  # written anew
+        take(stage, store, (f"new {number}" for number in range(100)), 1)  # rewritten
     store.values.update(noted)  # by a version that notes nothing, these would still be there
     before = of_rows(store)
     assert take(stage, store, ["new 1"], 2) == before

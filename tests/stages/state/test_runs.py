@@ -1,8 +1,9 @@
-"""Rows that are only added and found by key: in sorted runs, of which small ones become larger ones."""
+"""Append-only state that is looked up by key: sorted runs, of which small ones are merged into larger ones."""
 
 from __future__ import annotations
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -42,16 +43,19 @@ key, other = st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["x", "
 rows = st.lists(st.tuples(key, other, st.integers(0, 99)), max_size=6)
 
 
-@given(st.lists(rows, max_size=3 * FAN), st.lists(st.tuples(key, other), max_size=4))
+@given(st.lists(rows, max_size=3 * FAN), st.lists(st.tuples(key, other), max_size=4), st.sampled_from([0, 8]))
 def test_what_is_found_is_what_was_added_with_these_keys(
-    batches: list[list[Row]], asked: list[tuple[int | None, str | None]]
+    batches: list[list[Row]], asked: list[tuple[int | None, str | None]], few_of: int
 ) -> None:
     store = DictStore()
     for batch in batches:
         put(store, batch)
     keys = pl.DataFrame(asked, {"key": pl.Int64(), "other": pl.String()}, orient="row")
     everything = [row for batch in batches for row in batch]
-    found = kept(store).lookup(keys).select("key", "other", LEFT).rows()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stages.state.runs.FEW_OF", few_of)  # with 0, all rows are found by their hashes
+        kept(store).lookup(keys)
+        found = kept(store).lookup(keys).select("key", "other", LEFT).rows()
     assert sorted(found) == sorted(row for row in everything if row[:2] in asked and None not in row[:2])
     assert sorted(kept(store).everything()[LEFT]) == sorted(row[2] for row in everything)
 

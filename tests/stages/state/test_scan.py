@@ -46,7 +46,7 @@ class Texts(StateTable[KeyedTable]):
 
 
 class Noting(DictStore):
-    """Counts the values that are read."""
+    """A store that counts reads."""
 
     reads = 0
 

@@ -1,4 +1,4 @@
-"""State: bytes that read back, an index that finds what is due, buckets that do not show, keys that stay in place."""
+"""The state store: bytes that read back, an index that finds due rows, invisible buckets, keys that stay in place."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_another_version_of_the_encoding_is_refused() -> None:
 
 
 def rows(*holds: tuple[int, str | None, int | None]) -> pl.DataFrame:
-    """State rows of (bucket, key, hold), due ten after the hold, or at 100."""
+    """Returns state rows of (bucket, key, hold), due ten after the hold, or at 100."""
     return pl.DataFrame(
         [(bucket, key, (hold or 0), (hold or 90) + 10, hold, 2) for bucket, key, hold in holds],
         schema={
@@ -217,7 +217,9 @@ def test_an_index_is_read_back_with_its_watermarks_and_clocks() -> None:
     marks, holds = Watermarks(MAX_TIME, 3), {1: histogram(pl.Series([5, 5, 7]))}
     saved = attrs.evolve(index_of((1, "a", 5)), watermarks=marks, holds=holds, times=times)
     saved.save(store, STAGE)
-    read = Index.load(store, STAGE, CLOCKS)
+    # The process that saved an index has it in memory, and any other decodes it.
+    assert Index.load(store, STAGE, CLOCKS) is saved
+    read = Index.decoded(store.values[STAGE, "index"], CLOCKS)
     assert (read.watermarks, read.holds, read.times) == (marks, holds, times)
     assert_frame_equal(read.buckets, saved.buckets)
     assert Index.load(store, "another", CLOCKS).sizes() == {}
@@ -227,12 +229,12 @@ def test_an_index_of_before_there_were_histograms_of_holds_is_read_and_they_are_
     run = StageRun(Windowing(FixedWindows(us(10))))
     run.step([("a", 1, 5), ("a", 2, 15), ("b", 1, 17)], 0)
     frame, facts = decode(run.store.values["grouping", "index"])
-    assert "holds" not in facts  # nor are there any where nobody asks for percentiles
+    assert "holds" not in facts  # without percentiles there are none
     run.store.put("grouping", "index", encode(frame, {**facts, "percentiles": {}}))
     assert run.step([], 1, percentiles={66: 5}).held == [9, 19, 19]
 
 
-# Where keys are placed. Checkpoints depend on these numbers: they must never change.
+# Places of keys. Checkpoints depend on these numbers: they must never change.
 
 GOLDEN: dict[str, tuple[pl.Series, list[int]]] = {
     "text": (

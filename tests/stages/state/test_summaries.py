@@ -1,4 +1,4 @@
-"""The row of the index for a bucket is the same whether it is computed alone or beside other buckets."""
+"""The index row of a bucket is the same whether it is computed alone or beside other buckets."""
 
 from __future__ import annotations
 

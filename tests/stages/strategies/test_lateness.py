@@ -1,4 +1,4 @@
-"""Histograms of event times, and what is learned of lateness from them."""
+"""Histograms of event times, and the lateness that is learned from them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ few = st.lists(times, max_size=30)
 
 @st.composite
 def many(draw: st.DrawFn) -> list[int]:
-    """More different times than a histogram has buckets, dense or with gaps, perhaps with outliers."""
+    """Draws more distinct times than a histogram has buckets, dense or with gaps, perhaps with outliers."""
     chance = random.Random(draw(st.integers(0, 1000)))
     spread = 10 ** draw(st.integers(2, 15))
     size = draw(st.integers(BUCKETS // 2, 4 * BUCKETS))
@@ -108,7 +108,7 @@ def test_a_histogram_travels_as_json(times: list[int]) -> None:
 
 
 def test_lateness_is_how_far_an_element_is_behind_the_newest_of_the_batches_before() -> None:
-    """What is in the batch itself does not make its elements late.
+    """Elements of the same batch do not make each other late.
 
     batch 1:  10           newest 10
     batch 2:   8 14 12     2 behind; not; not      newest 14
@@ -176,7 +176,7 @@ def test_what_is_known_is_small_and_travels_as_json(batches: list[list[int]]) ->
 def test_of_steady_delays_about_the_rest_comes_late_and_no_more_in_larger_batches(
     share: float, size: int
 ) -> None:
-    """A thousand events a minute with delays of ten seconds on average, exponentially distributed."""
+    """There are a thousand events a minute; their delays are exponentially distributed, ten seconds on average."""
     chance = random.Random(7)
     events = [number * 60_000 for number in range(20_000)]
     arrivals = sorted((event + chance.expovariate(1 / (10 * SECOND)), event) for event in events)

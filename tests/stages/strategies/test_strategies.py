@@ -1,4 +1,4 @@
-"""Laws of watermark strategies, and what each says."""
+"""Laws of watermark strategies, and the watermark that each reports."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_strategy_is_a_value_that_can_be_shipped(strategy: WatermarkStrategy) 
     assert hash(shipped) == hash(strategy)
 
 
-# What each says
+# Watermarks of each strategy
 
 
 def after(strategy: WatermarkStrategy, batch: list[Row], now: int = 0) -> int:
@@ -154,7 +154,7 @@ ROWS = pl.DataFrame(
 
 @attrs.frozen
 class Narwhals:
-    """An expression of narwhals, as beamlike hands it over."""
+    """An expression of narwhals, as beamlike passes it on."""
 
     expression: nw.Expr = attrs.field(eq=expression_text)
 
@@ -174,7 +174,7 @@ def test_a_marker_is_found_by_expressions_of_any_library(
     strategy = Punctuated(convert(col("kind") == "mark"), convert(col("complete")), per_split="part")
     assert strategy.columns == ("part", "kind", "complete")
     assert strategy.observe(ROWS) == {"newest": 9_000_000}
-    # A marker whose timestamp is missing promises nothing, but its split has spoken.
+    # A marker without a timestamp promises nothing, but its split is active.
     assert summarize(strategy, ROWS) == {"a": {"own": {"newest": 9_000_000}}, "b": {"own": {}}}
     assert strategy == Punctuated(convert(col("kind") == "mark"), convert(col("complete")), per_split="part")
     assert strategy != Punctuated(convert(col("kind") != "mark"), convert(col("complete")), per_split="part")
@@ -193,7 +193,7 @@ def test_a_predicate_is_true_or_false_and_a_timestamp_is_a_time() -> None:
 
 
 class Halves(WatermarkStrategy):
-    """A plain class with the three functions: half of the newest."""
+    """A strategy as a plain class with the three functions: half of the newest time."""
 
     reads = ("mark",)
 

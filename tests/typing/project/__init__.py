@@ -1,1 +1,1 @@
-"""A user's project with types: all public names are used as their pages say, and `mypy --strict` and pyright pass."""
+"""A typed user project that uses all public names as their pages say, and passes `mypy --strict` and pyright."""

@@ -1,4 +1,4 @@
-"""An operator of the project's own, with tables of two kinds."""
+"""A user-defined operator, with tables of two kinds."""
 
 # pyright: strict
 
@@ -48,7 +48,7 @@ WINDOW = (WINDOW_START, WINDOW_END)
 
 @attrs.frozen
 class Held(StateTable[KeyedTable]):
-    """The rows that are not released yet."""
+    """The table of rows that are not released yet."""
 
     columns: pl.Schema
 
@@ -74,7 +74,7 @@ class Held(StateTable[KeyedTable]):
 
 @attrs.frozen
 class Released(StateTable[AppendTable]):
-    """The users of whom rows were released."""
+    """The users whose rows have been released."""
 
     @property
     def clocks(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from tests.typing.project.sources import scores
 
 
 class Printed:
-    """A sink of the project's own."""
+    """A user-defined sink."""
 
     def write(self, frame: pl.DataFrame, part: object) -> None:
         print(frame)
@@ -78,11 +78,13 @@ def goes_on(p: bl.Pipeline, folder: Path) -> None:
 
 def on_spark(p: bl.Pipeline, on_spark: bool) -> int:
     runner = bl.SparkRunner("checkpoint", drain=True, shards=4, config={"spark.ui.enabled": "false"})
+    in_files = bl.SparkRunner("checkpoint", state="files")
     finished = p.run(runner)
     started = runner.start(p.plan())
     started.stop()
     either = p.run(runner if on_spark else None)
-    return len(finished.batches) + len(either.batches)
+    bl.savepoint.restore("savepoint", "new", p, state="files")
+    return len(finished.batches) + len(either.batches) + len(p.run(in_files).batches)
 
 
 def views(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Sources: those that exist, and some of the project's own."""
+"""Sources: built-in ones, and user-defined ones."""
 
 # pyright: strict
 
@@ -22,7 +22,7 @@ SCORES: list[dict[str, Any]] = [
 
 
 def scores(p: bl.Pipeline, name: str = "scores") -> bl.Collection:
-    """The scores as a collection, which other modules use."""
+    """Returns the scores as a collection, which other modules use."""
     return p.read(name, bl.Rows(SCORES, SCHEMA), timestamp="at", watermark=bl.MonotonousTimestamps())
 
 
@@ -70,7 +70,7 @@ def of_spark(p: bl.Pipeline) -> None:
 
 
 class Numbers:
-    """A source of the project's own, that is read in process."""
+    """A user-defined source that is read in process."""
 
     bounded = True
 
@@ -108,7 +108,7 @@ class Days:
 
 
 class Announcing(bl.AnnouncingSource):
-    """A source that announces how complete it is."""
+    """A source that announces how far it is complete."""
 
     watermark: bl.WatermarkStrategy = bl.AnnouncedWatermark(idle_after="30s")
 

@@ -22,7 +22,7 @@ EVERY: dict[str, bl.WindowFn] = {
 
 
 class UntilBest(bl.CustomWindows):
-    """Windows that end so many seconds after an element as it has points."""
+    """Windows that end `points` seconds after an element."""
 
     columns = ("points",)
 

@@ -1,4 +1,4 @@
-"""Triggers as they are declared: values, text, continuations, what may finish, and what is refused."""
+"""Triggers as they are declared: values, text, continuations, whether they may finish, and invalid ones."""
 
 from __future__ import annotations
 

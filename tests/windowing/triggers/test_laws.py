@@ -1,4 +1,4 @@
-"""What holds of every trigger: it does as the model's machine does, and it asks in time for the looks it needs."""
+"""Laws of every trigger: it behaves as the model's machine, and it requests every evaluation that it needs in time."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ steps = st.tuples(st.integers(0, 3), st.integers(0, 4), st.integers(0, 4), st.in
 def _panes(
     trigger: Trigger, stream: list[tuple[int, int, int, int]], merging: bool, lazy: bool
 ) -> list[object]:
-    """What a window gives, step by step; a lazy one is looked at only when it has asked for it.
+    """Returns the panes of a window, step by step; a lazy window is evaluated only when it has requested that.
 
-    It begins with an element, as windows do.
+    The first step has an element: no window begins without one.
     """
     w, watermark, percentile, now = Frame.of(trigger), -5, -5, 0
     pending, punctual, seen = 0, False, []

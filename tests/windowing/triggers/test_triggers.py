@@ -32,7 +32,7 @@ SESSIONS_OVER = moment(END, merging=True)
 P66 = "percentile_66"
 
 
-# Triggers that stand alone
+# Single triggers
 
 
 def test_default_emits_at_the_end_and_from_then_on() -> None:
@@ -350,7 +350,7 @@ def _bushy(composite: Callable[[Trigger, Trigger], Trigger], depth: int) -> Trig
 
 @pytest.mark.parametrize("composite", [AfterAny, AfterAll, AfterEach, OrFinally, AfterWatermark])
 def test_expressions_of_nested_triggers_stay_small(composite: Callable[[Trigger, Trigger], Trigger]) -> None:
-    """Text is as long as the tree that the engine plans; doubling at each of four levels would show."""
+    """The text is as long as the tree that polars plans; doubling at each of four levels would show."""
     trigger, at = _bushy(composite, 4), moment(merging=True)
     w = Frame.of(trigger)
     env = w.trigger.on_fire(w.env, "__trigger", pl.lit(True), at)

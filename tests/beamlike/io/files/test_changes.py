@@ -1,4 +1,4 @@
-"""Files that change after a run has listed them, and those that are still being copied."""
+"""Files that change after a run has listed them, and files that are still being copied."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def put(file: Path, *users: str, second: int = 0) -> None:
-    """A file of this modification time."""
+    """Writes a file with this modification time."""
     file.parent.mkdir(exist_ok=True, parents=True)
     file.write_text("user\n" + "".join(f"{user}\n" for user in users))
     os.utime(file, (1_000 + second, 1_000 + second))
@@ -72,7 +72,7 @@ def go_on_after_changes(folder: Path, runner: type[Any], caplog: pytest.LogCaptu
 
 
 def check_shown(history: History, sentence: str) -> None:
-    """The sentence is in `why`, in `watch` and in the report."""
+    """Checks that the sentence is in `why`, in `watch` and in the report."""
     assert why(history)[-1] == sentence
     console = Console(width=1_000, file=StringIO())
     console.print(frame(history))

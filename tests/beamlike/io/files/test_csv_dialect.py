@@ -1,4 +1,4 @@
-"""CSV as others write it: delimiters, quotes, files without a header; and every line of it is accounted for."""
+"""CSV in other dialects: delimiters, quotes, files without a header; every line of it is accounted for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files at the edges of their formats: every row is read or is a dead letter that says where it was and why."""
+"""Files at the edges of their formats: every row is read or is a dead letter with its place and a reason."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TEXT = [bl.CSV, bl.JSONLines]
 
 
 def write(sink: Files, name: str, frame: pl.DataFrame, at: float = 1_000.0) -> Path:
-    """A file of the sink's format that arrived at a time, in seconds since 1970."""
+    """Writes a file of the sink's format with an arrival time, in seconds since 1970."""
     file = Path(sink.path) / name
     sink._save(frame, str(file))
     os.utime(file, (at, at))
@@ -235,7 +235,7 @@ def test_a_letter_shows_only_the_beginning_of_an_enormous_value(tmp_path: Path) 
     assert len(why) < 200
 
 
-# What is wrong costs only itself
+# A fault costs only its own row
 
 _CELL = st.text(st.sampled_from('ab ",\n\u00e9'), max_size=6)
 
@@ -283,7 +283,7 @@ def test_good_records_of_a_csv_file_are_all_read(records: list[Any], size: int, 
 
 
 def parsed(text: bytes, size: int, dialect: Dialect = Dialect()) -> tuple[list[Any], list[tuple[str, str]]]:  # noqa: B008
-    """What a CSV file of an integer `n` and a text `t` gives, read in blocks of `size` bytes."""
+    """Returns rows and dead letters of a CSV file of an integer `n` and a text `t`, read in blocks of `size` bytes."""
     raw = pl.Schema({"n": pl.Int64(), "t": pl.String()})
     typed = [pl.col("n"), pl.col("t")]
     rows: list[Any] = []

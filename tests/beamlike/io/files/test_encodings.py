@@ -1,4 +1,4 @@
-"""Text in other encodings than UTF-8, and bytes that are no text: read as they are meant, or dead letters."""
+"""Text in encodings other than UTF-8, and bytes that are no text: they are decoded correctly, or are dead letters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns in the names of folders, `date=2026-01-01/country=de`: read, written, replaced, and read by others."""
+"""Columns in folder names, `date=2026-01-01/country=de`: read, written, replaced, and read by other programs."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_replay_replaces_the_parts_of_its_batch_in_all_folders(files: type[Fil
 
 
 def parts(folder: Path) -> Iterator[tuple[str, str]]:
-    """`value of a/value of b:batch` and task of each part."""
+    """Returns `value of a/value of b:batch` and task of each part."""
     for file in sorted(folder.glob("a=*/b=*/part-*")):
         _, _, batch, task = file.stem.split("-")
         values = values_of(str(file.relative_to(folder)))
@@ -227,7 +227,7 @@ LONG = ["x" * 260, "x" * 261, "é" * 130, "/" * 90, "a%" * 200, "😀" * 70, "x"
 
 
 def longs(names: list[str]) -> pl.DataFrame:
-    """Rows with these names, and another column that is never too long."""
+    """Returns rows with these names, and another column that is never too long."""
     return pl.DataFrame({"n": range(len(names)), "name": names, "kind": ["a/b"] * len(names)})
 
 

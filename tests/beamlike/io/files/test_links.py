@@ -21,7 +21,7 @@ from tests.beamlike.io.test_sources import put, sorted_out
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Two files, and three links that lead back to where they lie."""
+    """Two files, and three links that lead back to their folder."""
     put(tmp_path / "in/a.csv", "n\n1\n", at=1)
     put(tmp_path / "in/sub/b.csv", "n\n2\n", at=2)
     (tmp_path / "in/self").symlink_to(".")

@@ -1,4 +1,4 @@
-"""A run that begins anew replaces the files of the last one at its end, and not before it knows that it can."""
+"""A new run replaces the files of the last run at its end, and not before it knows that it can."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def runner(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
 
 
 def pipeline(factor: int, seen: Callable[[int], object]) -> bl.Pipeline:
-    """A batch a play, to files of every kind; `seen` is called by the last sink."""
+    """Declares a batch per play, to files of every kind; the last sink calls `seen`."""
     p = bl.Pipeline("p")
     source = bl.Rows(PLAYS, rows_per_batch=1)
     read = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
@@ -41,7 +41,7 @@ def pipeline(factor: int, seen: Callable[[int], object]) -> bl.Pipeline:
 
 
 def numbers() -> list[list[int]]:
-    """What the sinks show."""
+    """Returns the published numbers of each sink."""
     return [sorted(whole(kind(f"out/{name}"))["n"]) for name, kind in KINDS.items()]
 
 
@@ -49,7 +49,7 @@ KINDS = {"csv": CSV, "json": JSONLines, "parquet": Parquet}
 
 
 def files() -> dict[str, bytes]:
-    """All of them, hidden ones too."""
+    """Returns all files, including hidden ones."""
     return {str(file): file.read_bytes() for file in Path("out").rglob("*") if file.is_file()}
 
 
@@ -71,12 +71,12 @@ def test_a_run_that_fails_leaves_the_old_result_and_one_that_ends_replaces_it_at
         pipeline(10, fail).run(runner)
     assert files() == before
     assert shown == [[[0, 1, 2, 3]] * 2] * 3
-    # What a run that was killed has left beside is not taken for a result.
+    # Leftovers of a killed run are not read as results.
     Parquet("out/parquet").beside("p").write(pl.DataFrame({"n": [7]}), Part("p", 9))
     pipeline(10, lambda batch: shown.append(numbers()[:2])).run(runner)
     assert shown[-1] == [[0, 1, 2, 3]] * 2
     assert numbers()[:2] == [[0, 10, 20, 30]] * 2
-    assert {0, 10, 20, 30} <= {*numbers()[2]}  # beside what is of another run
+    assert {0, 10, 20, 30} <= {*numbers()[2]}  # beside the files of another run
     assert not any(re.search(r"/\.part-", file) for file in files())
     assert {str(file.parent) for file in Path("out/json").rglob("part-*")} == {
         f"out/json/user={user}" for user in ("ada", "bob", "eve")
@@ -175,7 +175,7 @@ def test_files_of_an_object_store_are_replaced_at_the_end_too(
 
 
 def names(folder: Path) -> list[str]:
-    """What readers see."""
+    """Returns the names of the files that readers see."""
     found = (file.relative_to(folder) for file in folder.rglob("part-*"))
     return sorted(str(file) for file in found if not str(file).startswith("."))
 

@@ -1,4 +1,4 @@
-"""Sources whose path names nothing: told at the start, with the step, how far the path leads, and what is near."""
+"""Sources whose path does not exist: an error at the start names the step, the part that exists, and similar names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are read on from where a run was: each row once, in order, and the same again when it is asked for."""
+"""Files that a resumed run reads on: each row once, in order, and repeatable on request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCHEMA = {"n": int}
 
 
 def write(folder: Path, number: int, rows: range, bad: bool = False) -> None:
-    """A file of these numbers, which comes after those of lower numbers."""
+    """Writes a file of these numbers, which is read after files of lower numbers."""
     folder.mkdir(exist_ok=True)
     path = folder / f"{number:03d}.jsonl"
     path.write_text("".join(f'{{"n": {n}}}\n' for n in rows) + ("bad\n" if bad else ""))
@@ -28,7 +28,7 @@ def write(folder: Path, number: int, rows: range, bad: bool = False) -> None:
 
 
 def numbers(pieces: Pieces) -> list[int]:
-    """The rows of a batch; -1 for what could not be read."""
+    """Returns the rows of a batch; -1 stands for a row that could not be read."""
     found: list[int] = []
     for piece in pieces.pieces:
         rows = piece.rows
@@ -37,7 +37,7 @@ def numbers(pieces: Pieces) -> list[int]:
 
 
 def take(reader: Reader, position: dict[str, Any]) -> tuple[PlannedBatch, list[int]] | None:
-    """The next batch; the position has moved."""
+    """Reads the next batch and moves the position."""
     taken = reader.new()
     if taken is None:
         return None
@@ -70,7 +70,7 @@ def test_each_row_comes_once_and_in_order_whatever_is_cut_and_started_again(
             if (found := take(reader, position)) is None:
                 break
             rows += found[1]
-            # Killed before it was noted as done: the next run reads the same, and goes on as this one does.
+            # Killed before it was recorded as done: the next run reads the same rows, and continues like this one.
             if batches in restarts:
                 reader = source.resume(before, limit + 1, apart=apart)
                 assert numbers(reader.read(found[0])) == found[1]
@@ -142,9 +142,9 @@ def test_rows_in_memory_go_on_from_a_row() -> None:
     reader = source.resume(position, 100)
     taken = reader.new()
     assert taken == PlannedBatch([0, 2], {"row": 2}, True)
-    assert reader.read(taken).collect()["n"].to_list() == [0, 1]
+    assert reader.read(taken)["n"].to_list() == [0, 1]
     rest = source.resume(taken.position, 100)
-    assert rest.read(taken).collect()["n"].to_list() == [0, 1]  # done again
-    assert rest.read(rest.new() or pytest.fail("nothing is left")).collect()["n"].to_list() == [2, 3]
+    assert rest.read(taken)["n"].to_list() == [0, 1]  # done again
+    assert rest.read(rest.new() or pytest.fail("nothing is left"))["n"].to_list() == [2, 3]
     last = rest.new()
     assert last == PlannedBatch([4, 5], {"row": 5}, False)

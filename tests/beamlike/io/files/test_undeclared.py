@@ -1,4 +1,4 @@
-"""Input that is not as its reader takes it to be: columns that come later, JSON arrays, texts that stand for null."""
+"""Input with a different form than its reader expects: new columns, JSON arrays, texts that stand for null."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_column_of_a_later_file_is_told_once(
 
 
 def check_recorded(kind: Any, folder: Path, runner: Any) -> None:
-    """The records have the columns that are left out, batch by batch."""
+    """Checks that the records have the left-out columns, batch by batch."""
     put(kind, folder / "in" / "1", a=[1])
     put(kind, folder / "in" / "2", a=[2], late=[3])
     put(kind, folder / "in" / "3", a=[2], late=[3], later=[4])

@@ -1,4 +1,4 @@
-"""Values of files in the declared types: none is changed in silence, and one that does not fit costs its row only."""
+"""Values of files in the declared types: none is changed silently, and one that does not fit is a dead letter."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FAR = datetime(9999, 12, 31)
 
 
 def read(source: Any) -> tuple[list[Any], list[str]]:
-    """The values of the column `v`, and the errors of the dead letters."""
+    """Returns the values of the column `v`, and the errors of the dead letters."""
     good, bad = bl.Memory(), bl.Memory()
     rows = bl.Pipeline("p", max_dead_letters=10**6).read("in", source)
     rows.write("good", good)
@@ -32,7 +32,7 @@ def read(source: Any) -> tuple[list[Any], list[str]]:
 
 
 def of_parquet(values: pl.Series, dtype: DTypeLike, folder: Path) -> tuple[list[Any], list[str]]:
-    """The values of a file with these, read as a type."""
+    """Writes values to a Parquet file, and returns them as read in a type."""
     values.alias("v").to_frame().write_parquet(folder / "a.parquet")
     return read(bl.Parquet(str(folder / "a.parquet"), {"v": dtype}))
 
@@ -151,7 +151,7 @@ def test_a_second_file_in_other_units_costs_its_far_times_only(tmp_path: Path) -
 
 
 def of_json(dtype: DTypeLike, *values: str, folder: Path) -> tuple[list[Any], list[str]]:
-    """The values of JSON lines with these, as they are written, read as a type."""
+    """Writes values to JSON lines, literally, and returns them as read in a type."""
     (folder / "a.jsonl").write_text(
         "".join(f'{{"k": "x 1.10, \\" 2.0", "v": {value}}}\n' for value in values)
     )
@@ -260,7 +260,7 @@ def test_a_float_within_json_values_beyond_its_range_is_a_letter(tmp_path: Path)
 
 @pytest.mark.spark
 def test_values_are_exact_or_letters_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark's tasks read with the same readers, whatever Spark itself would make of these values."""
+    """Tasks on Spark use the same readers, so Spark's own parser does not matter."""
     (tmp_path / "a.jsonl").write_text('{"v": 90071992547409.93, "t": 1.10}\n{"v": 0.125, "t": "x"}\n')
     source = bl.JSONLines(str(tmp_path / "a.jsonl"), {"v": pl.Decimal(20, 2), "t": str})
     good, bad = bl.Memory(), bl.Memory()

@@ -1,4 +1,4 @@
-"""Messages in Avro: what was written is read, and what is no record of the schema is told."""
+"""Messages in Avro: written records are read back, and a message that is no record of the schema is reported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_schema_without_columns_is_refused() -> None:
 
 
 def decimals(precision: int, *, within: bool) -> Avro:
-    """The format of records with a decimal of so many digits, two of them after the point."""
+    """Returns the format of records with a decimal of `precision` digits, two of them after the point."""
     kind: object = {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": 2}
     kind = {"type": "array", "items": kind} if within else kind
     return bl.avro({"type": "record", "name": "Pay", "fields": [{"name": "v", "type": kind}]})

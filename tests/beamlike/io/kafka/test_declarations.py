@@ -1,4 +1,4 @@
-"""What a topic is declared as, and what is made of messages, without a broker."""
+"""Declarations of topics, and the conversion of messages, without a broker."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ SERVER = "localhost:9092"
         (
             (SERVER, "t"),
             {"value": bl.json({"key": str}), "key": str},
-            r"value= has a column 'key', which is there",
+            r"value= has a column 'key', which already exists",
         ),
         (
             (SERVER, "t"),
             {"value": bl.json({"kafka_offset": int})},
-            r"has a column 'kafka_offset', which is there",
+            r"has a column 'kafka_offset', which already exists",
         ),
         ((SERVER, "t"), {"start": "now"}, r"start must be 'earliest', 'latest', a datetime"),
         ((SERVER, "t"), {"end": "earliest"}, r"end must not be 'earliest'"),
@@ -116,7 +116,7 @@ def test_each_message_is_one_row_or_one_dead_letter(values: list[bytes | None]) 
     source = bl.Kafka(SERVER, "t", value=bl.json({"a": int}))
     good = {b'{"a": 1}': 1, b'{"a":\n2}': 2, b"{}": None, None: None}
     pieces = source.decode(messages(*values)).pieces
-    rows = pieces[-1].rows.collect()  # type: ignore[union-attr]
+    rows = pieces[-1].rows.lazy().collect()  # type: ignore[union-attr]
     assert rows.schema == source.schema()
     assert rows.select("kafka_offset", "a").rows() == [
         (at, good[value]) for at, value in enumerate(values) if value in good

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake as sources: what is there, then each version as a batch, once; and what cannot be followed."""
+"""Delta Lake tables as sources: first the existing rows, then each version as a batch, once; unsupported changes."""
 
 from __future__ import annotations
 

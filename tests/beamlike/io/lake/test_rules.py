@@ -1,4 +1,4 @@
-"""The rules of tables that others made: partitions, constraints and columns that may not be null are kept."""
+"""The rules of tables that other programs made: partitions, constraints and non-null columns are kept."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def table_of(path: Path, frame: pl.DataFrame, **choices: Any) -> DeltaTable:
 
 
 def by_query(path: Path, columns: str = "*") -> list[tuple[Any, ...]]:
-    """The rows as deltalake's engine reads them."""
+    """Returns the rows as deltalake's engine reads them."""
     found = QueryBuilder().register("t", DeltaTable(str(path))).execute(f"select {columns} from t").read_all()
     return sorted(pl.DataFrame(found).rows(), key=repr)
 
@@ -83,7 +83,7 @@ def test_empty_text_in_a_partition_of_delta_is_null(tmp_path: Path) -> None:
 
 
 def fields(**metadata: Any) -> Schema:
-    """Text `k` and whole numbers `n`, of which one has this metadata."""
+    """Returns text `k` and whole numbers `n`; `n` has this metadata."""
     return Schema.from_json(
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""Tables of Delta Lake and Iceberg: each batch is there once and whole, appended or merged by its key."""
+"""Tables of Delta Lake and Iceberg: each batch is in them completely and once, appended or merged by its key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def fitted(sink: Any, frame: pl.DataFrame = EVERY) -> Any:
 
 
 class OfDelta:
-    """What tests do with a table of Delta."""
+    """A Delta table in a test: its sinks, its rows, and changes to it."""
 
     def __init__(self, folder: Path) -> None:
         self.path = str(folder / "table")
@@ -61,7 +61,7 @@ class OfDelta:
 
 
 class OfIceberg:
-    """What tests do with a table of Iceberg."""
+    """An Iceberg table in a test: its sinks, its rows, and changes to it."""
 
     def __init__(self, folder: Path) -> None:
         self.catalog = {

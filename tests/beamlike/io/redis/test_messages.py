@@ -1,4 +1,4 @@
-"""Fields of Redis messages in their types: numbers keep every digit, and what does not fit is wrong."""
+"""Fields of Redis messages in their types: numbers keep every digit, and values that do not fit are faulty."""
 
 from __future__ import annotations
 

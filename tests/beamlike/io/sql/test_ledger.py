@@ -1,4 +1,4 @@
-"""The ledger of tables: what a task of a sink has written is not written again, and nothing else is left out."""
+"""The ledger of tables: parts that a task of a sink has written are not written again, and no others are skipped."""
 
 from __future__ import annotations
 

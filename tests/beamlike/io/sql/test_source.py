@@ -1,4 +1,4 @@
-"""Tables of SQL databases as sources: all their rows once, or those above the greatest value so far."""
+"""Tables of SQL databases as sources: all their rows once, or the rows above the greatest value so far."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KINDS = ("sqlite", "plain", pytest.param("postgres", marks=pytest.mark.connector
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The URL of a new database of a kind; there is one server, whose table is dropped."""
+    """A function that returns the URL of a new database of a kind; there is one server, whose table is dropped."""
     with ExitStack() as started:
         servers: list[str] = []
 
@@ -38,7 +38,7 @@ def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], s
 
 @pytest.fixture(params=KINDS)
 def url(request: pytest.FixtureRequest, urls: Callable[[str], str]) -> str:
-    """A database with a table of plays, the first of which are there."""
+    """A database with a table of plays, which has the first ones."""
     url = urls(request.param)
     types = 'n INTEGER PRIMARY KEY, "us:er %" VARCHAR(20), at TIMESTAMP, day DATE, ok BOOLEAN, price NUMERIC(10, 2)'
     execute(url, f"CREATE TABLE plays ({types}, x DOUBLE PRECISION)")

@@ -1,4 +1,4 @@
-"""Tables: what is in them is what the panes say last, whatever the database, however often a batch comes again."""
+"""Tables: they have the last result of the panes, in any database, also if batches are repeated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KINDS = ("sqlite", "plain", "postgres")
 
 @pytest.fixture(scope="module")
 def urls(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """The URL of a database of a kind; a server is started for the first that needs it."""
+    """A function that returns the URL of a database of a kind; starts a server on first use."""
     folder, found = tmp_path_factory.mktemp("tables"), dict[str, str]()
     with ExitStack() as started:
 
@@ -55,7 +55,7 @@ END = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def table(url: str, name: str = "t", key: RowKey | None = KEY, schema: pl.Schema = SCHEMA) -> Table:
-    """A sink that has been told what it gets."""
+    """Returns a sink that knows its schema and row key."""
     mode = "append" if key is None else "upsert"
     sink = Table(url, name, mode, per_pane=bool(key and key.per_pane))
     users = tuple(column for column in schema if column not in ("window_end", "pane_index", "pane_retracted"))
@@ -67,7 +67,7 @@ def anew(url: str, name: str = "t") -> str:
     return url
 
 
-# What it declares
+# Declarations
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_every_column_has_a_type_in_every_database(dialect: str) -> None:
     assert len(text.splitlines()) > len(schema)
 
 
-# What is in the table
+# Content of the table
 
 
 def test_a_later_pane_replaces_the_row_and_one_taken_back_removes_it(url: str) -> None:
@@ -116,7 +116,7 @@ def test_a_later_pane_replaces_the_row_and_one_taken_back_removes_it(url: str) -
         [("a", 1, 0, True), ("a", 5, 1, False), (None, 4, 1, False), ("b", 2, 0, True)],
     ]
     for number, rows in enumerate(batches):
-        for _ in range(2):  # a batch that comes again changes nothing
+        for _ in range(2):  # a repeated batch changes nothing
             sink.write(batch(rows), Part("q", number))
     found = [(row["user"], row["n"], row["window_end"]) for row in rows_of(url, "t", "n")]
     end = END if "postgres" in url else "2026-01-01 00:00:00.000000"

@@ -1,4 +1,4 @@
-"""Tables at the end of a pipeline: what a run leaves in them, and what it refuses before it reads anything."""
+"""Tables at the end of a pipeline: their rows after a run, and runs that are refused before they read anything."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_run_fills_the_table_and_the_next_one_leaves_it_the_same(tmp_path: Pat
     for _ in range(2):
         p = bl.Pipeline("p")
         totals = grouped(p)
-        # The window is in the table though nobody selected it, and the key though it was renamed.
+        # The table has the window, which was not selected, and the key, which was renamed.
         totals.select(n=bl.col("n") * 2, who=bl.col("user")).write("totals", Table(url, "totals"))
         run = p.run()
     found = [(row["who"], row["window_start"][11:16], row["n"]) for row in rows_of(url, "totals", "1, who")]

@@ -1,4 +1,4 @@
-"""Values of databases in the types of columns: numbers keep every digit, and what does not fit is a dead letter."""
+"""Database values in the types of columns: numbers keep every digit; values that do not fit are dead letters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.databases import execute, postgres
 
 
 def read(source: Any, **choices: Any) -> tuple[list[Any], list[str]]:
-    """The values of the column `v`, and the errors of the dead letters."""
+    """Returns the values of the column `v`, and the errors of the dead letters."""
     good, bad = bl.Memory(), bl.Memory()
     rows = bl.Pipeline("p", max_dead_letters=10**6).read("in", source, **choices)
     rows.write("good", good)

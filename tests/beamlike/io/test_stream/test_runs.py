@@ -24,7 +24,7 @@ from windowing.triggers.processing_time import AfterProcessingTime
 
 @attrs.frozen
 class Played:
-    """The rows of each sink in each batch, and what is known of the stages after it."""
+    """The rows of each sink in each batch, and the stage records after it."""
 
     rows: Mapping[str, Mapping[int, list[tuple[Any, ...]]]]
     stages: list[dict[str, Any]]
@@ -104,7 +104,7 @@ BOB = (
 
 
 def two_streams() -> Declared:
-    """Two streams, each grouped by itself, then together; late elements and dead letters have sinks of their own."""
+    """Declares two streams, each grouped alone, then together; late rows and dead letters have their own sinks."""
     p = bl.Pipeline("two")
     sinks = {name: ByBatch() for name in ("of ada", "of bob", "of all", "late", "lost")}
     ada, bob = read(p, "ada", ADA), read(p, "bob", BOB)
@@ -147,7 +147,7 @@ def test_a_stream_knows_only_its_own_processing_time() -> None:
 
 
 def early_by_processing_time() -> Declared:
-    """Early panes by processing time; the second grouping hears of the time in the same batch."""
+    """Declares early panes by processing time; the second grouping receives the time in the same batch."""
     p, sinks = bl.Pipeline("early"), {"out": ByBatch(), "again": ByBatch()}
     stream = (
         EMPTY.add_elements([play("a", 1), play("b", 2)])

@@ -1,4 +1,4 @@
-"""Test streams: what a test can say, what is refused, and the same steps in process, on shards and on Spark."""
+"""Test streams: their declarations and refusals, and the same steps in process, on shards and on Spark."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def play(user: str, at: int | None, score: int = 1) -> dict[str, Any]:
     return {"user": user, "at": at, "score": score}
 
 
-# What a test can say
+# Declarations
 
 
 def test_a_stream_never_changes() -> None:

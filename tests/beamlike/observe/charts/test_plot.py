@@ -1,4 +1,4 @@
-"""The graph as a picture: what is in the boxes, where they stand, and what a notebook gets."""
+"""The graph as a picture: the content of the boxes, their places, and the output in a notebook."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def test_importing_beamlike_does_not_import_matplotlib():
     assert done.stdout.strip() == "False"
 
 
-# Where boxes stand
+# Places of boxes
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[str, list[str]]:
-    """Who reads whom; each only from those before it."""
+    """Draws the inputs of nodes; each node reads only earlier ones."""
     inputs: dict[str, list[str]] = {}
     for number in range(draw(st.integers(1, 9))):
         known = list(inputs)

@@ -1,4 +1,4 @@
-"""What panes stated against what was true, and what is said of promises: status, metrics, alerts, why, report."""
+"""Stated completeness, compared with the truth, and promises in status, metrics, alerts, why and report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECOND = 1_000_000
 
 
 def play(batches: list[list[int]], *, hold: bool = False, window: str = "10s") -> bl.Pipeline:
-    """A run with records: counts of ten seconds, promised to be complete to a half, five seconds after."""
+    """Runs counts of ten seconds with records, promised to be half complete after five seconds."""
     p, stream = bl.Pipeline("plays"), bl.TestStream({"at": int})
     for batch in batches:
         stream = stream.add_elements([{"at": at} for at in batch])
@@ -77,7 +77,7 @@ def test_the_report_and_the_text_say_what_was_stated_and_promised() -> None:
     assert first.startswith("stage counts: promise of 0.5 within 5s: missed by ")
     assert (stage, heads.split()) == ("stage counts:", ["stated", "windows", "mean", "really", "least"])
     assert any(line.split()[0] == "0" for line in lines)
-    assert "stated nothing" in lines[-1]
+    assert "stated no share" in lines[-1]
     bl.observe.write_report(bl.observe.History.open("run.jsonl"), "report.html")
     page = Path("report.html").read_text()
     assert "<h2>Completeness</h2>" in page

@@ -1,4 +1,4 @@
-"""Files of records in folders, for the pages about them."""
+"""Files of records in folders, for tests of the pages about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The live page in a real browser: it follows a run, works by keyboard, narrow and dark, and axe finds nothing."""
+"""The live page in a real browser: it follows a run, works by keyboard, narrow and dark, and axe finds no faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def site(place: Path) -> Iterator[str]:
 
 @pytest.fixture
 def page(browser: sync_api.Browser) -> Iterator[sync_api.Page]:
-    """A page of a new profile. Whatever it says on the console fails the test."""
+    """A page of a new profile. Any console message of it fails the test."""
     opened = browser.new_page(viewport={"width": 1280, "height": 900})
     said: list[str] = []
     opened.on("console", lambda message: said.append(message.text))
@@ -63,7 +63,7 @@ def show(page: sync_api.Page, address: str) -> None:
 
 
 def faults(page: sync_api.Page) -> list[tuple[str, str]]:
-    """What axe finds, and whether the page is wider than its window."""
+    """Returns the violations that axe finds, and whether the page is wider than its window."""
     found = axe.Axe().run(page).response["violations"]
     listed = [(one["id"], one["nodes"][0]["html"][:200]) for one in found]
     if page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"):
@@ -96,7 +96,7 @@ def test_a_page_follows_its_run_without_a_reload(page: sync_api.Page, tmp_path: 
             append(path, record)
             page.wait_for_selector(f".facts >> text='batch {record.batch}'")
         assert page.evaluate("window.loadedOnce")
-        # What the user has typed and opened is still there.
+        # The user's input and opened sections remain.
         assert page.input_value("input[name=window]") == "2026-01-31T12:0"
         assert page.locator("details[open]").count() == 1
         page.goto("about:blank")

@@ -1,4 +1,4 @@
-"""The list of runs and savepoints: what is found below the places that a user names, and what is kept of it."""
+"""The list of runs and savepoints: those below the paths that a user names, and the cached part."""
 
 from __future__ import annotations
 

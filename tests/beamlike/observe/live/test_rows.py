@@ -18,7 +18,7 @@ from tests.support.simulated import HARMFUL
 
 @pytest.fixture
 def history(tmp_path: Path) -> History:
-    """A run in which one row is late and two are dead letters, of which a sink gets one."""
+    """A run with one late row and two dead letters, one of which goes to a sink."""
     folder = tmp_path / "in"
     folder.mkdir()
     lines = [

@@ -1,4 +1,4 @@
-"""The server: its pages and their changes, what it refuses, and what it keeps out of a page."""
+"""The server: its pages and their updates, refused requests, and the escaping of its pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.simulated import HARMFUL, flagship, wide
 
 
 class Client:
-    """Asks a server, which is real."""
+    """A client of a real server."""
 
     def __init__(self, address: str) -> None:
         found = urlsplit(address)

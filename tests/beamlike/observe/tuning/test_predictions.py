@@ -70,7 +70,7 @@ def run(
 
 
 def late_in(sources: list[Input], batches: list[bl.observe.BatchRecord]) -> int:
-    """The number of elements of the first source that were behind its watermark, as it was before their batch."""
+    """Returns the number of late elements of the first source: behind its watermark before their batch."""
     marks = [-(2**62), *(batch.sources["s0"].watermark for batch in batches)]
     return sum(
         at * 1_000_000 < mark

@@ -1,4 +1,4 @@
-"""The prediction for a trigger equals a run with that trigger, or bounds it where keys are not known."""
+"""The prediction for a trigger equals a run with that trigger, or bounds it where keys are not recorded."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from beamlike.cli.main import main
 from beamlike.errors import UnknownStage, ViewError
 from beamlike.observe.tuning.panes import RETRACTED, StagePanes
 from beamlike.observe.tuning.trigger_tuning import TriggerTuning
+from beamlike.observe.tuning.triggers import StagePlay
 from beamlike.records.emission import emission, emission_facts
 from beamlike.records.history import History
 from tests.support.examples import share
@@ -50,7 +51,7 @@ elements = st.lists(st.tuples(st.integers(0, 40), st.sampled_from("abc")), max_s
 
 @attrs.frozen
 class Choice:
-    """The choices of a run."""
+    """The options of a run."""
 
     windows: Any
     trigger: Any
@@ -208,3 +209,19 @@ def test_what_cannot_be_predicted_is_refused(tmp_path: Path) -> None:
     assert "there is no 'AfterCont'; did you mean 'AfterCount'?" in done.output
     both = ["tune", str(tmp_path / "run.jsonl"), "--stage", "counts", "--bound", "3s"]
     assert "leave them out with --stage" in CliRunner().invoke(main, both).output
+
+
+def test_each_trigger_is_played_once_also_that_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played: list[Any] = []
+    play = StagePlay._played
+
+    def counted(one: StagePlay, windowing: Any) -> Any:
+        played.append(windowing.trigger)
+        return play(one, windowing)
+
+    monkeypatch.setattr(StagePlay, "_played", counted)
+    early = bl.AfterWatermark(early=bl.AfterCount(2), late=bl.AfterCount(1))
+    assert tuned(tmp_path, triggers=[early]).notes == []
+    assert played == [bl.DefaultTrigger(), early]

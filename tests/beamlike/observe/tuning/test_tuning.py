@@ -1,4 +1,4 @@
-"""The report of `tune`: its text, its notes, where it is a range, and errors for runs that it cannot read."""
+"""The report of `tune`: its text, its notes, its ranges, and errors for unsuitable runs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BATCHES = [
 def pipeline(
     batches: Any = BATCHES, *, per_split: str | None = "region", unit: str = "s", name: str = "plays"
 ) -> bl.Pipeline:
-    """Counts by minute, of which a second stage computes the mean."""
+    """Declares counts by minute, of which a second stage computes the mean."""
     stream = bl.TestStream({"region": str, "at": int})
     for rows in batches:
         stream = stream.add_elements([{"region": region, "at": at} for region, at in rows])
@@ -80,7 +80,7 @@ def test_a_notebook_shows_tables_and_a_picture(tmp_path: Path) -> None:
 
 
 def test_a_count_between_the_bounds_of_a_bucket_is_a_range(tmp_path: Path) -> None:
-    """More distinct times in a batch than a histogram has buckets."""
+    """A batch has more distinct times than a histogram has buckets."""
     early = [("us", at) for at in range(0, 3 * 400, 3)]
     exact = [("us", 90_000_700), ("us", 90_001_000)]
     found = tuned(tmp_path, batches=[exact, early], per_split=None, unit="us")

@@ -1,4 +1,4 @@
-"""What holds a stage that has no windows: timers, rows that wait for their turn, and rows without a partner yet."""
+"""Holds of stages without windows: timers, rows that wait for their turn, and rows without a partner yet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import beamlike as bl
 
 
 class Alerts(bl.Process):
-    """Two timers that hold the watermark at the time of the row."""
+    """A process with two timers that hold the watermark at the time of the row."""
 
     quiet = bl.EventTimer()
     flush = bl.ProcessingTimer(hold=True)
@@ -30,7 +30,7 @@ class Alerts(bl.Process):
 
 
 def why(rows: bl.Collection, stage: str, folder: Path, batches: int) -> list[str]:
-    """What is said of a stage after so many batches."""
+    """Returns the explanation for a stage after `batches` batches."""
     rows.write("out", bl.Memory())
     records = folder / "records.jsonl"
     rows.pipeline.run(bl.LocalRunner(records=str(records)))  # type: ignore[attr-defined]
@@ -94,7 +94,7 @@ def test_a_row_of_an_outer_join_that_holds_waits_for_a_partner(tmp_path: Path) -
 
 
 class Priced(Alerts):
-    """The same timers beside a side."""
+    """The process `Alerts` with a side input."""
 
     prices: list[Any]
 

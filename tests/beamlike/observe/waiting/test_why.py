@@ -1,4 +1,4 @@
-"""Why a window has not fired: the sentences, from records made by hand and from runs."""
+"""The explanation of why a window has not fired, from records made by hand and from runs."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ OVER = "window [2026-01-31T12:00:00Z, 2026-01-31T12:02:00Z) of stage `average` i
 
 
 def told(*arguments: object, **asked: str) -> str:
-    """All sentences after the first, which says of when they are."""
+    """Returns all sentences after the first, which has the time of the records."""
     return "\n".join(why(history(*arguments), **asked)[1:])
 
 
 def held_by_earliest() -> History:
-    """The sessions stand at 12:02; one of them began at 12:00:05, and holds the average there."""
+    """Returns a history whose sessions are at 12:02; one of them began at 12:00:05 and holds the average."""
     sessions = stage_record(
         120, 5, {"console": 120, "mobile": 290}, window=window(5, 5, 185, key="7"), live=3, since=240
     )
@@ -141,7 +141,7 @@ def test_when_all_are_idle_it_says_that_the_watermark_stays():
         ),
         (
             {"elements": 2},
-            "has no watermark yet: BoundedOutOfOrderness(bound=5s) has seen nothing that gives one",
+            "has no watermark yet: BoundedOutOfOrderness(bound=5s) has had no element that gives one",
         ),
     ],
 )
@@ -248,7 +248,7 @@ def test_a_window_that_is_not_over_says_how_far_that_is():
 
 
 def past(number: int, now: float, mark: float, **average: object) -> object:
-    """A batch after which the average stands there."""
+    """Returns a batch after which the average's watermark is `mark`."""
     return batch(number, now, {}, {"average": stage_record(mark, mark, {"sessions": mark}, **average)})
 
 

@@ -1,4 +1,4 @@
-"""A run writes its records, and `beamlike why` says from them, while it goes on, which split is silent."""
+"""`beamlike why` reads the records of a running pipeline, and names the split that is silent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.strategy_cases import came, passed, stream, timed
 
 
 def why(run: Path, *options: str) -> list[str]:
-    """The sentences of the command line."""
+    """Returns the sentences of the command line."""
     result = CliRunner().invoke(main, ["why", str(run), *options])
     assert result.exit_code == 0, result.output
     return result.output.splitlines()
@@ -49,7 +49,7 @@ def test_why_names_the_split_that_is_silent_while_a_run_goes_on(tmp_path: Path) 
 
 
 NAMES = {None: "null", "null": "'null'", "'null'": "''null''", "'null": "''null'", "nulls": "nulls"}
-"""Of keys, and of texts that look like them."""
+"""Keys, some of which look like the text of another, with their texts."""
 
 
 @pytest.mark.parametrize("user", NAMES)

@@ -1,4 +1,4 @@
-"""How a user's words for a window or key are understood: a window of the stage, or an error that says what is wrong."""
+"""The parsing of a user's text for a window or key: a window of the stage, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_time_in_a_gap_between_windows_is_refused():
 
 
 def test_of_several_keys_a_text_may_have_commas() -> None:
-    """Where one ends nobody knows, so that none is refused; a text that is too short is."""
+    """Texts with commas make the bounds of keys ambiguous, so only a text with too few parts is refused."""
     keys = attrs.evolve(stage((), ("city", "user")), key_types=("String", "String"))
     assert parse_key("Paris, Texas, ada", "n", keys) is None
     with pytest.raises(UnknownKey, match=r"has no key 'ada': a key is city \(String\), user \(String\)"):

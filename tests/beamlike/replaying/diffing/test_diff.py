@@ -30,7 +30,7 @@ def version(
     sink: Any = None,
     add: Any = (0,),
 ) -> bl.Pipeline:
-    """Counts the points of users that are at least `limit`, after a function has added `add` to them."""
+    """Declares counts of users with at least `limit` points, after a function has added `add` to them."""
     source = bl.JSONLines(
         str(folder / "in"), schema={"user": str, "points": int, "at": int}, max_files_per_trigger=1
     )
@@ -138,7 +138,7 @@ def test_windows_that_change_are_named_and_the_state_is_refused(tmp_path: Path) 
     assert "windows was FixedWindows(size=1m), now FixedWindows(size=2m)" in str(found)
     (effect,) = found.effects
     assert effect.effect == "refused"
-    assert "start anew with another checkpoint" in effect.why
+    assert "start again with another checkpoint" in effect.why
 
 
 def test_a_stage_of_another_name_is_gone_and_new(tmp_path: Path) -> None:

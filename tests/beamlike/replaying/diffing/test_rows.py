@@ -1,4 +1,4 @@
-"""The rows of two versions are compared as multisets, and paired by what identifies them."""
+"""The rows of two versions are compared as multisets, and paired by their keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose first batches are not known any more are read again up to the first known batch."""
+"""Tables whose first batches are no longer recorded are read again up to the first recorded batch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ USERS = ["abca", "bca", "aab", "ccb", "abc", "cab", "bba"]
 def follow(
     folder: Path, make: Any, put: Any, users: Sequence[str], first: int, *runs: tuple[str, int]
 ) -> list[Any]:
-    """Appends the rows of each batch, after which each checkpoint, with the gap of its sessions, takes them."""
+    """Appends the rows of each batch and runs each checkpoint, with its session gap, after it."""
     out: list[Any] = []
     for batch, one in enumerate(users, first):
         put(folder, batch, one)

@@ -1,4 +1,4 @@
-"""A stage that has changed is built anew from the recorded input, and the run goes on with the state of all others."""
+"""A changed stage is rebuilt from the recorded input, and the run resumes with the state of all others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def pipeline(
     bound: Any = None,
     source: Any = None,
 ) -> bl.Pipeline:
-    """Two groupings one after the other, and a process beside them."""
+    """Declares two consecutive groupings, and a process beside them."""
     p = bl.Pipeline("p")
     rows = source or bl.JSONLines(folder / "in", SCHEMA, order="path", max_files_per_trigger=1)
     strategy = bound or bl.BoundedOutOfOrderness("3s")
@@ -58,7 +58,7 @@ def pipeline(
 
 
 def run(folder: Path, checkpoint: str, rows: int = 1000, **changes: Any) -> dict[str, list[str]]:
-    """Runs the pipeline over the files that there are. Returns its rows by sink, as text."""
+    """Runs the pipeline over the existing files. Returns its rows by sink, as text."""
     out = dict[str, bl.Memory]()
     runner = bl.LocalRunner(checkpoint=str(folder / checkpoint), chunk_rows=rows, quiet=True)
     pipeline(folder, out, **changes).run(runner)
@@ -79,7 +79,7 @@ def restore(folder: Path, **changes: Any) -> None:
 
 
 def parts(folder: Path) -> dict[str, list[str]]:
-    """The rows that a rebuild wrote, as text."""
+    """Returns the rows that a rebuild wrote, as text."""
     return {
         name: sorted(
             str(row)
@@ -263,7 +263,7 @@ def test_a_rebuild_that_was_killed_leaves_no_savepoint_and_can_be_repeated(tmp_p
 
 
 class Hours(Days):
-    """A source whose positions are not those of files, with a number of batches so far."""
+    """A source whose positions do not refer to files, but have the number of batches so far."""
 
     def __init__(self, number: int) -> None:
         self.number = number

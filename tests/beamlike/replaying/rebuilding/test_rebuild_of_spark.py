@@ -1,4 +1,4 @@
-"""A run on Spark is rebuilt in process, and goes on there or on Spark with another number of shards."""
+"""A run on Spark is rebuilt in process, and resumes there or on Spark with another number of shards."""
 
 from __future__ import annotations
 

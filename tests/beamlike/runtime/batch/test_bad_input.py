@@ -73,7 +73,7 @@ def run(p: bl.Pipeline, now: int = 100 * SECOND) -> Any:
     return p.run(bl.LocalRunner(clock=lambda: now))
 
 
-# What readers find
+# Faults that readers find
 
 
 def test_what_a_reader_cannot_read_are_letters_of_its_source() -> None:
@@ -101,7 +101,7 @@ def test_that_a_reader_cannot_read_fails_a_run_that_is_to_fail() -> None:
 
 
 def damaged(folder: Path, *, rows: int = 4000) -> None:
-    """Three Parquet files, of which the second has damaged pages of one column."""
+    """Writes three Parquet files, of which the second has damaged pages of one column."""
     folder.mkdir()
     for number in range(3):
         columns = {"n": range(number * rows, (number + 1) * rows), "other": range(rows), "text": ["1"] * rows}

@@ -1,4 +1,4 @@
-"""What tasks tell: every message comes back as it was sent, by its kind."""
+"""Messages of tasks: every one is decoded as it was sent, by its kind."""
 
 from __future__ import annotations
 

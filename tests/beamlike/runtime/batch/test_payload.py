@@ -1,4 +1,4 @@
-"""Rows on their way to a shard: what is packed is unpacked, and structs that are all null take no room."""
+"""Rows on their way to a shard: packed rows are unpacked unchanged, and structs that are all null take no space."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rows(count: int) -> pl.DataFrame:
 @pytest.mark.parametrize("count", [0, 1, 1_000])
 def test_what_is_packed_is_unpacked(count: int) -> None:
     frames = [rows(count), rows(count).select("left"), rows(count).select("number")]
-    # One row that is there is enough.
+    # One row that is not null is enough.
     frames.append(pl.concat([rows(count), rows(1).with_columns(left=pl.struct(text=pl.lit("a")).cast(SIDE))]))
     for frame in frames:
         assert_frame_equal(unpacked(packed(frame)), frame)

@@ -1,4 +1,4 @@
-"""The step of a stage, as every runner has it taken: rows and watermarks in; panes, a report and a record out."""
+"""The step of a stage on every runner: rows and watermarks in; panes, a report and a record out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECOND = 1_000_000
 
 
 def plan() -> tuple[StageTask, Any]:
-    """The only stage of a pipeline that counts plays by user and minute, and the source that it reads."""
+    """Plans a pipeline that counts plays by user and minute; returns the task of its only stage, and its source."""
     p = bl.Pipeline("p")
     source = bl.Rows([{"user": "a", "at": 0}])
     plays = p.read(
@@ -44,7 +44,7 @@ def given(source: Any, *plays: tuple[str, int]) -> Ingested:
 
 
 def turn(task: StageTask, known: Inputs, got: Ingested, store: DictStore) -> StageTurn:
-    """A batch in which this has come of the source."""
+    """Runs a batch with this input from the source."""
     inputs = task.receive(known, Arrived({"plays": got.summary}))
     return task.step(inputs, {MAIN: [("plays", got.frames[task.plan.name])]}, store)
 

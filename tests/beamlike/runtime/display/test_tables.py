@@ -18,7 +18,7 @@ KEY = "2025-03-04T05:06:07Z"
 
 
 def lines(table: Table) -> list[str]:
-    """Without what is empty, and with one space between words."""
+    """Returns the lines that are not empty, with one space between words."""
     file = io.StringIO()
     Console(file=file, width=220, color_system=None).print(table)
     text = file.getvalue().replace("│", " ")
@@ -44,7 +44,7 @@ def test_a_key_that_looks_like_a_time_stays_as_it_is() -> None:
 
 def test_the_bounds_of_the_global_window_are_the_ends_of_time() -> None:
     window = HoldOwner(MINUTE, "", MIN_TIME, GLOBAL_WINDOW_END, pane=True)
-    assert "a pane that may be taken back, of window [-inf, +inf)" in shown({"all": held(window)})
+    assert "a pane that may be retracted, of window [-inf, +inf)" in shown({"all": held(window)})
 
 
 def test_who_holds_upstream_is_named_whatever_the_name() -> None:

@@ -1,4 +1,4 @@
-"""The cell of a notebook that shows a run: which updates are shown."""
+"""The notebook cell of a run: the updates that it shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def batch(number: int) -> BatchRecord:
 
 
 def shown(*times: float, live: bool = False) -> list[str]:
-    """The text of each update of a cell that receives a batch at each of these times, and is closed."""
+    """Returns the text of each update of a cell with a batch at each of these times, which is then closed."""
     texts: list[str] = []
     clock = iter(times)
     cell = Cell("starting", lambda one: texts.append(one._repr_html_()), live=live, clock=lambda: next(clock))
@@ -52,3 +52,21 @@ def test_tables_are_open_until_the_run_is_over() -> None:
 
 def test_a_live_run_shows_each_batch_as_none_may_follow() -> None:
     assert len(shown(0.0, 0.01, 0.02, live=True)) == 4
+
+
+def test_a_run_that_fails_shows_why() -> None:
+    texts: list[str] = []
+    cell = Cell("batch 3", lambda one: texts.append(one._repr_html_()))
+    cell.update("batch 4", batch(4))
+    cell.close("ValueError: <i> is no number")
+    cell.close()
+    assert cells(texts[-1])[0] == "batch 4; failed: ValueError: <i> is no number"
+    assert texts[-1].startswith("<details>")
+
+
+def test_a_failure_is_shown_that_is_known_only_after_the_end() -> None:
+    texts: list[str] = []
+    cell = Cell("batch 4", lambda one: texts.append(one._repr_html_()))
+    cell.close()
+    cell.close("ValueError: it")
+    assert [*map(cells, texts)] == [["batch 4"], ["batch 4; failed: ValueError: it"]]

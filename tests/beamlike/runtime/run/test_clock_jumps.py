@@ -1,4 +1,4 @@
-"""A clock that goes ahead by far is told in the log once it has, and as long as processing time stands still."""
+"""A clock that jumps far ahead is logged, at the jump and as long as processing time stands still."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECOND = 1_000_000
 def run(path: Path, clock: Callable[[], int], *, checkpoint: bool, waits: bool = True) -> None:
     for number in range(3):
         file = path / f"{number}.jsonl"
-        if not file.exists():  # one that changes would be told of
+        if not file.exists():  # a changed file would be logged
             file.write_text(f'{{"at": {number}}}\n')
     source = bl.JSONLines(str(path / "*.jsonl"), schema={"at": int}, max_files_per_trigger=1)
     watermark = bl.BoundedOutOfOrderness("1s", idle_after="1h" if waits else None)
@@ -30,7 +30,7 @@ def run(path: Path, clock: Callable[[], int], *, checkpoint: bool, waits: bool =
 
 
 def steps(*times: int) -> Callable[[], int]:
-    """A clock that shows one time after the other, and then the last one."""
+    """Returns a clock that shows one time after the other, and then the last one."""
     shown: Iterator[int] = chain(times, repeat(times[-1]))
     return lambda: next(shown)
 

@@ -1,4 +1,4 @@
-"""Where the dead letters of steps go: to who asks for them, else to the folder; before and after groupings."""
+"""Destinations of dead letters: the sink that claims them, or the folder; before and after groupings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(p: bl.Pipeline, **options: Any) -> Any:
 
 
 def read(p: bl.Pipeline, texts: list[Any], size: int | None = None, name: str = "rows") -> bl.Collection:
-    """A row a second, with a number `n` and a text."""
+    """Returns a row a second, with a number `n` and a text."""
     rows = [{"n": n, "text": text, "at": n} for n, text in enumerate(texts)]
     source = bl.Rows(rows, {"n": int, "text": str, "at": int}, rows_per_batch=size)
     strategy = bl.MonotonousTimestamps()
@@ -44,13 +44,13 @@ PARSED = {"n": int, "value": int}
 
 
 def kept(run: Any) -> list[dict[str, Any]]:
-    """The dead letters that nobody took."""
+    """Returns the dead letters that no sink claimed."""
     files = sorted(Path(run.dead_letters).glob("*.jsonl"))
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
 def named(sink: bl.Memory) -> list[tuple[str, Any]]:
-    """Step and number of each letter in a sink."""
+    """Returns step and number of each dead letter in a sink."""
     return [(row["step"], json.loads(row["row"]).get("n")) for row in sink.rows()]
 
 
@@ -111,7 +111,7 @@ def test_on_every_way_to_a_step_its_letters_are_those_of_that_way() -> None:
 
 
 def late_and_grouped() -> tuple[bl.Pipeline, dict[str, bl.Memory]]:
-    """Rows that fail after a grouping, of which it drops one; of each kind one is taken and one is not."""
+    """Declares steps that fail after a grouping and on its late rows, with and without a dead letter sink."""
     stream = bl.TestStream({"text": str, "at": int})
     given = [{"text": text, "at": at} for at, text in enumerate("x1y")]
     stream = stream.add_elements(given).advance_watermark_to(60)

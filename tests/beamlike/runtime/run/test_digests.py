@@ -1,4 +1,4 @@
-"""Digests of what a program brings along, which several runs of one pipeline may make at the same time."""
+"""Digests of a program's own data, which several runs of one pipeline may compute at the same time."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ with ThreadPoolExecutor(2) as threads:
 
 @pytest.mark.parametrize("kind", ["rows", "stream"])
 def test_runs_that_share_a_frame_do_not_wait_for_each_other(kind: str) -> None:
-    """In a process of its own, as threads that wait for each other never end."""
+    """The test needs a process of its own, because deadlocked threads never end."""
     code = AT_THE_SAME_TIME.replace("KIND", repr(kind))
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)

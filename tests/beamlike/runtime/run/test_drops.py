@@ -1,4 +1,4 @@
-"""Elements that stages drop are told: at the end of a run, in its repr, and in the log where they are many."""
+"""Elements that stages drop are reported: at the end of a run, in its repr, and, if they are many, in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ADVICE = (
 
 
 def totals(*bundles: Iterable[int], windows: bl.WindowFn | None = None, taken: bool = False) -> bl.Pipeline:
-    """Counts per minute; the watermark is at 120 s when the second bundle comes."""
+    """Declares counts per minute; the watermark is at 120 s when the second bundle arrives."""
     first, *others = bundles
     stream = bl.TestStream(ROWS).add_elements([{"user": "ada", "at": at} for at in first])
     stream = stream.advance_watermark_to(120)

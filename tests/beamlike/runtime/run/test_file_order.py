@@ -1,4 +1,4 @@
-"""Files come in one order, whatever their clocks say and whoever lists them; where it makes rows late, that is told."""
+"""Files are read in one order, whatever their modification times and the listing; late rows from it are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def runner(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
 
 
 def put(folder: Path, times: list[int]) -> Path:
-    """A file for each minute, in order of name, with these modification times."""
+    """Writes a file for each minute, in order of name, with these modification times."""
     folder.mkdir()
     for number, time in enumerate(times):
         file = folder / f"part-{number}.csv"
@@ -36,7 +36,7 @@ def put(folder: Path, times: list[int]) -> Path:
 
 
 def counts(folder: Path, runner: Any, **options: Any) -> tuple[list[int], Any]:
-    """How many rows each minute has, a file a batch."""
+    """Runs counts of the rows of each minute, a file a batch; returns them and the run."""
     p, out = bl.Pipeline("minutes"), bl.Memory()
     source = bl.CSV(folder, schema={"at": int}, max_files_per_trigger=1, **options)
     rows = p.read("rows", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())

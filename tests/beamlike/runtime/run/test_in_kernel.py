@@ -1,4 +1,4 @@
-"""A run in the kernel of a notebook updates the output of its cell, and IPython in a terminal shows nothing."""
+"""A run in a notebook kernel updates the output of its cell; in a terminal, IPython shows nothing."""
 
 from __future__ import annotations
 
@@ -39,3 +39,44 @@ def test_ipython_in_a_terminal_shows_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "IPython", "--quick", "-c", f"{PIPELINE}\nrun = p.run()"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout + done.stderr == ""
+
+
+FAILING = """
+class Refuses:
+    def write(self, frame, part):
+        raise OSError("the disk is full")
+
+def failing(*places):
+    p = bl.Pipeline("p", on_error="fail")
+    p.read("rows", bl.Rows([{"x": 1}, {"x": 0}], rows_per_batch=1)).map(
+        lambda row: {"x": 1 // row["x"]}, {"x": int}).write("out", bl.Memory())
+    return p
+
+def caught(run):
+    try:
+        run()
+    except Exception as error:
+        caught.error = error;
+"""
+FULL = """
+p = bl.Pipeline("full")
+p.read("rows", bl.Rows([{"x": 1}])).write("out", Refuses());
+"""
+
+
+def test_a_cell_says_that_its_run_has_failed_and_why(tmp_path: Path) -> None:
+    _, _, alone, kept, thread, _, sink = outputs(
+        PIPELINE, FAILING,
+        "caught(lambda: failing().run());",
+        "caught(lambda: failing().run(bl.LocalRunner(checkpoint='kept')));",
+        "caught(lambda: bl.LocalRunner(checkpoint='thread').start(failing()).wait());",
+        FULL, "caught(lambda: p.run());",
+        folder=tmp_path,
+    )  # fmt: skip
+    for (shown,) in (alone, kept, thread):
+        text = shown["text/plain"]
+        assert text.startswith("p: batch 0, 1 elements")
+        assert "; failed: ZeroDivisionError: integer division or modulo by zero" in text
+        assert text.endswith("in the function of step 'rows.map' (map)")
+    assert sink[0]["text/plain"].startswith("full: starting; failed: SinkError: sink 'out': ")
+    assert sink[0]["text/plain"].endswith("OSError: the disk is full")

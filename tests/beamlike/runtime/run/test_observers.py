@@ -1,4 +1,4 @@
-"""Who is told of a batch: its record first, then the user's function, and what fails the run last."""
+"""The observers of a batch and their order: its record, then the user's function, then checks that fail the run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def observers(
 
 
 def numbers(path: Path) -> list[int]:
-    """The batches whose records are in the file."""
+    """Returns the batches whose records are in the file."""
     return [
         facts["batch"] for line in path.read_text().splitlines() if "batch" in (facts := json.loads(line))
     ]
@@ -86,7 +86,7 @@ def test_too_many_dead_letters_fail_the_run_when_all_have_been_told(tmp_path: Pa
             told.take(record(lost=1))
         assert told.losses.limit.exceeded is raised.value
     assert [one.batch for one in seen] == numbers(path) == [0]
-    assert [counted.batch for counted in kept] == [0]  # a run that goes on knows of them
+    assert [counted.batch for counted in kept] == [0]  # a resumed run knows them
 
 
 def test_in_process_all_are_told_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

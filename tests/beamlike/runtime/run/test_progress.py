@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: that it is up, a line for each batch of a live one, and nothing if it is quiet."""
+"""The terminal output of a run: its start, a line for each batch of a live one, and nothing if it is quiet."""
 
 from __future__ import annotations
 

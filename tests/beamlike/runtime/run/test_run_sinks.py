@@ -1,4 +1,4 @@
-"""What a run writes to: started once, and at its end shown in place of what an earlier run left, or withdrawn."""
+"""The sinks of a run: started once, and at its end published in place of earlier output, or withdrawn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan(folder: Path) -> Plan:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """What readers see."""
+    """Returns the files that readers see."""
     return {file.name: file.read_text() for file in folder.glob("*.jsonl")}
 
 
@@ -38,7 +38,7 @@ def write(sinks: RunSinks, name: str, **columns: Any) -> None:
 
 @pytest.fixture
 def before(tmp_path: Path) -> dict[str, str]:
-    """What an earlier run of the name has left."""
+    """The output of an earlier run of the name."""
     sinks = RunSinks(plan(tmp_path), "p", bl.JSONLines(tmp_path / "letters"))
     sinks.start()
     write(sinks, "out", n=[1])
@@ -47,7 +47,7 @@ def before(tmp_path: Path) -> dict[str, str]:
 
 
 def replacing(folder: Path) -> RunSinks:
-    """A run after it, which has written one row and a dead letter."""
+    """Returns the sinks of a later run, which has written one row and a dead letter."""
     sinks = RunSinks.replacing(plan(folder), "p", bl.JSONLines(folder / "letters"), also_dead_letters=True)
     sinks.start()
     write(sinks, "out", n=[2])

@@ -1,4 +1,4 @@
-"""Telemetry follows a run: it gets what happens, and can neither stop a run nor slow it."""
+"""Telemetry follows a run: it receives all events, and can neither stop a run nor slow it down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from beamlike.runtime.run.telemetry import EndOfRun, FinishedBatch, FollowedRun
 
 @attrs.define(eq=False)
 class Told:
-    """Keeps what it is told. `wait` is called before each batch."""
+    """Records its events. Calls `wait` before each batch."""
 
     wait: Callable[[], object] = lambda: None
     fails: bool = False

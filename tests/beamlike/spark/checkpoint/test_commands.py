@@ -1,4 +1,4 @@
-"""Orders and lists of files as they are in a checkpoint: the text of every version is the same."""
+"""Control commands and lists of files in a checkpoint: their text is the same in every version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checkpoint that is damaged, or that storage does not take, is refused with what is wrong and what to do."""
+"""A damaged checkpoint, or one that storage refuses: the error says what is wrong and what to do."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
 
 Damage = Callable[[Path], object]
-ANEW = "start anew with another checkpoint"
+ANEW = "start again with another checkpoint"
 
 
 def remove(name: str) -> Damage:
-    """Of a file or folder of the checkpoint."""
+    """Returns the removal of a file or folder of the checkpoint."""
     return lambda folder: (
         shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
     )
 
 
 def cut(name: str, keep: int = 2) -> Damage:
-    """Half of a file, or as if it had been written so."""
+    """Returns the truncation of a file to half or a smaller part, without its checksum."""
 
     def half(folder: Path) -> None:
         file = folder / name
@@ -47,7 +47,7 @@ def cut(name: str, keep: int = 2) -> Damage:
 
 
 def flip(name: str, text: str = "") -> Damage:
-    """A bit of the last letter of a text in a file, or of the file, the checksums of which are left as they are."""
+    """Returns a bit flip in the last letter of a text in a file, or of the file, with unchanged checksums."""
 
     def do(folder: Path) -> None:
         file = folder / name
@@ -59,7 +59,7 @@ def flip(name: str, text: str = "") -> Damage:
 
 
 def no_text(name: str) -> Damage:
-    """A bit of the file that makes it no text."""
+    """Returns a bit flip that makes the file invalid text."""
 
     def do(folder: Path) -> None:
         content = bytearray((folder / name).read_bytes())
@@ -70,12 +70,12 @@ def no_text(name: str) -> Damage:
 
 
 def empty(name: str) -> Damage:
-    """A file without content, the checksums of which are left as they are."""
+    """Returns a truncation of a file to nothing, with unchanged checksums."""
     return lambda folder: next(folder.glob(name)).write_bytes(b"")
 
 
 def change(**facts: object) -> Damage:
-    """Of a manifest of before there were checksums."""
+    """Returns a change of a manifest from before there were checksums."""
 
     def edit(folder: Path) -> None:
         file = folder / "beamlike" / "manifest.json"
@@ -85,12 +85,12 @@ def change(**facts: object) -> Damage:
 
 
 def both(*damages: Damage) -> Damage:
-    """Several at once."""
+    """Returns several damages at once."""
     return lambda folder: [damage(folder) for damage in damages]
 
 
 def undo(checkpoint: Path, batch: int) -> None:
-    """Removes what a batch leaves when it is done: its record, and the versions of state after it."""
+    """Removes the results of a finished batch: its record, and the versions of state after it."""
     records = checkpoint / "beamlike" / "records.jsonl"
     lines = [line for line in records.read_text().splitlines() if json.loads(line).get("batch") != batch]
     records.write_text("".join(f"{line}\n" for line in lines))
@@ -100,13 +100,13 @@ def undo(checkpoint: Path, batch: int) -> None:
 
 
 def newest(log: str) -> list[Damage]:
-    """The last entry of one of Spark's logs is gone, with its checksums."""
+    """Returns the removal of the last entry of one of Spark's logs, with its checksums."""
     return [remove(f"{log}/2"), remove(f"{log}/.2.crc")]
 
 
 @pytest.fixture(scope="module")
 def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that has taken half of its files, in `checkpoint` and in a copy; then the other half has come."""
+    """A run that has read half of its files, in `checkpoint` and in a copy; the other half has arrived since."""
     folder = tmp_path_factory.mktemp("halfway")
     kept.write(folder / "plays", 0, kept.HALF)
     run(spark, folder)
@@ -117,7 +117,7 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture
 def damaged(halfway: Path) -> Callable[[Damage], Path]:
-    """The same, with the checkpoint as it was, but for what is done to it."""
+    """A function that restores the checkpoint of `halfway` and damages it."""
 
     def do(damage: Damage) -> Path:
         shutil.rmtree(halfway / "checkpoint")
@@ -298,7 +298,7 @@ def test_what_a_power_cut_leaves_empty_is_written_again(
             undo(folder, 2)
 
     folder = damaged(after)
-    # The batch in hand is done again.
+    # The unfinished batch is repeated.
     assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
 
@@ -343,7 +343,7 @@ def test_offsets_of_sources_that_are_no_files_name_none(offset: str) -> None:
 
 
 def manifest() -> dict[str, Any]:
-    """One of a run that has begun."""
+    """Returns the manifest of a run that has begun."""
     plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
     return {**new_manifest(describe(plan, kept.SHARDS)), "begun": True}
 
@@ -384,4 +384,5 @@ def test_a_manifest_that_is_none_is_refused_before_spark_starts(
 
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
-    assert parse(json.dumps(manifest()), "it") == manifest() | {"run": ANY, "operators": 2, "rows": False}
+    read = manifest() | {"run": ANY, "operators": 2, "rows": False, "store": "spark"}
+    assert parse(json.dumps(manifest()), "it") == read

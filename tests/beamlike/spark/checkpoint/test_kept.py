@@ -1,4 +1,4 @@
-"""Checkpoints of each encoding of state that this version knows: kept as they were written, and gone on with."""
+"""Stored checkpoints of each encoding of state that this version can read are resumed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support import kept
 
 
 def unpacked(encoding: int, folder: Path) -> Path:
-    """The checkpoint of that encoding; and the plays that come after it."""
+    """Unpacks the checkpoint of that encoding, and adds the plays that follow it."""
     with tarfile.open(kept.DATA / f"encoding-{encoding}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     kept.write(folder / "rest", kept.HALF, kept.FILES)
@@ -26,7 +26,7 @@ def unpacked(encoding: int, folder: Path) -> Path:
 
 
 def go_on(spark: SparkSession, folder: Path, checkpoint: Path) -> list[tuple[Any, ...]]:
-    """To the end of the plays that are there."""
+    """Runs to the end of the existing plays."""
     sessions, games = bl.Memory(), bl.Memory()
     runner = bl.SparkRunner(str(checkpoint), session=spark, drain=True)
     kept.pipeline(folder / "rest", sessions, games).run(runner)

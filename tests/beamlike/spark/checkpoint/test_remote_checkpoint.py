@@ -1,6 +1,6 @@
-"""A checkpoint that is not on this machine's file system: what is kept there is whole at any moment.
+"""A checkpoint that is not on the local file system: its files are complete at any moment.
 
-Hadoop's viewfs stands for it, which is a file system with a scheme and a host, and here leads to a local folder.
+Hadoop's viewfs stands for the remote storage: it has a scheme and a host, and here leads to a local folder.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def remote(spark: SparkSession, tmp_path: Path) -> str:
 
 
 class Lost(Exception):
-    """The machine, at this moment."""
+    """Raised when the machine is lost."""
 
 
 class Machine:
-    """A file system of Hadoop's on a machine that is lost after so many calls that change something."""
+    """A Hadoop file system on a machine that is lost after a number of changing calls."""
 
     def __init__(self, files: Any, left: list[int]) -> None:
         self.files, self.left = files, left
@@ -51,7 +51,7 @@ class Machine:
 
 
 def replaced(files: HadoopFiles, name: str, text: str, calls: int) -> bool:
-    """Whether so many calls are enough to replace the text of a file."""
+    """True if `calls` calls are enough to replace the text of a file."""
     left, find = [calls], HadoopFiles._find
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(

@@ -1,4 +1,4 @@
-"""Errors of storage and of sources are told by what they mean for the checkpoint."""
+"""Errors of storage and of sources are reported by their meaning for the checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs in a session of Spark Connect, on a server that has none of this project's code: rows are as in process."""
+"""Runs in a Spark Connect session, on a server without this project's code: rows are as in process."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Rows:
 
 
 def relayed(folder: Path, batch: Any) -> tuple[Relay, Mailbox]:
-    """A relay that calls `batch`, and the server's copy of its mailbox."""
+    """Returns a relay that calls `batch`, and the server's copy of its mailbox."""
     checkpoint = cast(Checkpoint, Folder(str(folder)))
     relay = Relay.of(cast(Any, None), checkpoint, batch)
     relay.follow(lambda: True, lambda: None)

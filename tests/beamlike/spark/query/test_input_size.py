@@ -15,7 +15,7 @@ from beamlike.spark.query.input_size import SMALL, is_small
 
 
 def counted(*sources: Any) -> bl.Pipeline:
-    """Counts of the rows of two or more sources by user."""
+    """Declares counts of the rows of two or more sources by user."""
     p = bl.Pipeline("counted")
     read = [
         p.read(
@@ -29,7 +29,7 @@ def counted(*sources: Any) -> bl.Pipeline:
 
 
 def files(folder: Path, size: int) -> bl.JSONLines:
-    """A file of this size, whose content is not read here."""
+    """Creates a sparse file of this size, whose content is not read."""
     folder.mkdir()
     (folder / "plays.jsonl").touch()
     os.truncate(folder / "plays.jsonl", size)

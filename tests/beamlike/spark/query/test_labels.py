@@ -11,7 +11,7 @@ from beamlike.spark.query.labels import hash_of, labels
     ("number", "spark"), [(0, 933211791), (1, -559580957), (-1, -1604776387), (2, 1765031574), (42, 29417773)]
 )
 def test_a_hash_is_that_of_spark(number: int, spark: int) -> None:
-    assert hash_of(number) == spark  # as SELECT hash(number) gives
+    assert hash_of(number) == spark  # as SELECT hash(number) returns
 
 
 @pytest.mark.parametrize("shards", [1, 2, 3, 8, 200])

@@ -1,4 +1,4 @@
-"""Levels and envelopes without Spark: any number of shards and tasks gives what the local runner gives."""
+"""Levels and envelopes without Spark: any number of shards and tasks has the same results as the local runner."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ law = share(10)
 
 
 def plays(seed: int, count: int, lateness: int = 4) -> list[dict[str, Any]]:
-    """Plays of nine users over some minutes, out of order by up to `lateness` seconds."""
+    """Returns plays of nine users over some minutes, out of order by up to `lateness` seconds."""
     rng = random.Random(seed)
     return [
         {"user": rng.choice("abcdefghi"), "at": second - rng.randint(0, lateness), "score": rng.randint(0, 9)}
@@ -58,7 +58,7 @@ def read(p: bl.Pipeline, name: str, rows: list[dict[str, Any]], size: int) -> bl
 
 
 def flagship(combiner: str = "end_of_window", rows: int = 150, size: int = 40) -> Declared:
-    """Sessions of users from two sources of unlike length, averaged together."""
+    """Declares sessions of users from two sources of unequal length, averaged together."""
     p, sinks = bl.Pipeline("flagship"), {"lengths": bl.Memory(), "averages": bl.Memory(), "best": bl.Memory()}
     parts = []
     for name, seed, count in (("mobile", 1, rows), ("console", 2, rows // 2)):
@@ -79,7 +79,7 @@ def flagship(combiner: str = "end_of_window", rows: int = 150, size: int = 40) -
 
 
 def early_and_late() -> Declared:
-    """Early and late panes of late elements, a keyless stage of level 1, and dead letters that the user takes."""
+    """Declares early and late panes of late elements, a keyless stage of level 1, and claimed dead letters."""
     p, sinks = bl.Pipeline("early"), {"out": bl.Memory(), "all": bl.Memory(), "lost": bl.Memory()}
     rows: Any = [row if n % 17 else {**row, "at": None} for n, row in enumerate(plays(3, 200, lateness=90))]
     source = read(p, "plays", rows, 30)
@@ -100,7 +100,7 @@ def early_and_late() -> Declared:
 
 
 def panes(frames: list[pl.DataFrame]) -> list[dict[str, Any]]:
-    """Rows in an order of their own; sums of floats may differ in the last digits."""
+    """Returns rows, sorted; sums of floats are rounded, because their last digits may differ."""
     if not frames:
         return []
     frame = pl.concat(frames).with_columns(pl.col(pl.Float64).round(6))
@@ -226,12 +226,12 @@ def test_a_batch_that_is_replayed_gives_the_same_bytes_in_whatever_order_it_come
 
 
 def in_order(sent: list[Envelope]) -> list[tuple[Any, ...]]:
-    """Envelopes as tuples, in an order of their own."""
+    """Returns envelopes as tuples, sorted."""
     return sorted(attrs.astuple(envelope.sealed()) for envelope in sent)
 
 
 def inputs(query: Query) -> list[dict[str, pl.LazyFrame] | None]:
-    """The chunks of every batch, and the end."""
+    """Returns the chunks of every batch, and the end."""
     chunks = {name: list(source.source.chunks(40)) for name, source in query.plan.sources.items()}
     batches: list[Any] = [
         {name: pieces[number] for name, pieces in chunks.items() if number < len(pieces)}
@@ -282,7 +282,7 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
     ]
 
     def heard(*reports: tuple[str, int]) -> int:
-        """The input watermark of the shard after these reports."""
+        """Returns the input watermark of the shard after these reports."""
         sent = [
             message_envelope(label, stage, origin, ReportMessage(Report(at), 5)) for origin, at in reports
         ]
@@ -300,7 +300,7 @@ def test_a_shard_waits_for_every_shard_upstream_and_is_not_led_astray_by_others(
 
 
 def ticking() -> Declared:
-    """Early panes by processing time, of groups that have keys and of all together; then once more."""
+    """Declares early panes by processing time, with keys and of all rows together, and a second grouping of them."""
     p, sinks = bl.Pipeline("ticking"), {"out": bl.Memory(), "all": bl.Memory(), "again": bl.Memory()}
     trigger = bl.AfterWatermark(early=AfterProcessingTime("10s"))
     windowed = read(p, "plays", plays(1, 40, lateness=0), 100).window_into(
@@ -317,7 +317,7 @@ def test_processing_time_passes_without_input_and_reaches_later_levels(shards: i
     query = Query(ticking()[0].plan(), shards)
     query.batch({"plays": next(query.plan.sources["plays"].source.chunks(100))})
     assert query.run([], now=10_000_001).frames("out") == []
-    batch = query.run([], now=10_000_002)  # the elements came at 1
+    batch = query.run([], now=10_000_002)  # the elements arrived at 1
     stages = batch.stages()
     assert sum(map(len, batch.frames("out"))) == 9
     assert sum(map(len, batch.frames("out all"))) == 1
@@ -360,7 +360,7 @@ def test_rows_arrive_whole_and_in_order_in_chunks_that_are_not_too_large(
 
 
 def assert_chunks_are_small(frame: pl.DataFrame) -> None:
-    """Payloads of at most 40 kB, and a little that the format adds."""
+    """Checks that payloads have at most 40 kB, and a little that the format adds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(envelopes, "CHUNK_BYTES", 40_000)
         for consumer, labels in (("keyed", {7, 10, 13}), ("single", {10}), ("sink", None)):

@@ -1,4 +1,4 @@
-"""How the state of a shard is reached in Spark's map of it, and what an operator sends."""
+"""The access to a shard's state in Spark's map state, and the output of an operator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stages.state.store import Within
 
 @attrs.define
 class Calls:
-    """A map of state, and which calls of Spark were made."""
+    """A map state that records Spark's calls."""
 
     values: dict[tuple[str], tuple[bytes]] = attrs.field(factory=dict)
     made: list[str] = attrs.field(factory=list)
@@ -112,7 +112,7 @@ def test_all_levels_in_one_operator_send_what_an_operator_for_each_sends(tmp_pat
 
 
 def chunks_of_plays() -> Iterator[dict[str, pl.LazyFrame]]:
-    """Plays of three users on both platforms, in three batches."""
+    """Returns plays of three users on both platforms, in three batches."""
     for number in range(3):
         at = pl.datetime_range(
             datetime(2026, 1, 1, 0, 2 * number), datetime(2026, 1, 1, 0, 2 * number + 1), "5s", eager=True

@@ -27,7 +27,7 @@ def folder(path: Path, first: int) -> Path:
 
 
 def copies(tmp_path: Path, every: bl.Memory) -> bl.Pipeline:
-    """Two sources to one sink of files, and to one that the driver fills; of one of them to files of another kind."""
+    """Declares two sources to a sink of files and to one that the driver fills, and one of them to other files."""
     p = bl.Pipeline("copies")
     first, second = (
         p.read(

@@ -1,4 +1,4 @@
-"""Sources that plan their batches, on Spark: the driver notes them, tasks read them, and a run goes on."""
+"""Sources that plan their batches, on Spark: the driver logs the plans, tasks read them, and a run resumes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.spark
 
 
 class Places:
-    """A table of Delta and one of SQLite, of which a pipeline counts the rows."""
+    """A Delta table and an SQLite table whose rows a pipeline counts."""
 
     def __init__(self, folder: Path) -> None:
         self.delta, self.url = str(folder / "table"), f"sqlite:///{folder}/plays.db"
@@ -30,13 +30,13 @@ class Places:
         execute(self.url, "CREATE TABLE plays (id INTEGER PRIMARY KEY, at INTEGER)")
 
     def add(self, *seconds: int) -> None:
-        """One version of the table, and as many rows in the database."""
+        """Adds a version to the Delta table, and the same rows to the database."""
         rows = pl.DataFrame({"at": list(seconds), "kind": ["odd" if at % 2 else "even" for at in seconds]})
         write_deltalake(self.delta, rows.to_arrow(), mode="append", partition_by=["kind"])
         execute(self.url, *(f"INSERT INTO plays (at) VALUES ({at})" for at in seconds))
 
     def pipeline(self) -> bl.Pipeline:
-        """Both sources in files, and their counts."""
+        """Writes both sources to files, and their counts."""
         p = bl.Pipeline("plays")
         for name, source in {
             "delta": bl.Delta(self.delta),
@@ -50,7 +50,7 @@ class Places:
         return p
 
     def dies(self, record: Any) -> None:
-        """Batch `dies_in` fails when its sinks have it."""
+        """Fails batch `dies_in` after its sinks have written it."""
         if record.batch == self.dies_in:
             raise RuntimeError("the driver is gone")
 
@@ -89,7 +89,7 @@ def test_notes_that_are_gone_or_of_an_earlier_version_are_told_of(
     places.add(1)
 
     def opened(notes: Mapping[int, str], offset: int, folder: str = "batches") -> Planner:
-        """What goes on with these notes, when Spark has taken so many of them."""
+        """Opens a planner with these logged batches, of which Spark has read `offset`."""
         path = tmp_path / f"checkpoint {folder} {offset} {len(notes)}"
         made, log = path / "beamlike" / folder / "delta", path / "sources" / "0"
         for place in (made, log, path / "offsets", path / "commits"):

@@ -1,4 +1,4 @@
-"""With one shard, a single operator runs all levels, and its state is that of an operator for each level."""
+"""Runs with one shard: a single operator runs all levels; its state equals that of an operator for each level."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ pytestmark = pytest.mark.spark
 
 
 def undisturbed(folder: Path) -> list[tuple[Any, ...]]:
-    """The panes of a run in process that takes all files at a stretch."""
+    """Returns the panes of a run in process that reads all files without a stop."""
     sink = bl.Memory()
     pipeline(folder, sink).run()
     return panes(sink)
 
 
 def operators(checkpoint: Path) -> list[str]:
-    """The folders of Spark's stateful operators."""
+    """Returns the folders of Spark's stateful operators."""
     return sorted(path.name for path in (checkpoint / "state").iterdir() if path.is_dir())
 
 

@@ -1,4 +1,4 @@
-"""Keyed state and timers go on: on other shards, with a field that is new, and in the same checkpoint."""
+"""Keyed state and timers resume on another number of shards, with a new field, and in the same checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.shards import Batch, Query, reshard
 
 
 class Silence(bl.Process):
-    """Tells of a user who is silent for ten seconds, with all that is kept; and at the end of who has been there."""
+    """Emits a user that is silent for ten seconds, with all its state, and at the end all users."""
 
     n = bl.Value(int, default=0)
     scores = bl.List(int)
@@ -56,13 +56,13 @@ class Silence(bl.Process):
 
 
 class WithMore(Silence):
-    """The same with a field and a timer that are new."""
+    """The process `Silence` with a new field and a new timer."""
 
     more = bl.Value(int, default=7)
     later = bl.EventTimer()
 
     def on_later(self) -> None:
-        """It is never set."""
+        """Does nothing; the timer is never set."""
 
     def told(self, what: str) -> dict[str, Any]:
         assert self.more == 7

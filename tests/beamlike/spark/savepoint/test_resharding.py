@@ -1,4 +1,4 @@
-"""A run that changes its shards between two batches gives what an undisturbed run gives."""
+"""A run that changes its number of shards between two batches emits the same as an undisturbed run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TRIGGERS = {
 def pipeline(
     batches: list[list[tuple[str, int]]], windows: str, trigger: str, extra: bool = False
 ) -> bl.Pipeline:
-    """Rows of a batch each, per user; what comes of that per window of its own, without a key."""
+    """Declares windows per user of rows, each a batch, and windows without a key over their results."""
     p = bl.Pipeline("p")
     rows = pl.concat(chunks(batches)).collect().rows(named=True)
     source = bl.Rows(rows, schema={"user": str, "at": int, "score": int})
@@ -57,13 +57,13 @@ def pipeline(
 
 
 def rows(batches: list[Batch], sink: str) -> list[tuple[Any, ...]]:
-    """What has come to a sink in all batches, in an order that does not depend on shards."""
+    """Returns the rows of a sink in all batches, in an order that does not depend on shards."""
     frames = [frame for batch in batches for frame in batch.frames(sink)]
     return sorted((row for frame in frames for row in frame.rows()), key=str)
 
 
 def chunks(batches: list[list[tuple[str, int]]]) -> list[pl.LazyFrame]:
-    """The rows of each batch; scores are numbers in order of arrival."""
+    """Returns the rows of each batch; scores are numbers in order of arrival."""
     schema, number = {"user": pl.String, "at": pl.Int64, "score": pl.Int64}, count()
     return [
         pl.LazyFrame([(*row, next(number)) for row in batch], schema=schema, orient="row")
@@ -102,7 +102,7 @@ def test_other_shards_give_the_same_panes(
 
 @pytest.mark.parametrize("shards", [(1, 3), (7, 1), (2, 7)])
 def test_what_comes_to_other_shards_is_collected_after_what_was_there(shards: tuple[int, int]) -> None:
-    # More comes to the shard of one user than to others, so their counts of what came differ.
+    # The shard of one user receives more rows than others, so the counts of arrivals differ.
     batches = [[("a", 12 - n % 3) for n in range(9)] + [(user, 12) for user in "bbbcd"]]
     batches.append([("a", 9), ("b", 9), ("a", 13), ("c", 10)])
     plan = pipeline(batches, "sessions", "default").plan()

@@ -1,4 +1,4 @@
-"""Savepoints on Spark: a run that goes on elsewhere, on other shards or with another plan, gives the same panes."""
+"""Savepoints on Spark: a run that resumes elsewhere, on other shards or with another plan, emits the same panes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = {"user": str, "at": int, "score": int}
 
 
 def write(folder: Path, first: int, last: int) -> None:
-    """Plays of forty users, ten seconds a file, in order of arrival; every user's plays end in gaps of their own."""
+    """Writes plays of forty users, ten seconds a file, in order of arrival; users have different gaps."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(first, last):
         rows = [
@@ -47,9 +47,9 @@ def pipeline(
     clicks: bool = False,
     scores: bl.Memory | None = None,
 ) -> bl.Pipeline:
-    """Sessions per user with early panes, and how many panes there are.
+    """Declares sessions per user with early panes, and the number of panes.
 
-    `most` adds an aggregate, `clicks` a source with a stage of its own, `scores` a stage that reads what was there.
+    `most` adds an aggregate, `clicks` a source with a stage of its own, `scores` a stage that reads an existing one.
     """
     p = bl.Pipeline("scores")
     plays = read(p, "../plays", folder / "plays")
@@ -95,7 +95,7 @@ def read(p: bl.Pipeline, name: str, folder: Path) -> bl.Collection:
 
 
 def panes(*sinks: bl.Memory) -> list[tuple[Any, ...]]:
-    """Of all sinks together, in an order that does not depend on shards."""
+    """Returns the panes of all sinks, in an order that does not depend on shards."""
     order = ["user", "window_start", "window_end", "pane_timing", "pane_index", "total", "n", "scores"]
     return sorted(row for sink in sinks for row in sink.frame().select(order).rows())
 
@@ -106,7 +106,7 @@ def run(p: bl.Pipeline, checkpoint: object, **options: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bl.Memory]:
-    """A run on two shards that has taken half of the files, and its savepoint; then the other half has come."""
+    """A run on two shards that has read half of the files, and its savepoint; the other half has arrived since."""
     folder, sink = tmp_path_factory.mktemp("halfway"), bl.Memory()
     write(folder / "plays", 0, HALF)
     run(pipeline(folder, sink), folder / "two", session=spark, shards=2)
@@ -123,7 +123,7 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tu
 def undisturbed(
     spark: SparkSession, halfway: tuple[Path, bl.Memory], tmp_path_factory: pytest.TempPathFactory
 ) -> list[tuple[Any, ...]]:
-    """The panes of a run that takes all files at a stretch."""
+    """The panes of a run that reads all files without a stop."""
     sink = bl.Memory()
     checkpoint = tmp_path_factory.mktemp("undisturbed") / "checkpoint"
     run(pipeline(halfway[0], sink), checkpoint, session=spark, shards=2, drain=True)
@@ -169,7 +169,7 @@ def test_a_restored_run_may_have_another_plan(
 
 
 def check_most(frame: pl.DataFrame) -> None:
-    """An aggregate that is new knows of open windows what has come since: at most what an old one does."""
+    """Checks that a new aggregate covers the later rows of open windows, and so at most equals an old one."""
     begun = frame.filter(pl.col("window_start").dt.epoch("s") >= 10 * HALF)
     assert len(begun)
     assert begun["most"].null_count() == 0
@@ -279,7 +279,7 @@ def test_a_plan_that_cannot_go_on_with_the_state_is_refused(
 ) -> None:
     folder, _ = halfway
     plan = pipeline(folder, bl.Memory(), gap="30s").plan()
-    with pytest.raises(bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap=30s\)\n.*start anew"):
+    with pytest.raises(bl.CheckpointError, match=r"does not fit the savepoint.*\n.*gap=30s\)\n.*start again"):
         savepoints.restore(str(folder / "saved"), str(tmp_path), plan, shards=3, session=spark)
     assert list(tmp_path.iterdir()) == []
 

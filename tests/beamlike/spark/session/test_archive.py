@@ -1,4 +1,4 @@
-"""What is in the archive of code for executors, and that it works from there."""
+"""The archive of code for executors: its content, and imports from it."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def names(archive: Path) -> set[str]:
 
 
 def users(archive: Path) -> set[str]:
-    """The sources in an archive that are not ours."""
+    """Returns the sources in an archive that do not belong to this project."""
     return {
         name for name in names(archive) if name.endswith(".py") and name.split("/")[0] not in OWN_PACKAGES
     }
 
 
 def run(archive: Path, program: str) -> subprocess.CompletedProcess[str]:
-    """Run a program that finds the archive before anything else."""
+    """Runs a program that imports from the archive before all other paths."""
     command = [sys.executable, "-I", "-c", f"import sys\nsys.path.insert(0, {str(archive)!r})\n{program}"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -81,7 +81,7 @@ def test_what_the_main_program_imports_comes_along_but_not_the_program(
     main = sys.modules["__main__"]
     monkeypatch.setattr(main, "__file__", str(code / "program.py"), raising=False)
     assert users(build_archive(["__main__"])) == {"plays.py"}
-    monkeypatch.delattr(main, "__file__")  # as at a prompt, where only values tell what was imported
+    monkeypatch.delattr(main, "__file__")  # as at a prompt, where only values show what was imported
     monkeypatch.setattr(main, "imported", importlib.import_module("other").f, raising=False)
     assert "other.py" in users(build_archive([main]))
 

@@ -1,4 +1,4 @@
-"""The archive of Java's classes: when it is used, and when it is not."""
+"""The archive of Java's classes: when it is used and when it is not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.places import ROOT
 
 @pytest.fixture
 def java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Java:
-    """A Java, for which the cache has no archive, and a Spark with one jar."""
+    """A Java without an archive in the cache, and a Spark with one jar."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "the cache"))
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "spark"))
     (tmp_path / "spark" / "jars").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Which Java is chosen, for machines that have none, an old one, a trimmed one or several."""
+"""The choice of Java on machines that have none, an old one, a trimmed one or several."""
 
 from __future__ import annotations
 

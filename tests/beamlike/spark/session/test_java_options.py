@@ -1,4 +1,4 @@
-"""The options of a Java that is started here give way to those of the user."""
+"""The options of a Java that is started here yield to the user's options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark that does not start says why."""
+"""A Spark that does not start reports the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that other runs have used before import the code of the run in hand."""
+"""Workers that other runs have used before import the code of the current run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ print("beamlike" in sys.modules)
 
 
 class Plays:
-    """Becomes, when it is unpickled, what the module `plays` has."""
+    """Evaluates, when it is unpickled, to `POINTS` of the module `plays`."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
         return eval, ("__import__('plays').POINTS",)

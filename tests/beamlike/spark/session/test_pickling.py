@@ -1,4 +1,4 @@
-"""What Java gives to Python of bytes."""
+"""Bytes that Java passes to Python."""
 
 from __future__ import annotations
 

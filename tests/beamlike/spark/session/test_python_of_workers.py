@@ -1,4 +1,4 @@
-"""The Python of Spark's workers must be one that can run operators."""
+"""The Python of Spark's workers must be able to run operators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_python_of_executors_is_the_one_asked_for_and_must_be_found_beside_t
 
 
 def python(folder: Path, answer: str, status: int = 0) -> str:
-    """A program that answers as a Python would."""
+    """Writes a program that answers as a Python would, and returns its path."""
     found = folder / "python3"
     found.write_text(f"#!/bin/sh\necho '{answer}'\nexit {status}\n")
     found.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Temporary folders: gone with their process, or when another one begins; those of runs are kept for a day."""
+"""Temporary folders: removed with their process, or when another one begins; those of runs are kept for a day."""
 
 from __future__ import annotations
 

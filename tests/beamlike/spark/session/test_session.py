@@ -43,12 +43,12 @@ def asking(question: Callable[[], Any]) -> Callable[[Iterator[pa.RecordBatch]], 
 
 
 def ask(session: SparkSession, question: Callable[[], Any]) -> str:
-    """What a worker answers in a function built outside of `worker_environment`."""
+    """Returns the answer of a worker in a function built outside of `worker_environment`."""
     return answer_of(session.range(1).mapInArrow(asking(question), ANSWERED))
 
 
 def ask_inside(session: SparkSession, question: Callable[[], Any]) -> str:
-    """What a worker answers in a function built under `worker_environment`."""
+    """Returns the answer of a worker in a function built under `worker_environment`."""
     with worker_environment(session):
         frame = session.range(1).mapInArrow(asking(question), ANSWERED)
     return answer_of(frame)
@@ -70,13 +70,13 @@ def rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def limit() -> Callable[[], Any]:
-    """A question that a worker can only answer with the user's module."""
+    """Returns a question that a worker can only answer with the user's module."""
     rules = importlib.import_module("rules")
     return lambda: f"{rules.limit()} of {rules.__file__}"
 
 
 def snapshot(session: SparkSession) -> dict[str, object]:
-    """All of a given session that a new one might change."""
+    """Returns the parts of an existing session that a new one might change."""
     context = session.sparkContext
     return {
         "settings": dict(session.conf.getAll),
@@ -221,7 +221,7 @@ def test_a_module_that_was_edited_is_shipped_again(spark: SparkSession, rules: P
 
 
 class Counter(StatefulProcessor):
-    """Needs the user's module wherever it is unpickled: on the driver, which tries it out first, and in tasks."""
+    """An aggregate that needs the user's module where it is unpickled: on the driver, which tests it, and in tasks."""
 
     def __init__(self, question: Callable[[], Any]) -> None:
         self.question = question

@@ -1,4 +1,4 @@
-"""What is done for Spark's Python workers, here in this process."""
+"""The setup of Spark's Python workers, tested in this process."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ print({"beamlike", "stages", "polars", "pandas"} & set(sys.modules))
     assert process.stdout.decode().splitlines() == ["state ['key'] ['value']", "set()"]
 
 
-# pyspark as it is on a busy machine: it takes as long as it takes.
+# pyspark on a busy machine, without a limit.
 SLOW = """
 import sys
 sys.stdin.readline()

@@ -1,0 +1,246 @@
+"""The plan of a Beam pipeline: its groupings and ParDos with state are stages, and its other fused stages are steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import attrs
+from apache_beam.runners.portability.fn_api_runner import translations
+from apache_beam.runners.worker import bundle_processor
+
+from beamlike.beam.grouped import GroupNode
+from beamlike.beam.nodes import StageNode, coder_text
+from beamlike.beam.planned.job import METRICS, Job
+from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
+from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
+from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Encoded, Keyed, Only, Panes, Placed
+from beamlike.beam.recording import PIPELINE
+from beamlike.beam.stateful import StatefulNode
+from beamlike.beam.streams import Streams
+from beamlike.io.base import Sink, Source
+from beamlike.io.memory import Memory
+from beamlike.logical.watermark import NoEventTime
+from beamlike.plan.model import Plan, SinkPlan, SourcePlan, StagePlan
+from beamlike.plan.route import Route
+from beamlike.steps.base import Step
+from stages.graph import StageGraph
+from stages.operator import MAIN, Operator
+from stages.stage import Stage
+from windowing.columns import PANE_FIRST, PANE_INDEX, PANE_LAST, PANE_NONSPECULATIVE_INDEX, PANE_TIMING
+
+OUTPUT: Final = "metrics"
+"""The name of the sink, which receives the metrics of all bundles."""
+_BUFFERS: Final = (bundle_processor.DATA_INPUT_URN, bundle_processor.DATA_OUTPUT_URN)
+_PANES: Final = (PANE_FIRST, PANE_LAST, PANE_TIMING, PANE_INDEX, PANE_NONSPECULATIVE_INDEX)
+
+
+def labels_of(node: StageNode) -> str:
+    """Returns the labels of the transforms of a fused stage."""
+    names = [each.unique_name for each in node.stage.transforms if each.spec.urn not in _BUFFERS]
+    return " + ".join(sorted(names)) or node.key
+
+
+def waits(node: StageNode | GroupNode) -> bool:
+    """True if a node is a fused stage that needs state, for itself or for the elements that wait for sides."""
+    return isinstance(node, StageNode) and (isinstance(node, StatefulNode) or bool(node.sides))
+
+
+@attrs.define
+class PlanBuilder:
+    """The routes between the sources, stages and the sink of a pipeline.
+
+    Attributes:
+        job: The pipeline, which the steps of the plan have.
+        streams: The TestStreams of the pipeline.
+        reads: The label and the source of each collection that is read from a source of this engine.
+    """
+
+    job: Job
+    streams: list[Any]
+    reads: Mapping[str, tuple[str, SourcePlan]]
+    sources: dict[str, SourcePlan] = attrs.field(factory=dict, init=False)
+    stages: dict[str, tuple[Operator, tuple[Route, ...]]] = attrs.field(factory=dict, init=False)
+
+    def plan(self, metrics: Memory) -> Plan:
+        """Returns the plan, which writes the metrics of its bundles to `metrics`."""
+        self._add_sources()
+        for buffer, group in self.run.groups.items():
+            way = (
+                Panes(
+                    f"{self.name_of(group)}.panes", self.job, group.coder_text, buffer, self._columns(group)
+                ),
+            )
+            self.stages[self.name_of(group)] = group.stage.operator, tuple(self._read(buffer, way))
+        for node in self.run.nodes:
+            if waits(node):
+                self.stages[self.name_of(node)] = self._operator(node), tuple(self._after(node, ()))
+        return self._connected(metrics)
+
+    @property
+    def run(self) -> Any:
+        """The nodes of the pipeline in this process."""
+        return self.job.worker().run
+
+    def _operator(self, node: StageNode) -> Operator:
+        host, sides = JobHost(self.job, node.key, labels_of(node)), self._sides(node)
+        if isinstance(node, StatefulNode):
+            return PlannedParDo(host, node.lateness, sides=sides)
+        return SidesParDo(host, sides)
+
+    def _sides(self, node: StageNode) -> dict[str, bytes]:
+        """Returns the buffers of the sides of a node by the role of its input."""
+        buffers = sorted({side.buffer for side in node.sides})
+        return {f"side.{number}": buffer for number, buffer in enumerate(buffers)}
+
+    def name_of(self, node: StageNode | GroupNode) -> str:
+        """Returns the name of the stage of a node: the label of the transform that has the state."""
+        transforms = self.run.context.pipeline_components.transforms
+        if isinstance(node, GroupNode):
+            label: str = transforms[node.key].unique_name
+            return label
+        first = next(each for each in node.stage.transforms if set(each.inputs.values()) & self._inputs(node))
+        named: str = first.unique_name
+        return named
+
+    def _inputs(self, node: StageNode) -> set[str]:
+        """Returns the collections that a fused stage reads from buffers."""
+        reads = [each for each in node.stage.transforms if each.unique_name in node.inputs]
+        return {collection for each in reads for collection in each.outputs.values()}
+
+    def _columns(self, group: GroupNode) -> tuple[str, ...]:
+        return (*group.schema, *_PANES)
+
+    # Sources.
+
+    def _add_sources(self) -> None:
+        scripts = scripts_of(self.streams, self.run.context) if self.streams else {}
+        for buffer, script in scripts.items():
+            self._add_source(self._label(buffer), script, buffer, timed=True)
+        for collection, (label, read) in self.reads.items():
+            buffer = Streams.buffer(collection)
+            way = Encoded(f"{label}.rows", self.job, label, collection, buffer, (*read.schema, *read.system))
+            routes = tuple(self._read(buffer, (way,)))
+            self.sources[label] = attrs.evolve(read, name=label, routes=routes)
+        if self.run.readers[translations.IMPULSE_BUFFER]:
+            source = impulse_beside_streams() if scripts else Impulse()
+            self._add_source("Impulse", source, translations.IMPULSE_BUFFER, timed=False)
+
+    def _label(self, buffer: bytes) -> str:
+        _, collection = translations.split_buffer_id(buffer)
+        for stream in self.streams:
+            for tag, output in stream.outputs.items():
+                if output == collection:
+                    only = len(stream.outputs) == 1
+                    return stream.unique_name if only else f"{stream.unique_name}.{tag}"
+        raise LookupError(collection)
+
+    def _add_source(self, name: str, source: Source, buffer: bytes, *, timed: bool) -> None:
+        self.sources[name] = SourcePlan(
+            name=name,
+            source=source,
+            time=None,
+            watermark=StreamWatermark() if timed else NoEventTime(),
+            raw=CHUNKS,
+            schema=CHUNKS,
+            routes=tuple(self._read(buffer, ())),
+            on_error="fail",
+        )
+
+    # Routes.
+
+    def _read(self, buffer: bytes, way: tuple[Step, ...]) -> Iterator[Route]:
+        """Yields the routes of elements that are read from a buffer."""
+        for node, reads in self.run.readers[buffer]:
+            said, name = labels_of(node), f"{reads}.bundle"
+            if waits(node):
+                kind = Keyed if isinstance(node, StatefulNode) else Placed
+                yield self._route(self.name_of(node), way, kind(name, self.job, self._coder(node), node.key))
+            else:
+                bundle = Bundle(name, self.job, said, node.key, reads)
+                yield from self._after(node, (*way, bundle))
+
+    def _coder(self, node: StageNode) -> str:
+        """Returns the kinds of the coders of the elements that a fused stage reads."""
+        context = self.run.context
+        coders, named = context.pipeline_components.coders, context.data_channel_coders
+        return ", ".join(sorted(coder_text(coders, named[each]) for each in self._inputs(node)))
+
+    def _after(self, node: StageNode, way: tuple[Step, ...]) -> Iterator[Route]:
+        """Yields the routes of the output of a fused stage, and of its metrics."""
+        yield Route(OUTPUT, (*way, Only("metrics", METRICS)), tuple(CHUNKS))
+        for buffer in dict.fromkeys(node.outputs.values()):
+            only = Only(buffer.decode(), buffer)
+            if buffer in self.run.groups:
+                group = self.run.groups[buffer]
+                name = self.name_of(group)
+                yield self._route(
+                    name, (*way, only), Elements(f"{name}.elements", self.job, group.coder_text, buffer)
+                )
+            else:
+                yield from self._read(buffer, (*way, only))
+            for reader in filter(waits, self.run.nodes):
+                for role in [role for role, side in self._sides(reader).items() if side == buffer]:
+                    name = self.name_of(reader)
+                    yield self._route(name, (*way, only), Chunks(f"{name}.{role}"), role)
+
+    def _route(self, stage: str, way: tuple[Step, ...], last: Step, role: str = MAIN) -> Route:
+        return Route(stage, (*way, last), (), role=role)
+
+    # The plan.
+
+    def _connected(self, metrics: Sink) -> Plan:
+        routes = {name: source.routes for name, source in self.sources.items()}
+        routes |= {name: own for name, (_, own) in self.stages.items()}
+        graph = StageGraph.from_inputs(
+            {name: [each for each, own in routes.items() if name in _consumers(own)] for name in routes}
+        )
+        names = [name for name in graph.order() if name in self.stages]
+        sources = {
+            name: attrs.evolve(source, routes=self._typed(source.routes))
+            for name, source in self.sources.items()
+        }
+        return Plan(
+            name=PIPELINE,
+            sources=sources,
+            stages={name: self._stage(name, graph, routes) for name in names},
+            sinks={OUTPUT: self._sink(metrics, routes)},
+            graph=graph,
+            levels=graph.levels()[1:],
+        )
+
+    def _typed(self, routes: Iterable[Route]) -> tuple[Route, ...]:
+        """Sets the columns that routes deliver to a stage."""
+        return tuple(
+            attrs.evolve(route, columns=tuple(self.stages[route.consumer][0].inputs[route.role].schema))
+            if route.consumer in self.stages
+            else route
+            for route in routes
+        )
+
+    def _stage(self, name: str, graph: StageGraph, ways: Mapping[str, tuple[Route, ...]]) -> StagePlan:
+        operator, routes = self.stages[name]
+        roles = {
+            role: tuple(each for each in graph.inputs(name) if name in _consumers(ways[each], role))
+            for role in operator.inputs
+        }
+        return StagePlan(
+            name=name,
+            stage=Stage(name, operator),
+            inputs=graph.inputs(name),
+            level=graph.level(name),
+            keyed=operator.inputs[MAIN].shared,
+            schema=CHUNKS,
+            routes=self._typed(routes),
+            on_error="fail",
+            roles=roles if len(roles) > 1 else {},
+        )
+
+    def _sink(self, metrics: Sink, routes: dict[str, tuple[Route, ...]]) -> SinkPlan:
+        inputs = tuple(sorted(name for name, own in routes.items() if OUTPUT in _consumers(own)))
+        return SinkPlan(OUTPUT, metrics, inputs, CHUNKS)
+
+
+def _consumers(routes: Iterable[Route], role: str | None = None) -> set[str]:
+    """Returns the consumers of routes, or of those that lead to a role."""
+    return {route.consumer for route in routes if role in (None, route.role)}

@@ -1,0 +1,206 @@
+"""The fused stages of a pipeline as bytes, from which each process constructs the nodes that it needs."""
+
+from __future__ import annotations
+
+import hashlib
+import marshal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Final
+
+import attrs
+import polars as pl
+from apache_beam.coders.coder_impl import create_OutputStream
+from apache_beam.options.value_provider import RuntimeValueProvider
+from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
+from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
+from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
+
+from beamlike.beam.checkpoint import NoCheckpoint
+from beamlike.beam.grouped import GroupNode
+from beamlike.beam.nodes import Context, StageNode
+from beamlike.beam.run import Run, inputs_of
+from beamlike.beam.stateful import StatefulNode, alone
+from windowing.columns import EVENT_TIME
+from windowing.time import GLOBAL_WINDOW_END
+
+METRICS: Final = b"metrics"
+"""The buffer of the metrics of bundles, which are rows like elements."""
+_KEPT: Final = 8
+"""The number of pipelines whose nodes a process keeps."""
+
+Written = list[tuple[bytes, bytes]]
+"""Output: pairs of a buffer and encoded elements."""
+
+
+class Worker:
+    """The nodes of a pipeline in this process, with Beam's worker. Only one thread uses them at a time."""
+
+    def __init__(self, content: bytes) -> None:
+        RuntimeValueProvider.set_runtime_options({})
+        held = marshal.loads(content)
+        components = beam_protos.Components.FromString(held["components"])
+        stages, runner = [_stage(*each) for each in held["stages"]], fn_runner.FnApiRunner()
+        inputs = {stage.name: inputs_of(stage) for stage in stages}
+        self.handlers = WorkerHandlerManager(components.environments, runner._provision_info)
+        context = Context(stages, self.handlers, components, held["safe_coders"], held["data_coders"], 1)
+        context.setup()
+        self.run = Run(runner, context, self.handlers, [], NoCheckpoint())
+        self.run.build(stages, inputs)
+        self.nodes = {node.key: node for node in self.run.nodes if isinstance(node, StageNode)}
+        for node in self.nodes.values():  # a source of the plan has the element of the Impulse
+            node.pending = {name: [] for name in node.inputs}
+        self.lock = threading.RLock()
+
+    def process(self, stage: str, name: str, chunks: list[bytes]) -> Written:
+        """Processes elements of an input of a fused stage, down to the last residual. Returns output and metrics."""
+        node, data = self.nodes[stage], {name: chunks}
+        written = Written()
+        while data:
+            written += self.run.bundles.process(node, data, {})
+            if node.deferred_hold is not None:
+                time.sleep(max(0.0, node.not_before - time.time()))
+            data = {each: waiting for each, waiting in node.pending.items() if waiting}
+            node.pending = {each: [] for each in node.inputs}
+        return written + self.metrics(stage)
+
+    def encoded(self, collection: str, rows: pl.DataFrame) -> bytes:
+        """Encodes rows, and their event times (us) if they have some, as elements of a collection."""
+        context = self.run.context
+        coder = context.pipeline_context.coders[context.data_channel_coders[collection]].get_impl()
+        times = rows[EVENT_TIME].to_list() if EVENT_TIME in rows.columns else [None] * len(rows)
+        users = rows.select(name for name in rows.columns if name != EVENT_TIME)
+        out = create_OutputStream()
+        for row, time_us in zip(users.iter_rows(named=True), times, strict=True):
+            at = MIN_TIMESTAMP if time_us is None else Timestamp(micros=time_us)
+            coder.encode_to_stream(GlobalWindows.windowed_value(row, at), out, True)
+        encoded: bytes = out.get()
+        return encoded
+
+    def placed(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, int]]:
+        """Decodes elements to (element in one of its windows, event time in us)."""
+        node = self.nodes[stage]
+        (name,) = node.inputs
+        coder = node.manager.get_input_coder_impl(name)
+        return [
+            (alone(coder, element, window), element.timestamp_micros)
+            for element in coder.decode_all(b"".join(chunks))
+            for window in element.windows
+        ]
+
+    def admit(
+        self,
+        stage: str,
+        elements: list[bytes],
+        contents: Mapping[bytes, list[bytes]],
+        watermarks: Mapping[bytes, int],
+    ) -> list[bool]:
+        """Gives Beam's worker the content of the sides of a fused stage, by buffer, with their watermarks (us).
+
+        Returns for each element whether it need not wait.
+        """
+        node, sides = self.nodes[stage], self.run.sides
+        sides.written = watermarks.__getitem__
+        for buffer, chunks in contents.items():
+            if sides.content[buffer] != chunks:
+                sides.replace(buffer, chunks)
+                for each in self.nodes.values():
+                    each.side_version = None
+        waiting = [side for side in node.sides if watermarks[side.buffer] < GLOBAL_WINDOW_END]
+        sides.publish(node)
+        (name,) = node.inputs
+        coder = node.manager.get_input_coder_impl(name)
+        return [
+            all(
+                sides.is_ready(side, side.mapping(window))
+                for decoded in coder.decode_all(element)
+                for window in decoded.windows
+                for side in waiting
+            )
+            for element in elements
+        ]
+
+    def metrics(self, stage: str) -> Written:
+        """Removes and returns the metrics of the bundles of a fused stage."""
+        infos = self.run.bundles.metrics.pop(stage, [])
+        content = marshal.dumps((stage, [info.SerializeToString() for info in infos]))
+        return [(METRICS, content)] if infos else []
+
+    def group(self, buffer: bytes) -> GroupNode:
+        """Returns the grouping that reads a buffer."""
+        return self.run.groups[buffer]
+
+    def stateful(self, stage: str) -> StatefulNode:
+        """Returns a fused stage that has state or timers."""
+        node = self.nodes[stage]
+        assert isinstance(node, StatefulNode)
+        return node
+
+
+def _stored(stage: Any) -> tuple[str, list[bytes], list[tuple[str, str]], str | None]:
+    transforms = [each.SerializeToString(deterministic=True) for each in stage.transforms]
+    return stage.name, transforms, sorted(stage.timers), stage.environment
+
+
+def _stage(
+    name: str, transforms: list[bytes], timers: list[tuple[str, str]], environment: str | None
+) -> translations.Stage:
+    parsed = [beam_protos.PTransform.FromString(each) for each in transforms]
+    stage = translations.Stage(name, parsed, environment=environment)
+    stage.timers = set(timers)
+    return stage
+
+
+_WORKERS: Final = dict[str, Worker]()
+_OPENING: Final = threading.Lock()
+
+
+@attrs.frozen(slots=False, eq=False, repr=False)
+class Job:
+    """A pipeline after fusion. A step or an operator of a plan has it, and uses it in the process that executes it.
+
+    `content` is only bytes, since the processes of a cluster have nothing else in common.
+    """
+
+    content: bytes
+
+    @classmethod
+    def of(cls, context: Any, stages: Iterable[Any]) -> Job:
+        """Stores fused stages, before a `Context` is created, which changes them."""
+        held = {
+            "components": context.components.SerializeToString(deterministic=True),
+            "stages": [_stored(stage) for stage in stages],
+            "safe_coders": dict(context.safe_coders),
+            "data_coders": dict(context.data_channel_coders),
+        }
+        return cls(marshal.dumps(held))
+
+    @cached_property
+    def digest(self) -> str:
+        """The digest of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def worker(self) -> Worker:
+        """Returns the worker of this process, which is created when it is used first."""
+        with _OPENING:
+            if self.digest not in _WORKERS:
+                for digest in list(_WORKERS)[: 1 - _KEPT]:
+                    _WORKERS.pop(digest).handlers.close_all()
+                _WORKERS[self.digest] = Worker(self.content)
+            return _WORKERS[self.digest]
+
+    def close(self) -> None:
+        """Removes the worker of this process."""
+        with _OPENING:
+            if (worker := _WORKERS.pop(self.digest, None)) is not None:
+                worker.handlers.close_all()
+
+    def __getstate__(self) -> Mapping[str, bytes]:
+        return {"content": self.content}
+
+    def __setstate__(self, state: Mapping[str, bytes]) -> None:
+        object.__setattr__(self, "content", state["content"])

@@ -1,0 +1,64 @@
+"""Runs the plan of a Beam pipeline with a runner of this engine."""
+
+from __future__ import annotations
+
+import marshal
+from typing import Any, Protocol, runtime_checkable
+
+import attrs
+from apache_beam.metrics.monitoring_infos import consolidate
+from apache_beam.portability.api import metrics_pb2
+from apache_beam.runners import runner as beam_runner
+from apache_beam.runners.portability.fn_api_runner import fn_runner
+
+from beamlike.beam.cells import DATA
+from beamlike.beam.planned.build import PlanBuilder
+from beamlike.beam.planned.job import Job
+from beamlike.beam.planned.read import reads_of
+from beamlike.beam.streams import streams_of
+from beamlike.io.memory import Memory
+from beamlike.plan.model import Plan
+
+
+@runtime_checkable
+class PlanRunner(Protocol):
+    """A runner of plans: `bl.SparkRunner`, or `bl.LocalRunner`."""
+
+    checkpoint: Any
+    trigger: Any
+    drain: Any
+
+    def run(self, plan: Plan) -> Any:
+        """Runs a plan to its end."""
+
+
+@attrs.define
+class Taken:
+    """A runner that takes a plan, and does not run it."""
+
+    plan: Plan | None = None
+    checkpoint: Any = None
+    trigger: Any = None
+    drain: Any = False
+
+    def run(self, plan: Plan) -> None:
+        self.plan = plan
+
+
+def play(runner: PlanRunner, context: Any, stages: list[Any], pipeline: Any) -> Any:
+    """Runs the fused stages of a pipeline proto with a runner of plans, and returns Beam's result."""
+    metrics, job = Memory(), Job.of(context, stages)
+    try:
+        runner.run(PlanBuilder(job, streams_of(pipeline), reads_of(pipeline)).plan(metrics))
+    finally:
+        job.close()
+    return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, _infos(metrics))
+
+
+def _infos(metrics: Memory) -> dict[str, list[Any]]:
+    """Returns the monitoring infos of each fused stage."""
+    found = dict[str, list[Any]]()
+    for content in metrics.frame()[DATA] if metrics.has_run else ():
+        stage, infos = marshal.loads(content)
+        found.setdefault(stage, []).extend(map(metrics_pb2.MonitoringInfo.FromString, infos))
+    return {stage: list(consolidate(infos)) for stage, infos in found.items()}

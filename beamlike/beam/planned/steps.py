@@ -1,0 +1,198 @@
+"""The steps of a plan: bundles of fused stages, and the conversions of elements before and after groupings.
+
+buffer, data  --Only-->  the rows of a buffer  --Bundle-->  buffer, data
+                                               --Elements-->  key, value, times  -->  a grouping
+                                               --Keyed-->  key, element, times  -->  a stage with state
+panes of a grouping  --Panes-->  buffer, data
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import attrs
+import polars as pl
+
+from beamlike.beam.cells import BUFFER, DATA, ELEMENT
+from beamlike.beam.planned.job import Job
+from beamlike.steps.base import Step
+from windowing.columns import EVENT_TIME
+
+CHUNKS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
+"""The columns of rows between steps: a buffer, and encoded elements."""
+PLACED: Final = pl.Schema({ELEMENT: pl.Binary(), EVENT_TIME: pl.Int64()})
+"""The columns of an element in one of its windows."""
+
+
+@attrs.frozen
+class Only(Step):
+    """A step that keeps the rows of a buffer."""
+
+    kind: ClassVar[str] = "beam output"
+    buffer: bytes
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.filter(pl.col(BUFFER) == pl.lit(self.buffer))
+
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return wanted | {BUFFER}
+
+    def detail(self) -> str:
+        return self.buffer.decode()
+
+    def identity(self) -> Any:
+        return None
+
+
+@attrs.frozen
+class OfJob(Step):
+    """A step that uses the nodes of a pipeline. `said` describes it: the labels of its transforms, or its coder."""
+
+    job: Job
+    said: str
+
+    @property
+    def python(self) -> bool:
+        return True
+
+    @property
+    def keeps_rows(self) -> bool:
+        return False
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(CHUNKS)
+
+    def detail(self) -> str:
+        return self.said
+
+    def identity(self) -> Any:
+        """Returns None: like the code of any function, transforms may change."""
+        return None
+
+
+@attrs.frozen
+class Bundle(OfJob):
+    """A step that processes elements with a fused stage, as one bundle."""
+
+    kind: ClassVar[str] = "beam"
+    stage: str
+    reads: str
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            written = worker.process(self.stage, self.reads, chunks) if chunks else []
+        return pl.LazyFrame(written, CHUNKS, orient="row")
+
+
+@attrs.frozen
+class Decoded(OfJob):
+    """A step that decodes elements for a stage, in whose state they may be."""
+
+    def identity(self) -> Any:
+        return {"kind": self.kind, "coder": self.said}
+
+
+@attrs.frozen
+class Encoded(OfJob):
+    """A step that encodes the rows of a source as elements of its buffer."""
+
+    kind: ClassVar[str] = "beam source"
+    collection: str
+    buffer: bytes
+    columns: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        rows = frame.select(self.columns).collect()
+        worker = self.job.worker()
+        with worker.lock:
+            data = worker.encoded(self.collection, rows)
+        return pl.LazyFrame([(self.buffer, data)] if data else [], CHUNKS, orient="row")
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.columns)
+
+
+@attrs.frozen
+class Elements(Decoded):
+    """A step that decodes elements for the grouping of a buffer: a row for each window of an element."""
+
+    kind: ClassVar[str] = "beam grouping"
+    buffer: bytes
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            return worker.group(self.buffer).arrivals(chunks).lazy()
+
+
+@attrs.frozen
+class Panes(OfJob):
+    """A step that encodes the panes of a grouping as elements of its buffer."""
+
+    kind: ClassVar[str] = "beam panes"
+    buffer: bytes
+    columns: tuple[str, ...]
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        panes = frame.collect()
+        worker = self.job.worker()
+        with worker.lock:
+            data = worker.group(self.buffer).encoded(panes)
+        return pl.LazyFrame([(self.buffer, data)] if data else [], CHUNKS, orient="row")
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.columns)
+
+
+@attrs.frozen
+class Keyed(Decoded):
+    """A step that decodes the keys and times of elements for a fused stage with state or timers."""
+
+    kind: ClassVar[str] = "beam keys"
+    stage: str
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            return worker.stateful(self.stage).arrivals(chunks).lazy()
+
+
+@attrs.frozen
+class Placed(Decoded):
+    """A step that decodes the times of elements for a fused stage with sides: a row for each window of an element."""
+
+    kind: ClassVar[str] = "beam elements"
+    stage: str
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            return pl.LazyFrame(worker.placed(self.stage, chunks), PLACED, orient="row")
+
+
+@attrs.frozen
+class Chunks(Step):
+    """A step that sends elements to a side."""
+
+    kind: ClassVar[str] = "beam side"
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        return frame.select(DATA, pl.lit(0, pl.Int64).alias(EVENT_TIME))
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset([DATA])
+
+    def detail(self) -> str:
+        return self.name
+
+    def identity(self) -> Any:
+        return None

@@ -1,0 +1,64 @@
+"""A bounded memory of decoded values of a store, so that values that are read in every step are decoded once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from random import Random
+from threading import Lock
+from typing import Final, Protocol, TypeVar, cast
+
+import attrs
+
+MOST_BYTES: Final = 1_000_000_000
+"""The number of bytes that are remembered at most. What does not fit is decoded in each step that reads it."""
+
+
+class Decoded(Protocol):
+    """A decoded value, which does not change."""
+
+    @property
+    def size(self) -> int:
+        """The approximate number of bytes in memory."""
+
+
+D = TypeVar("D", bound=Decoded)
+
+
+@attrs.define(eq=False)
+class Memory:
+    """Decoded values by stage and key. Each has a token: the object by which a store knows that it has the same value.
+
+    If there is not enough room, any values are forgotten. If state is larger than the memory, and all of it is read in
+    each step, those that were read last would be gone when they are needed again, if the oldest were forgotten first.
+    """
+
+    limit: int = MOST_BYTES
+    _known: dict[tuple[str, str], tuple[object, Decoded]] = attrs.field(factory=dict, init=False)
+    _size: int = attrs.field(default=0, init=False)
+    _random: Random = attrs.field(factory=lambda: Random(0), init=False)
+    _turn: Lock = attrs.field(factory=Lock, init=False)
+
+    def get(self, name: tuple[str, str], token: object, decode: Callable[[], D]) -> D:
+        """Returns the value that is remembered with this token, or decodes and remembers it."""
+        known = self._known.get(name)
+        if known is not None and known[0] is token:
+            return cast(D, known[1])
+        found = decode()
+        with self._turn:
+            self._forget(name)
+            self._known[name] = token, found
+            self._size += found.size
+            while self._size > self.limit:
+                self._forget(next(islice(self._known, self._random.randrange(len(self._known)), None)))
+        return found
+
+    def forget(self, name: tuple[str, str]) -> None:
+        """Forgets a value that was replaced or deleted."""
+        if name in self._known:
+            with self._turn:
+                self._forget(name)
+
+    def _forget(self, name: tuple[str, str]) -> None:
+        if (known := self._known.pop(name, None)) is not None:
+            self._size -= known[1].size

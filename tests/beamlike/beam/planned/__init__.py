@@ -1,0 +1,1 @@
+"""Tests of Beam pipelines that are executed as plans."""

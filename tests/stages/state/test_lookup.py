@@ -1,0 +1,157 @@
+"""Rows found by the hashes of their keys are those that a search through all rows finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stages.aggregates.totals import Sum
+from stages.joins.asof import AsOfJoin
+from stages.joins.base import LEFT, RIGHT
+from stages.joins.interval import IntervalJoin
+from stages.operator import MAIN
+from stages.process.cumulative import OfAggregate
+from stages.process.dedup import Dedup
+from stages.process.running import Running
+from stages.stage import Stage
+from stages.state.chunks import is_chunk
+from stages.state.lookup import HashIndex, Requested, divided
+from stages.state.store import DictStore
+from windowing.clocks import Times
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.time import MAX_TIME
+from windowing.windowing import Windowing
+
+ROW = pl.Struct({"number": pl.Int64()})
+ROWS = pl.Schema({"key": pl.String(), "number": pl.Int64()})
+hashes = st.lists(st.integers(0, 12), max_size=30)
+
+
+@given(hashes, st.sets(st.integers(0, 12)))
+def test_every_search_finds_the_rows_with_one_of_the_hashes(rows: list[int], requested: set[int]) -> None:
+    index, asked = HashIndex(np.array(rows, np.uint32)), np.array(sorted(requested), np.uint32)
+    expected = [position for position, value in enumerate(rows) if value in requested]
+    for _ in range(3):  # from the second search on, the hashes are sorted
+        assert index.find(asked).tolist() == expected
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.data())
+def test_numbers_of_rows_are_divided_by_chunk(lengths: list[int], data: st.DataObject) -> None:
+    everything = [(chunk, position) for chunk, length in enumerate(lengths) for position in range(length)]
+    chosen = sorted(data.draw(st.sets(st.sampled_from(range(len(everything))))) if everything else ())
+    parts = divided(np.array(chosen, np.intp), lengths)
+    found = [(chunk, position) for chunk, positions in parts for position in positions.tolist()]
+    assert found == [everything[number] for number in chosen]
+
+
+def test_requested_hashes_are_those_of_a_part_of_all_hashes() -> None:
+    requested = Requested.of(pl.DataFrame({"key": [*range(100), 5, 5]}))
+    half = 1 << 63
+    parts = [requested.between(0, half - 1), requested.between(half, 2 * half - 1)]
+    assert 20 < len(parts[0]) < 80
+    assert sorted(np.concatenate(parts).tolist()) == requested.all.tolist()
+    assert len(requested.all) == 100
+
+
+def dedup() -> Stage:
+    operator = Dedup(("key",), ROWS, Windowing(), within=60, by="event", order="arrival", title="dedup")
+    return Stage("stage", operator)
+
+
+def distinct() -> Stage:
+    operator = Dedup(("key",), ROWS, Windowing(), within=None, by="event", order="arrival", title="dedup")
+    return Stage("stage", operator)
+
+
+def interval() -> Stage:
+    schema = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
+    return Stage("stage", IntervalJoin(("key",), schema, how="inner", low=0, high=60))
+
+
+def outer() -> Stage:
+    schema = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
+    return Stage("stage", IntervalJoin(("key",), schema, how="full", low=0, high=60))
+
+
+def outputs(make: Callable[[], Stage], store: DictStore) -> list[list[object]]:
+    """Returns the sorted panes of each batch of rows with random keys, some of which are null."""
+    stage, random, panes = make(), np.random.default_rng(1), []
+    for batch in range(20):
+        keys = [f"key {key}" if key else None for key in random.integers(0, 40, 30)]
+        times = 10 * batch + np.sort(random.integers(0, 10, 30))
+        rows = pl.DataFrame({"key": keys, "number": range(30), EVENT_TIME: times})
+        if LEFT in stage.operator.inputs[MAIN].schema:
+            side = pl.struct("number")
+            left = pl.col("number") % 2 == 0
+            rows = rows.select(
+                "key",
+                pl.when(left).then(side).alias(LEFT),
+                pl.when(~left).then(side).alias(RIGHT),
+                EVENT_TIME,
+            )
+        step = stage.step(store, {MAIN: rows}, Times.of(10 * batch))
+        panes.append(sorted(map(repr, step.panes.rows())))
+    return panes
+
+
+@pytest.mark.parametrize("make", [dedup, distinct, interval, outer])
+@pytest.mark.parametrize("split", [300, 10**9])
+def test_a_scan_by_hashes_gives_what_a_scan_of_all_rows_gives(
+    make: Callable[[], Stage], split: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = outputs(make, DictStore())
+    monkeypatch.setattr("stages.state.buckets.SPLIT_BYTES", split)
+    monkeypatch.setattr("stages.state.patches.SEARCHED_BYTES", 1)
+    monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 1)
+    monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 1)
+    assert outputs(make, DictStore()) == expected
+    assert any(expected)
+
+
+class Noting(DictStore):
+    """Notes which values are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read: list[str] = []
+
+    def get(self, stage: str, key: str) -> bytes | None:
+        self.read.append(key)
+        return super().get(stage, key)
+
+
+def running() -> Stage:
+    aggregates = {"sum": OfAggregate(Sum("number"), "")}
+    return Stage(
+        "stage", Running(("key",), ROWS, Windowing(), aggregates=aggregates, order="arrival", title="running")
+    )
+
+
+def as_of() -> Stage:
+    schema = pl.Schema({"key": pl.String(), LEFT: ROW, RIGHT: ROW})
+    return Stage("stage", AsOfJoin(("key",), schema, "left", None))
+
+
+@pytest.mark.parametrize("make", [dedup, distinct, interval, running, as_of])
+def test_state_that_ends_silently_is_removed_at_the_end_of_input_without_being_read(
+    make: Callable[[], Stage],
+) -> None:
+    store = Noting()
+    outputs(make, store)
+    stage = make()
+    nothing = {
+        MAIN: pl.DataFrame(schema=stage.operator.inputs[MAIN].schema).drop(WINDOW_COLUMNS, strict=False)
+    }
+    stage.step(store, nothing, Times.of(200))  # left rows that wait for versions are joined
+    assert any(is_chunk(key) for _, key in store.values)
+    store.read.clear()
+    last = stage.step(store, nothing, Times.of(MAX_TIME))
+    assert last.panes.is_empty()
+    assert not any(is_chunk(key) for key in store.read)
+    assert not any(is_chunk(key) for _, key in store.values)
+    assert last.live == 0
