@@ -16,7 +16,7 @@ ABOUT = {"commit": "abcdefghij", "processors": 2, "processor": "x"}
 
 
 def between(name: str, path: Path) -> list[str]:
-    """The lines between the markers of a table."""
+    """Returns the lines between the markers of a table."""
     _, _, rest = path.read_text().partition(f"<!-- {name} -->\n")
     text, ended, _ = rest.partition(f"<!-- end of {name} -->\n")
     assert ended, f"{path} has no place for {name!r}"

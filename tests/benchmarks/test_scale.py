@@ -45,7 +45,7 @@ def test_a_step_receives_what_all_shards_and_splits_send() -> None:
 
 
 def a_batch(begin: float) -> list[tuple[str, float, float, float]]:
-    """The phases of a batch with panes, of a second each."""
+    """Returns the phases of a batch with panes, of a second each."""
     names = ["poll", "log", "read", "sources", "stages", "wait for the log", "encode"]
     phases = [(name, begin + number, begin + number + 1, 0.5) for number, name in enumerate(names)]
     sent = [("transaction", begin + 7, begin + 8, 0.1), ("transaction", begin + 8, begin + 9, 0.1)]

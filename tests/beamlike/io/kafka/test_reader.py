@@ -63,7 +63,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
 
 
 def opened(broker: Broker) -> LogReader:
-    """A reader that has asked for the end once."""
+    """Returns a reader that has asked for the end once."""
     found = LogReader.of(broker, {"t-0": 0}, 100, ends=False)
     assert found.new() is None
     broker.asked.clear()
