@@ -50,6 +50,8 @@ PARTS: Final[Mapping[str, Part]] = {
     "flagship": Part("flagship", 8, resumes=True),
     "throughput": Part("throughput", 15, resumes=True),
     "latency": Part("latency", 12, resumes=True),
+    "timeline": Part("latency.timeline", 2),
+    "scale": Part("scale", 15, resumes=True, alone=True),
     "process": Part("process", 25, resumes=True),
     "state": Part("state", 60, resumes=True),
     "nexmark": Part(

@@ -19,11 +19,13 @@ from benchmarks import (
     joins,
     process,
     readme,
+    scale,
     sides,
     state,
     throughput_report,
 )
 from benchmarks.latency import report as latency
+from benchmarks.latency import timeline
 from benchmarks.nexmark import measure as nexmark
 from benchmarks.section import Section
 
@@ -34,6 +36,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     state.SECTION,
     state.FRONT,
     latency.SECTION,
+    timeline.SECTION,
     nexmark.SECTION,
     nexmark.IN_SHORT,
     process.SECTION,
@@ -45,6 +48,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     sides.SECTION,
     checkpoint.SECTION,
     cores.SECTION,
+    scale.SECTION,
 )
 
 

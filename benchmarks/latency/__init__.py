@@ -2,8 +2,8 @@
 
     python -m benchmarks.latency
 
-The job is the same on all engines: elements with a key and a time in milliseconds, counted by key in windows of a
-second, written to another topic. There is one partition, in which the times are in order, so a window is over with
-the first element of the next one. Its arrival is when the broker has it; a pane is there when a consumer that reads
-only what is committed has it.
+The jobs are the same on all engines: elements with a key and a time in milliseconds, counted by key in windows of a
+second, or the sessions of each key in windows of a second, written to another topic. There is one partition, in which
+the times are in order, so a window is over with the first element of the next one. Its arrival is when the broker has
+it; a pane is there when a consumer that reads only what is committed has it.
 """

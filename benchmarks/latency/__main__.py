@@ -26,7 +26,7 @@ from rich.console import Console
 from beamlike.spark.session.java import find_java
 from benchmarks.engines import PEERS, Failed, install, variables
 from benchmarks.latency import report
-from benchmarks.latency.report import ENGINES_OF, SECTION, Figure
+from benchmarks.latency.report import ENGINES_OF, SECTION, Engine, Figure
 from benchmarks.logs import reason
 from benchmarks.machine import machine
 from benchmarks.section import resume
@@ -76,17 +76,31 @@ def _stop(process: subprocess.Popen[Any]) -> None:
         return
 
 
-def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -> Figure:
+def measured(cluster: Cluster, name: str, job: str, rate: int, seconds: int, work: Path) -> Figure:
     """Measures the latencies of an engine at a rate. Raises `Failed` with the reason in its log."""
-    engine = ENGINES_OF[name]
+    panes = observed(cluster, ENGINES_OF[name], job, rate, seconds, work)
+    return Figure.of(name, rate, job, [came - arrived for arrived, came in panes])
+
+
+def observed(
+    cluster: Cluster,
+    engine: Engine,
+    name: str,
+    rate: int,
+    seconds: int,
+    work: Path,
+    done: Callable[[Path], object] = lambda folder: None,
+) -> list[tuple[int, int]]:
+    """Returns for each pane of a job the arrival of the element that ended its window, and the arrival of the pane.
+
+    `done` is called with the folder of the job when the job has been stopped.
+    """
     python, env = Path(sys.executable), dict(os.environ)
     if engine.peer is not None:
         python = install(PEERS[engine.peer], work)
         env = variables(PEERS[engine.peer], python, work, env)
     source, target = (
-        cluster.topic(
-            name=f"{way}-{name}-{rate}-{time.time_ns()}", **{"message.timestamp.type": "LogAppendTime"}
-        )
+        cluster.topic(name=f"{way}-{rate}-{time.time_ns()}", **{"message.timestamp.type": "LogAppendTime"})
         for way in ("in", "out")
     )
     settings = {"bootstrap.servers": cluster.servers, "group.id": target, "isolation.level": "read_committed"}
@@ -109,9 +123,18 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
             return process
 
         topics = [cluster.servers, source, target]
+        keys = 100 if name == "windows" else rate // 10  # each has some ten elements a second
         _ready(consumer, target)
-        job = start([f"{python}", *engine.command, *topics, f"{folder}/checkpoint"], log, log, env)
-        load = [sys.executable, "-m", "benchmarks.latency.load", cluster.servers, source, f"{rate}"]
+        job = start([f"{python}", *engine.command, *topics, f"{folder}/checkpoint", name], log, log, env)
+        load = [
+            sys.executable,
+            "-m",
+            "benchmarks.latency.load",
+            cluster.servers,
+            source,
+            f"{rate}",
+            f"{keys}",
+        ]
         start(load, arrivals, log, dict(os.environ))
         due = time.monotonic() + _START
 
@@ -133,10 +156,13 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
             int(second): int(at)
             for second, at in map(str.split, Path(arrivals.name).read_text().splitlines())
         }
-    return Figure.of(name, rate, [at - arrived[end] for end, at in panes if arrived.get(end, 0) >= begin])
+        _stop(job)
+        done(Path(folder))
+    return [(arrived[end], at) for end, at in panes if arrived.get(end, 0) >= begin]
 
 
 @click.command()
+@click.option("--jobs", default=",".join(report.JOBS), help="Some of the jobs.")
 @click.option("--rates", default="10000,100000", help="Elements a second.")
 @click.option("--seconds", default=25, help="How long it is measured, once it is warm.")
 @click.option("--only", default=",".join(ENGINES_OF), help="Some of the engines.")
@@ -144,22 +170,28 @@ def measured(cluster: Cluster, name: str, rate: int, seconds: int, work: Path) -
     "--work", default="build/bench-envs", type=click.Path(path_type=Path), help="For what is installed."
 )
 @resume
-def main(rates: str, seconds: int, only: str, work: Path, resume: bool) -> None:
+def main(jobs: str, rates: str, seconds: int, only: str, work: Path, resume: bool) -> None:
     """Measures, keeps and shows the figures."""
     # Started processes must end with this process, however that ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     console, about = Console(), machine(find_java())
-    wanted = [(name, int(rate)) for rate in rates.split(",") for name in only.split(",")]
+    wanted = [
+        (name, job, int(rate))
+        for job in jobs.split(",")
+        for rate in rates.split(",")
+        for name in only.split(",")
+        if job in ENGINES_OF[name].jobs
+    ]
     left = SECTION.left(wanted, about["commit"]) if resume else wanted
     with ExitStack() as held:
         cluster = held.enter_context(broker()) if left else None
-        for name, rate in left:
+        for name, job, rate in left:
             load = os.getloadavg()[0]
             try:
                 assert cluster is not None
-                figure = measured(cluster, name, rate, seconds, work)
+                figure = measured(cluster, name, job, rate, seconds, work)
             except Failed as error:
-                figure = Figure(name, rate, failed=f"{error}")
+                figure = Figure(name, rate, job, failed=f"{error}")
             figure = attrs.evolve(figure, load=load)
             console.print(f"{figure}")
             SECTION.keep([attrs.asdict(figure)], about)

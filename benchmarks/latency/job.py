@@ -1,6 +1,6 @@
-"""The job in beamlike, on either runner.
+"""The jobs in beamlike, on either runner.
 
-python -m benchmarks.latency.job local|spark SERVERS INPUT OUTPUT CHECKPOINT
+python -m benchmarks.latency.job local|spark SERVERS INPUT OUTPUT CHECKPOINT windows|flagship
 """
 
 from __future__ import annotations
@@ -9,12 +9,41 @@ import os
 from datetime import datetime
 
 import click
+import narwhals as nw
 
 import beamlike as bl
 
 
-def pipeline(servers: str, source: str, target: str) -> bl.Pipeline:
-    """Counts by key and second."""
+def windows(elements: bl.Collection) -> bl.Collection:
+    """Counts elements by key and second."""
+    return elements.window_into(bl.FixedWindows("1s")).group_by("key").aggregate(n=bl.count())
+
+
+def flagship(elements: bl.Collection) -> bl.Collection:
+    """Returns the sessions of each key, on two platforms, and their number and mean length by second."""
+    lengths = [
+        elements.filter(nw.col("key") % 2 == platform)
+        .window_into(bl.Sessions("300ms"), timestamp_combiner=bl.END_OF_WINDOW)
+        .group_by("key")
+        .aggregate(length=bl.window_length())
+        for platform in (0, 1)
+    ]
+    return (
+        bl.flatten(*lengths)
+        .window_into(bl.FixedWindows("1s"))
+        .aggregate(n=bl.count(), length=bl.mean("length"))
+    )
+
+
+JOBS = {"windows": windows, "flagship": flagship}
+COLUMNS: dict[str, dict[str, type]] = {
+    "windows": {"window_end": datetime, "key": int, "n": int},
+    "flagship": {"window_end": datetime, "n": int, "length": float},
+}
+
+
+def pipeline(servers: str, source: str, target: str, job: str) -> bl.Pipeline:
+    """Returns the pipeline of a job from a topic to another."""
     p = bl.Pipeline("latency")
     elements = p.read(
         "elements",
@@ -23,11 +52,13 @@ def pipeline(servers: str, source: str, target: str) -> bl.Pipeline:
         timestamp_unit="ms",
         watermark=bl.MonotonousTimestamps(),
     )
-    counts = elements.window_into(bl.FixedWindows("1s")).group_by("key").aggregate(n=bl.count())
-    counts.write(
-        "panes", bl.KafkaSink(servers, target, value=bl.json({"window_end": datetime, "key": int, "n": int}))
-    )
+    JOBS[job](elements).write("panes", bl.KafkaSink(servers, target, value=bl.json(COLUMNS[job])))
     return p
+
+
+def run_in_process(p: bl.Pipeline, checkpoint: str) -> None:
+    """Runs until it is stopped."""
+    p.run(bl.LocalRunner(checkpoint=checkpoint, trigger="5 milliseconds"))
 
 
 @click.command()
@@ -36,11 +67,12 @@ def pipeline(servers: str, source: str, target: str) -> bl.Pipeline:
 @click.argument("source")
 @click.argument("target")
 @click.argument("checkpoint")
-def main(runner: str, servers: str, source: str, target: str, checkpoint: str) -> None:
+@click.argument("job")
+def main(runner: str, servers: str, source: str, target: str, checkpoint: str, job: str) -> None:
     """Runs until it is stopped."""
-    p = pipeline(servers, source, target)
+    p = pipeline(servers, source, target, job)
     if runner == "local":
-        p.run(bl.LocalRunner(checkpoint=checkpoint, trigger="5 milliseconds"))
+        run_in_process(p, checkpoint)
         return
     from tests.connectors.jars import jars
 

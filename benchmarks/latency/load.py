@@ -1,6 +1,6 @@
 """Sends elements to a topic at a steady rate, and prints when the first one of each second was stored.
 
-python -m benchmarks.latency.load SERVERS TOPIC RATE
+python -m benchmarks.latency.load SERVERS TOPIC RATE KEYS
 
 Each line has the beginning of a second and the time at which the broker had its first element, in milliseconds.
 """
@@ -13,7 +13,6 @@ import time
 import click
 from confluent_kafka import Producer
 
-KEYS = 100
 _TURN = 0.002  # seconds
 
 
@@ -21,13 +20,14 @@ _TURN = 0.002  # seconds
 @click.argument("servers")
 @click.argument("topic")
 @click.argument("rate", type=int)
-def main(servers: str, topic: str, rate: int) -> None:
+@click.argument("keys", type=int)
+def main(servers: str, topic: str, rate: int, keys: int) -> None:
     """Sends until it is killed."""
     # A broker that is busy for some seconds must not end this.
     room = {"queue.buffering.max.messages": 10_000_000}
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 2, "acks": "1", **room})
     chance, sent, second = random.Random(7), 0, 0
-    keys = [f'{{"key":{chance.randrange(KEYS)},"at":' for _ in range(10_000)]
+    begins = [f'{{"key":{chance.randrange(keys)},"at":' for _ in range(100_000)]
 
     def told(error: object, message: object) -> None:
         assert error is None, error
@@ -40,7 +40,7 @@ def main(servers: str, topic: str, rate: int) -> None:
         due, now = int((time.monotonic() - began) * rate), time.time_ns() // 1_000_000
         for number in range(sent, due):
             first = now // 1000 > second
-            value = f"{keys[number % 10_000]}{now}}}"
+            value = f"{begins[number % 100_000]}{now}}}"
             producer.produce(topic, value, on_delivery=told if first else None)
             second = now // 1000
         sent = due

@@ -16,14 +16,21 @@ from examples.drawing import save
 
 _PEERS: Final = Path(__file__).parents[1] / "peers"
 
+JOBS: Final = ("windows", "flagship")
+"""Counts by key and second; and the number and mean length of sessions by second, those of two platforms together."""
+
 
 @attrs.frozen
 class Engine:
-    """An engine's command, to which the broker, the topics and a folder are appended."""
+    """An engine's command, to which the broker, the topics, a folder and the job are appended.
+
+    `peer` is its name among the other frameworks; `jobs` are those that it has.
+    """
 
     title: str
     command: Sequence[str]
     peer: str | None = None
+    jobs: Sequence[str] = JOBS
 
 
 def _module(name: str, *arguments: str) -> list[str]:
@@ -35,14 +42,14 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
     "spark": Engine("beamlike, on Spark", _module("job", "spark")),
     "native": Engine("PySpark streaming", _module("native")),
     "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
-    "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax"),
+    "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax", jobs=("windows",)),
 }
 TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 
 @attrs.frozen
 class Figure:
-    """An engine at a rate of elements a second: quantiles of the latency of its panes, in milliseconds.
+    """An engine with a job at a rate of elements a second: quantiles of the latency of its panes, in milliseconds.
 
     `load` is the number of processes of the machine that had work, or waited for the disk, in the minute before; 0 if
     that is not known.
@@ -50,6 +57,7 @@ class Figure:
 
     engine: str
     rate: int
+    job: str = "windows"
     p50: float = 0.0
     p99: float = 0.0
     panes: int = 0
@@ -57,12 +65,12 @@ class Figure:
     load: float = 0.0
 
     @classmethod
-    def of(cls, engine: str, rate: int, latencies: Sequence[int]) -> Self:
+    def of(cls, engine: str, rate: int, job: str, latencies: Sequence[int]) -> Self:
         """Returns the figure for these latencies of panes; there may be none, if an engine does not keep up."""
         if not latencies:
-            return cls(engine, rate, failed="no pane came in time: it does not keep up")
+            return cls(engine, rate, job, failed="no pane came in time: it does not keep up")
         p50, p99 = (float(np.quantile(latencies, share)) for share in (0.5, 0.99))
-        return cls(engine, rate, p50, p99, len(latencies))
+        return cls(engine, rate, job, p50, p99, len(latencies))
 
     @classmethod
     def kept(cls, facts: Mapping[str, Any]) -> Self:
@@ -76,16 +84,18 @@ class Figure:
 
 
 def table(figures: Sequence[Figure], titles: Mapping[str, str]) -> str:
-    """Returns a Markdown table: p50 / p99 in milliseconds, an engine a row."""
-    rates = sorted({figure.rate for figure in figures})
-    cells = {(figure.engine, figure.rate): figure.text for figure in figures}
-    head = f"| p50 / p99, ms | {' | '.join(f'{rate:,} a second' for rate in rates)} |"
-    rows = [
-        f"| {title} | {' | '.join(cells.get((name, rate), 'not measured') for rate in rates)} |"
-        for name, title in titles.items()
-        if any((name, rate) in cells for rate in rates)
+    """Returns a Markdown table: p50 / p99 in ms, a row for each engine, a column for each job and rate."""
+    columns = [
+        (job, rate) for job in JOBS for rate in sorted({one.rate for one in figures if one.job == job})
     ]
-    return "\n".join([head, f"|---|{'---|' * len(rates)}", *rows])
+    cells = {(figure.engine, figure.job, figure.rate): figure.text for figure in figures}
+    heads = [f"{job}, {rate:,} a second" for job, rate in columns]
+    rows = [
+        f"| {title} | {' | '.join(cells.get((name, *column), 'not measured') for column in columns)} |"
+        for name, title in titles.items()
+        if any((name, *column) in cells for column in columns)
+    ]
+    return "\n".join([f"| p50 / p99, ms | {' | '.join(heads)} |", f"|---|{'---|' * len(columns)}", *rows])
 
 
 def beside(figures: Sequence[Figure]) -> str:
@@ -102,24 +112,26 @@ def lines(kept: Sequence[Figures]) -> Iterator[str]:
     yield beside(figures)
 
 
-SECTION: Final = Section("latency", ("engine", "rate"), lines)
+SECTION: Final = Section("latency", ("engine", "job", "rate"), lines)
 
 
 def draw(figures: Sequence[Figure], titles: Mapping[str, str], path: Path) -> None:
-    """Draws p50 to p99 on a logarithmic axis, a line for each engine and rate."""
+    """Draws p50 to p99 on a logarithmic axis, a panel for each job, a line for each engine and rate."""
     rates = sorted({figure.rate for figure in figures})
+    jobs = [job for job in JOBS if any(figure.job == job and figure.panes for figure in figures)]
     shown = [name for name in titles if any(figure.engine == name and figure.panes for figure in figures)]
-    figure, panels = drawn(1, 1, (7.5, 1.2 + 0.5 * len(shown)))
-    axes = panels[0][0]
-    for row, name in enumerate(reversed(shown)):
-        for one in (one for one in figures if one.engine == name and one.panes):
-            at, colour = row + 0.12 * (1 - 2 * rates.index(one.rate)), f"C{rates.index(one.rate)}"
-            axes.plot([one.p50, one.p99], [at, at], color=colour, linewidth=2.5, solid_capstyle="round")
-            axes.plot([one.p50], [at], "o", color=colour, markersize=6)
+    figure, panels = drawn(1, len(jobs), (3.5 + 4.0 * len(jobs), 1.2 + 0.5 * len(shown)), sharey=True)
+    for axes, job in zip(panels[0], jobs, strict=True):
+        for one in (one for one in figures if one.job == job and one.panes):
+            turn = rates.index(one.rate)
+            at = len(shown) - 1 - shown.index(one.engine) + 0.12 * (1 - 2 * turn)
+            axes.plot([one.p50, one.p99], [at, at], color=f"C{turn}", linewidth=2.5, solid_capstyle="round")
+            axes.plot([one.p50], [at], "o", color=f"C{turn}", markersize=6)
+        axes.set_yticks(range(len(shown)), [titles[name] for name in reversed(shown)])
+        axes.set_xscale("log")
+        axes.set_title(job, fontsize="small")
+        axes.set_xlabel("milliseconds, p50 (dot) to p99 (end of the line)")
     for number, rate in enumerate(rates):
-        axes.plot([], [], "o-", color=f"C{number}", label=f"{rate:,} elements a second")
-    axes.set_yticks(range(len(shown)), [titles[name] for name in reversed(shown)])
-    axes.set_xscale("log")
-    axes.set_xlabel("milliseconds, p50 (dot) to p99 (end of the line)")
-    axes.legend(frameon=False, fontsize="small")
+        panels[0][0].plot([], [], "o-", color=f"C{number}", label=f"{rate:,} elements a second")
+    panels[0][0].legend(frameon=False, fontsize="small")
     save(figure, path)

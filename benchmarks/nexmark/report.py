@@ -108,7 +108,7 @@ _SHORT = {"local": "in process", "spark": "on Spark", "flink": "Flink SQL 2.3", 
 
 
 def in_short(runs: Sequence[Run]) -> Iterator[str]:
-    """CPU microseconds of one more event, and memory at the largest input; and the ratios to the runner on Spark."""
+    """Yields CPU us of one more event, and memory at the largest input; and ratios to the runner on Spark."""
     queries = sorted({run.query for run in runs})
     costs = {(name, query): cpu_per_event(runs, name, query) for name in _SHORT for query in queries}
     ratios = {

@@ -34,7 +34,7 @@ def _pane(counted: tuple[str, tuple[int, int]]) -> KafkaSinkMessage[None, bytes]
     return KafkaSinkMessage(None, json.dumps(value).encode())
 
 
-def main(servers: str, source: str, target: str, _: str) -> None:
+def main(servers: str, source: str, target: str, *_: str) -> None:
     flow = Dataflow("latency")
     config = {"fetch.wait.max.ms": "5"}
     read = KafkaSource([servers], [source], tail=True, starting_offset=OFFSET_END, add_config=config)

@@ -1,6 +1,6 @@
-"""Counts by key and second from a topic to another, in Flink SQL, with its Kafka connector on HADOOP_CLASSPATH.
+"""Counts by key and second, or of sessions, from a topic to another, in Flink SQL, its connector on HADOOP_CLASSPATH.
 
-python flink_latency.py SERVERS INPUT OUTPUT CHECKPOINT
+python flink_latency.py SERVERS INPUT OUTPUT CHECKPOINT windows|flagship
 
 Every element may advance the watermark, which is checked every five milliseconds. Rows are visible when they are sent:
 with exactly-once delivery a reader of committed messages would wait for the next checkpoint.
@@ -26,23 +26,40 @@ WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{servers}', 'topi
   'scan.startup.mode' = 'latest-offset', 'format' = 'json', 'properties.fetch.max.wait.ms' = '5')
 """
 _TARGET = """
-CREATE TABLE panes (window_end BIGINT, `key` BIGINT, n BIGINT)
+CREATE TABLE panes (window_end BIGINT, {columns})
 WITH ('connector' = 'kafka', 'properties.bootstrap.servers' = '{servers}', 'topic' = '{target}', 'format' = 'json')
 """
 _COUNTS = """
 INSERT INTO panes SELECT UNIX_TIMESTAMP(CAST(window_end AS STRING)) * 1000, `key`, COUNT(*)
 FROM TABLE(TUMBLE(TABLE elements, DESCRIPTOR(ts), INTERVAL '1' SECOND)) GROUP BY window_start, window_end, `key`
 """
+_SESSIONS = """
+CREATE TEMPORARY VIEW sessions AS
+SELECT window_time AS ended, TIMESTAMPDIFF(SECOND, window_start, window_end) AS length
+FROM TABLE(SESSION(TABLE elements PARTITION BY `key`, DESCRIPTOR(ts), INTERVAL '0.3' SECOND))
+GROUP BY window_start, window_end, window_time, `key`
+"""
+_LENGTHS = """
+INSERT INTO panes SELECT UNIX_TIMESTAMP(CAST(window_end AS STRING)) * 1000, COUNT(*), AVG(CAST(length AS DOUBLE))
+FROM TABLE(TUMBLE(TABLE sessions, DESCRIPTOR(ended), INTERVAL '1' SECOND)) GROUP BY window_start, window_end
+"""
+_JOBS = {
+    "windows": ("`key` BIGINT, n BIGINT", [], _COUNTS),
+    "flagship": ("n BIGINT, length DOUBLE", [_SESSIONS], _LENGTHS),
+}
 
 
-def main(servers: str, source: str, target: str, checkpoint: str) -> None:
+def main(servers: str, source: str, target: str, checkpoint: str, job: str) -> None:
+    columns, views, insert = _JOBS[job]
     table = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {**_SETTINGS, "execution.checkpointing.dir": f"file://{checkpoint}"}
     for name, value in settings.items():
         table.get_config().set(name, value)
     table.execute_sql(_SOURCE.format(servers=servers, source=source))
-    table.execute_sql(_TARGET.format(servers=servers, target=target))
-    table.execute_sql(_COUNTS).wait()
+    table.execute_sql(_TARGET.format(servers=servers, target=target, columns=columns))
+    for view in views:
+        table.execute_sql(view)
+    table.execute_sql(insert).wait()
 
 
 if __name__ == "__main__":

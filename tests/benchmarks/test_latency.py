@@ -10,9 +10,9 @@ from benchmarks.latency.report import Figure, draw, table
 
 TITLES = {"local": "In process", "peer": "A peer", "unknown": "Not measured"}
 FIGURES = [
-    Figure.of("local", 10_000, list(range(1, 101))),
-    Figure.of("peer", 10_000, []),
-    Figure.of("peer", 100_000, [20]),
+    Figure.of("local", 10_000, "windows", list(range(1, 101))),
+    Figure.of("peer", 10_000, "windows", []),
+    Figure.of("peer", 100_000, "windows", [20]),
 ]
 
 
@@ -23,7 +23,7 @@ def test_a_figure_has_quantiles_or_says_that_nothing_came() -> None:
 
 def test_the_table_has_a_row_for_each_engine_that_was_measured() -> None:
     assert table(FIGURES, TITLES).splitlines() == [
-        "| p50 / p99, ms | 10,000 a second | 100,000 a second |",
+        "| p50 / p99, ms | windows, 10,000 a second | windows, 100,000 a second |",
         "|---|---|---|",
         "| In process | 50 / 99 | not measured |",
         "| A peer | no pane came in time: it does not keep up | 20 / 20 |",
