@@ -72,11 +72,6 @@ class ShardState:
             self.index.remove(name)
             self._changed[name] = None
 
-    def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
-        # The next batch of this shard may be processed by another worker, so nothing is remembered.
-        value = self.get(stage, key)
-        return None if value is None else decode(value)
-
     def values(self) -> Iterator[tuple[str, bytes]]:
         """Yields the values of all keys that were stored before."""
         for name, place in self.index.places.items():

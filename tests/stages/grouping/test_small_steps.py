@@ -35,7 +35,7 @@ NONE: Mapping[str, Aggregate] = {"length": WindowLength()}
 
 
 def late(watermark: int) -> Stream:
-    """A window gets an element when it is over, and another window gets its first one then."""
+    """Returns a stream in which a window gets an element after its end, and another window gets its first one."""
     elements = (("a", 2, 5), ("b", 3, 1))
     return Bundle((("a", 1, 0),), watermark), Bundle(elements, watermark), Bundle((), MAX_TIME)
 
