@@ -216,12 +216,16 @@ def test_a_log_is_read_on_from_where_it_was_and_grows(
     kafka.grow(topic, 2)
     kafka.send(topic, [play(5)], partition=1)
     kafka.send(topic, [play(2)])
-    second = reader.new()
-    assert second is not None
-    assert second.position == {f"{topic}-0": 3, f"{topic}-1": 1}
-    assert _at(reader.read(second)) == [2, 5]
+    come: list[int] = []
+    while len(come) < 2:  # the broker's answer on the new partition is not waited for
+        if (taken := reader.new()) is not None:
+            come += _at(reader.read(taken))
+    assert sorted(come) == [2, 5]
     reader.close()
     again = source.resume(first.position, 100)
+    second = again.new()
+    assert second is not None
+    assert second.position == {f"{topic}-0": 3, f"{topic}-1": 1}
     assert _at(again.read(second)) == [2, 5]
     assert again.new() is None
     again.close()
@@ -271,7 +275,7 @@ def test_a_partition_that_is_far_ahead_waits_for_the_others_and_nothing_is_lost(
 
 
 def _at(pieces: Any) -> list[int]:
-    return [at for piece in pieces.pieces for at in piece.rows.collect()["at"]]
+    return [at for piece in pieces.pieces for at in piece.rows.lazy().collect()["at"]]
 
 
 def test_a_topic_or_broker_that_is_not_there_is_an_error_in_words(kafka: Cluster) -> None:
