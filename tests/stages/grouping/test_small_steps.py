@@ -1,4 +1,4 @@
-"""What a step computes without a query, for most batches, is what its queries compute for all."""
+"""Compares the ways of a step without queries with its queries, and with the model."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NONE: Mapping[str, Aggregate] = {"length": WindowLength()}
 
 
 def late(watermark: int) -> Stream:
-    """A window gets an element when it is over, and another window gets its first one then."""
+    """Creates steps in which a window receives an element when it is over, and another one its first element then."""
     elements = (("a", 2, 5), ("b", 3, 1))
     return Bundle((("a", 1, 0),), watermark), Bundle(elements, watermark), Bundle((), MAX_TIME)
 
@@ -47,7 +47,7 @@ def sessions_of(trigger: Trigger) -> Windowing:
 def played(
     windowing: Windowing, stream: Stream, aggregates: Mapping[str, Aggregate]
 ) -> tuple[list[pl.DataFrame], list[pl.DataFrame]]:
-    """The panes of each step, and the state at the end, in frames."""
+    """Returns the panes of each step, and the state at the end, in frames."""
     grouping, store = Grouping(("key",), windowing, aggregates, SCHEMA), DictStore()
     stage, panes = Stage("grouping", grouping), list[pl.DataFrame]()
     for bundle in stream:
