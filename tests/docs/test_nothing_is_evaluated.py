@@ -45,6 +45,10 @@ ALLOWED: Final = {
     "beamlike/spark/session/archive.py": {"compile in _compiled", "import marshal"},
     # The state of a worker of Beam, as dicts, lists and bytes, which this process itself has written.
     "beamlike/beam/stateful.py": {"import marshal", "marshal.loads in load"},
+    # The same for a whole run, in its checkpoint, which is trusted input (docs/security.md).
+    "beamlike/beam/checkpoint.py": {"import marshal", "marshal.loads in follow"},
+    # A dict display, in which the names of columns are literals, as `repr` writes them.
+    "windowing/python_values.py": {"eval in _display"},
     # The fused stages of a pipeline, and the metrics of its bundles, as bytes that the plan of this run itself carries.
     "beamlike/beam/planned/job.py": {"import marshal", "marshal.loads in __init__"},
     "beamlike/beam/planned/play.py": {"import marshal", "marshal.loads in _infos"},
