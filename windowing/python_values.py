@@ -47,6 +47,8 @@ def values_of(column: pl.Series) -> list[Any]:
 
 def dicts_of(rows: pl.DataFrame) -> Iterator[dict[str, Any]]:
     """Yields the rows as dicts: the same as `iter_rows(named=True)`."""
+    if not rows.columns:
+        return ({} for _ in range(len(rows)))
     make = _display(tuple(rows.columns))
     return chain.from_iterable(map(make, *columns) for columns in _slices(rows))
 

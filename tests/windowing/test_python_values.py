@@ -60,6 +60,12 @@ def test_a_column_may_have_any_name() -> None:
     assert [*dicts_of(frame)] == [{name: number for number, name in enumerate(names)}]
 
 
+def test_rows_without_columns_are_empty_dicts() -> None:
+    rows = pl.DataFrame({"a": [1, 2]}).drop("a")
+    assert [*dicts_of(rows)] == [{}, {}]
+    assert [*dicts_of(pl.DataFrame())] == []
+
+
 def test_the_dicts_of_many_rows_and_columns_are_plain_and_their_own() -> None:
     frame = pl.DataFrame({f"c{number}": range(20_000) for number in range(300)})
     found: list[dict[str, Any]] = [*dicts_of(frame[:, :2])]
