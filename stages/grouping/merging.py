@@ -251,7 +251,7 @@ def _late_by_merging(layout: WindowLayout, context: TriggerContext) -> list[pl.E
 def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> pl.DataFrame:
     """Updates trigger cells and holds of windows that have grown or merged, and closes those that are finished."""
     trigger = layout.windowing.trigger
-    holds = layout.windowing.timestamp_combiner.depends_on_window and _must_hold(merged, context)
+    holds = layout.windowing.timestamp_combiner.depends_on_window and _must_hold(merged, layout, context)
     if not (holds or trigger.cells()):
         return merged
     grown = (pl.col(_PARTS) > 1) | ((pl.col(_PARTS) == 1) & ~pl.col(_SAME))
@@ -277,10 +277,13 @@ def _complete_merge(merged: pl.DataFrame, layout: WindowLayout, context: Trigger
     )
 
 
-def _must_hold(merged: pl.DataFrame, context: TriggerContext) -> bool:
+def _must_hold(merged: pl.DataFrame, layout: WindowLayout, context: TriggerContext) -> bool:
     """True if the hold of some window changes with its end. `absorb` computes those of windows with new elements that
-    are not over, which are nearly all that grow.
+    are not over, which are nearly all that grow. It cannot advance a hold to an earlier time, as a window of the user's
+    own may require, whose end is earlier after a merge.
     """
+    if not layout.windowing.windows.merges_by_overlap:
+        return True
     alone = (merged[_PARTS].to_numpy() > 1) & (merged[COUNT].to_numpy() == 0)
     return bool(alone.any()) or context.any_over(merged[WINDOW_END])
 

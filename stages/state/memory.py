@@ -39,6 +39,9 @@ class Memory:
     _random: Random = attrs.field(factory=lambda: Random(0), init=False)
     _turn: Lock = attrs.field(factory=Lock, init=False)
 
+    def __reduce__(self) -> tuple[type[Memory], tuple[int]]:
+        return Memory, (self.limit,)  # a copy remembers nothing
+
     def get(self, name: tuple[str, str], token: object, decode: Callable[[], D]) -> D:
         """Returns the value that is remembered with this token, or decodes and remembers it."""
         known = self._known.get(name)

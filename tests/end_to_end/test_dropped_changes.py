@@ -79,8 +79,7 @@ def test_late_can_be_added_and_removed_between_runs(
 ) -> None:
     # Arrivals wait in a log, though the buckets are small.
     monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 0)
-    for module in ("storage", "patches"):
-        monkeypatch.setattr(f"stages.state.{module}.LARGE_BYTES", 1)
+    monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 1)
     out: list[pl.DataFrame] = []
     for number, (users, at) in enumerate([("abcd", 1), ("a", 12), ("z", 500)]):
         (tmp_path / "in").mkdir(exist_ok=True)

@@ -45,6 +45,11 @@ class Place(NamedTuple):
     length: int
     total: int
 
+    @property
+    def used(self) -> int:
+        """The bytes of the file that the value uses: at least one, since a file with an empty value is needed, too."""
+        return max(1, self.length)
+
 
 @attrs.define
 class StateIndex:
@@ -64,11 +69,11 @@ class StateIndex:
     def set(self, key: str, place: Place) -> None:
         self.remove(key)
         self.places[key] = place
-        self.live[place.file] = self.live.get(place.file, 0) + place.length
+        self.live[place.file] = self.live.get(place.file, 0) + place.used
 
     def remove(self, key: str) -> None:
         if (before := self.places.pop(key, None)) is not None:
-            self.live[before.file] -= before.length
+            self.live[before.file] -= before.used
 
     def extend(self, name: str, changed: Iterable[str], deleted: Sequence[str]) -> tuple[bytes, list[str]]:
         """Adds a file that has these changes to the index. Returns the end of the file, and the names of the files that

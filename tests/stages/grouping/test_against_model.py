@@ -22,6 +22,7 @@ from tests.support.examples import share
 from tests.support.model import MAX_TIME, MIN_TIME, Key, Model, Pane, Window, assign
 from tests.support.runs import InOrder, StageRun, advance, panes_of, play, sorted_panes
 from tests.support.strategies import (
+    Auctions,
     Bundle,
     Meetings,
     Stream,
@@ -102,6 +103,14 @@ def test_an_element_whose_window_is_over_when_it_has_merged_is_late() -> None:
         allow_data_loss=True,
     )
     steps = [([("c", 0, -16)], -3), ([("c", 2, 1)], 2), ([("c", -8, -16)], 5)]
+    assert_same_steps(windowing, tuple(Bundle(tuple(elements), to) for elements, to in steps))
+
+
+def test_a_window_that_ends_earlier_after_a_merge_holds_the_output_earlier() -> None:
+    windowing = Windowing(
+        Auctions(6), trigger=Repeatedly(AfterCount(9)), accumulation=Accumulation.DISCARDING
+    )
+    steps = [([("a", 17, 16)], 0), ([("a", 9, 8), ("a", 9, 8)], 4), ([("a", 9, 8)], 8)]
     assert_same_steps(windowing, tuple(Bundle(tuple(elements), to) for elements, to in steps))
 
 

@@ -60,7 +60,7 @@ def played(
 
 def with_queries(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(merging, "_is_unnumbered", lambda rows: False)
-    patch.setattr(merging, "_must_hold", lambda merged, context: True)
+    patch.setattr(merging, "_must_hold", lambda merged, layout, context: True)
     patch.setattr(TriggerContext, "any_over", lambda context, ends: True)
 
 

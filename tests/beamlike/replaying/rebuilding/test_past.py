@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.errors import DataLoss
+from beamlike.errors import InputGone
 from beamlike.local import journal
 from tests.beamlike.replaying.rebuilding.test_rebuild import pipeline, rebuilt, restore, run
 
@@ -111,5 +111,5 @@ def test_a_file_of_a_version_that_is_gone_is_named(tmp_path: Path, monkeypatch: 
     [file] = (tmp_path / "table").glob("*.parquet")
     follow(tmp_path, delta, put_in_delta, USERS[1:3], 1, ("checkpoint", 3))
     file.unlink()
-    with pytest.raises(DataLoss, match=f"source 'plays'.*{file.name}"):
+    with pytest.raises(InputGone, match=f"source 'plays'.*{file.name}"):
         rebuilt(tmp_path, gap=7, source=delta(tmp_path))

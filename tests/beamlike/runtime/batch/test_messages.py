@@ -17,6 +17,7 @@ from beamlike.runtime.batch.messages import (
     SinkMessage,
     SourceMessage,
     StageMessage,
+    StateMessage,
     SummaryMessage,
 )
 from stages.progress.reports import Report
@@ -33,6 +34,7 @@ SENT: list[Message] = [
     StageMessage(STAGE, {"plays": SourceRecord(7, 3, split="a.csv")}, COUNTS, 9),
     SinkMessage(3, {".part-0.tmp": "part-0"}),
     AgainMessage(),
+    StateMessage(1, 0, "1-0-000000003-a", 512, ("1-0-000000002-b",)),
 ]
 
 

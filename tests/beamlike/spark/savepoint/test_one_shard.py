@@ -51,7 +51,7 @@ def test_a_checkpoint_of_before_goes_on_with_an_operator_for_each_level(
     write(tmp_path / "plays", 0, HALF)
 
     def of_before(self: Checkpoint, described: Mapping[str, Any]) -> dict[str, Any]:
-        return {**new_manifest(described), "operators": described["levels"], "rows": False}
+        return {**new_manifest(described), "operators": described["levels"], "rows": False, "store": "spark"}
 
     with monkeypatch.context() as earlier:
         earlier.setattr(Checkpoint, "new_manifest", of_before)
