@@ -109,6 +109,7 @@ class StageNode:
             for transform in self.stage.transforms
             if transform.unique_name in self.inputs
             for collection in transform.outputs.values()
+            if collection in context.data_channel_coders  # a flattening of no collections has no coder
         }
         transforms = sorted(f"the transform {each.unique_name!r}" for each in self.stage.transforms)
         encoded = ", ".join(sorted(coder_text(coders, each) for each in read))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.errors import CheckpointError, SourceError
+from beamlike.errors import CheckpointError
 from beamlike.local import journal
 from tests.connectors.kafka import Cluster
 
@@ -132,7 +132,7 @@ def test_what_the_topic_no_longer_has_is_told(kafka: Cluster, monkeypatch: pytes
     assert found.read == {"plays": 6}
     assert f"({topic}-0, 6 to 8)" in str(found)
     kafka.remove_before(topic, 0, 10)
-    with pytest.raises(SourceError, match=f"topic '{topic}', partition 0: the messages from offset 8"):
+    with pytest.raises(InputGone, match=f"topic '{topic}', partition 0: the messages from offset 8"):
         rebuilt(kafka, topic, "newer")
 
 
