@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.errors import CheckpointError
+from beamlike.errors import CheckpointError, InputGone
 from beamlike.local import journal
 from tests.connectors.kafka import Cluster
 
