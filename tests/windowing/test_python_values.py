@@ -22,8 +22,9 @@ _TIMES = [pl.Date, pl.Datetime("us"), pl.Datetime("ms"), pl.Datetime("us", "UTC"
 _OTHERS = [pl.Datetime("ns"), pl.Duration("us"), pl.Duration("ms"), pl.Int64, pl.String, pl.List(pl.Int8)]
 
 
-_KNOWN_EVERYWHERE = st.datetimes(datetime(1990, 1, 1), timezones=st.timezones())
-"""Times of zones. The offsets of earlier times depend on the database of zones, and polars has another one."""
+_ZONES = st.sampled_from(["UTC", "Asia/Tokyo", "Asia/Kolkata", "America/Bogota"]).map(ZoneInfo)
+_KNOWN_EVERYWHERE = st.datetimes(datetime(1995, 1, 1), timezones=_ZONES)
+"""Times of zones without summer time. polars refuses some times of others, and has another database of earlier ones."""
 
 
 @given(dataframes(allowed_dtypes=[*_TIMES, *_OTHERS], min_cols=1, max_cols=8, max_size=40, allow_null=True))
