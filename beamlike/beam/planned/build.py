@@ -119,7 +119,7 @@ class PlanBuilder:
             self._add_source(self._label(buffer), script, buffer, timed=True)
         for collection, (label, read) in self.reads.items():
             buffer = Streams.buffer(collection)
-            way = Encoded(f"{label}.rows", self.job, label, collection, buffer, (*read.schema, *read.system))
+            way = Encoded(f"{label}.rows", self.job, label, buffer, (*read.schema, *read.system), collection)
             routes = tuple(self._read(buffer, (way,)))
             self.sources[label] = attrs.evolve(read, name=label, routes=routes)
         if self.run.readers[translations.IMPULSE_BUFFER]:

@@ -8,13 +8,14 @@ panes of a grouping  --Panes-->  buffer, data
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
 
 from beamlike.beam.cells import BUFFER, DATA, ELEMENT
-from beamlike.beam.planned.job import Job
+from beamlike.beam.planned.job import Job, Worker
 from beamlike.steps.base import Step
 from windowing.columns import EVENT_TIME
 
@@ -94,16 +95,24 @@ class Bundle(OfJob):
 class Decoded(OfJob):
     """A step that decodes elements for a stage, in whose state they may be."""
 
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        chunks = frame.select(DATA).collect()[DATA].to_list()
+        worker = self.job.worker()
+        with worker.lock:
+            return self.rows(worker, chunks).lazy()
+
+    @abstractmethod
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        """Decodes encoded elements to rows."""
+
     def identity(self) -> Any:
         return {"kind": self.kind, "coder": self.said}
 
 
 @attrs.frozen
-class Encoded(OfJob):
-    """A step that encodes the rows of a source as elements of its buffer."""
+class Encoding(OfJob):
+    """A step that encodes rows as elements of a buffer."""
 
-    kind: ClassVar[str] = "beam source"
-    collection: str
     buffer: bytes
     columns: tuple[str, ...]
 
@@ -111,11 +120,26 @@ class Encoded(OfJob):
         rows = frame.select(self.columns).collect()
         worker = self.job.worker()
         with worker.lock:
-            data = worker.encoded(self.collection, rows)
+            data = self.data(worker, rows)
         return pl.LazyFrame([(self.buffer, data)] if data else [], CHUNKS, orient="row")
+
+    @abstractmethod
+    def data(self, worker: Worker, rows: pl.DataFrame) -> bytes:
+        """Encodes rows to elements."""
 
     def needs(self, wanted: frozenset[str]) -> frozenset[str]:
         return frozenset(self.columns)
+
+
+@attrs.frozen
+class Encoded(Encoding):
+    """A step that encodes the rows of a source as elements of its buffer."""
+
+    kind: ClassVar[str] = "beam source"
+    collection: str
+
+    def data(self, worker: Worker, rows: pl.DataFrame) -> bytes:
+        return worker.encoded(self.collection, rows)
 
 
 @attrs.frozen
@@ -125,30 +149,18 @@ class Elements(Decoded):
     kind: ClassVar[str] = "beam grouping"
     buffer: bytes
 
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        chunks = frame.select(DATA).collect()[DATA].to_list()
-        worker = self.job.worker()
-        with worker.lock:
-            return worker.group(self.buffer).arrivals(chunks).lazy()
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return worker.group(self.buffer).arrivals(chunks)
 
 
 @attrs.frozen
-class Panes(OfJob):
+class Panes(Encoding):
     """A step that encodes the panes of a grouping as elements of its buffer."""
 
     kind: ClassVar[str] = "beam panes"
-    buffer: bytes
-    columns: tuple[str, ...]
 
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        panes = frame.collect()
-        worker = self.job.worker()
-        with worker.lock:
-            data = worker.group(self.buffer).encoded(panes)
-        return pl.LazyFrame([(self.buffer, data)] if data else [], CHUNKS, orient="row")
-
-    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        return frozenset(self.columns)
+    def data(self, worker: Worker, rows: pl.DataFrame) -> bytes:
+        return worker.group(self.buffer).encoded(rows)
 
 
 @attrs.frozen
@@ -158,11 +170,8 @@ class Keyed(Decoded):
     kind: ClassVar[str] = "beam keys"
     stage: str
 
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        chunks = frame.select(DATA).collect()[DATA].to_list()
-        worker = self.job.worker()
-        with worker.lock:
-            return worker.stateful(self.stage).arrivals(chunks).lazy()
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return worker.stateful(self.stage).arrivals(chunks)
 
 
 @attrs.frozen
@@ -172,11 +181,8 @@ class Placed(Decoded):
     kind: ClassVar[str] = "beam elements"
     stage: str
 
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        chunks = frame.select(DATA).collect()[DATA].to_list()
-        worker = self.job.worker()
-        with worker.lock:
-            return pl.LazyFrame(worker.placed(self.stage, chunks), PLACED, orient="row")
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return pl.DataFrame(worker.placed(self.stage, chunks), PLACED, orient="row")
 
 
 @attrs.frozen

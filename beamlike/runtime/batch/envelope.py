@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -41,6 +41,9 @@ CHUNK_BYTES: Final = 4_000_000
 """The approximate greatest size of a data payload in bytes. Spark's shuffle and Python both handle some
 megabytes well.
 """
+
+BATCH_BYTES: Final = 64_000_000
+"""The approximate greatest size of the payloads (bytes) that a task sends at once."""
 
 _PIECE_ROWS: Final = 10_000
 """The smallest number of rows in a slice of rows that may go to any shard."""
@@ -88,6 +91,22 @@ class Envelope:
 def message_envelope(shard: int, target: str, origin: str, message: Message) -> Envelope:
     """Creates an envelope with a message."""
     return Envelope(shard, target, origin, message.kind, 0, to_json(message, ordered=True))
+
+
+def in_batches(envelopes: Iterable[Envelope]) -> Iterator[list[Envelope]]:
+    """Yields lists of sealed envelopes of several megabytes. Arrow can store at most 2 GB of payloads in one batch. No
+    list is empty, since Spark cannot find the types of a frame without rows.
+    """
+    held: list[Envelope] = []
+    size = 0
+    for envelope in envelopes:
+        held.append(envelope.sealed())
+        size += len(held[-1].payload)
+        if size > BATCH_BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 def to_arrow(envelopes: list[Envelope]) -> pa.RecordBatch:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.manifest import Store
-from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope, message_envelope, to_arrow
+from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope, in_batches, message_envelope, to_arrow
 from beamlike.runtime.batch.messages import StateMessage
 from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
@@ -30,8 +30,6 @@ from beamlike.spark.query.task_activity import NO_TRACKERS, TaskTrackers, batch_
 from beamlike.spark.state.index import Head
 from beamlike.spark.state.shard import Shard
 from beamlike.spark.state.versions import StateVersion, data_folder, version_after
-
-_BATCH_BYTES: Final = 64_000_000
 
 
 @attrs.frozen
@@ -96,7 +94,7 @@ class FileOperator:
             label = self.levels[0].topology.labels[context.partitionId()]
             arrived.setdefault(label, [])
         for label in sorted(arrived):
-            yield from _batches(self._run(label, arrived.pop(label), batch))
+            yield from map(to_arrow, in_batches(self._run(label, arrived.pop(label), batch)))
 
     def _run(self, label: int, arrived: list[Envelope], batch: int) -> Iterator[Envelope]:
         first = self.levels[0]
@@ -119,20 +117,6 @@ class FileOperator:
 
 def _message(shard: Shard, head: Head, unused: tuple[str, ...]) -> StateMessage:
     return StateMessage(shard.operator, shard.number, head.name, head.size, unused)
-
-
-def _batches(envelopes: Iterable[Envelope]) -> Iterator[pa.RecordBatch]:
-    """Yields record batches of several megabytes with envelopes. Arrow can store at most 2 GB of payloads in one."""
-    held: list[Envelope] = []
-    size = 0
-    for envelope in envelopes:
-        held.append(envelope.sealed())
-        size += len(held[-1].payload)
-        if size > _BATCH_BYTES:
-            yield to_arrow(held)
-            held, size = [], 0
-    if held:
-        yield to_arrow(held)
 
 
 def apply_file_operator(

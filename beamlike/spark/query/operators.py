@@ -22,7 +22,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.plan.model import Plan
-from beamlike.runtime.batch.envelope import ARROW, Envelope
+from beamlike.runtime.batch.envelope import ARROW, Envelope, in_batches
 from beamlike.spark.query.applied import ENVELOPES
 from beamlike.spark.query.level import Level
 from beamlike.spark.query.parts import PartWriter
@@ -35,8 +35,6 @@ from stages.state.memory import D
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_FRAME_BYTES = 64_000_000
 
 # Built as objects: for a schema given as text, each task would need two more round trips to the JVM.
 _KEY = StructType([StructField("key", StringType())])
@@ -141,7 +139,7 @@ class LevelOperator:
         if self.writer is not None:
             sent = self.writer.write(sent, first.topology.labels.index(label))
         with self.tracked():
-            yield from _rows(sent) if self.in_rows else _frames(sent)
+            yield from _rows(sent) if self.in_rows else map(_frame, in_batches(sent))
         settle(type(self).__name__)
 
 
@@ -192,20 +190,6 @@ def _from_frames(frames: Iterable[pd.DataFrame]) -> Iterator[Envelope]:
         columns = [frame[name].tolist() for name in ARROW.names]
         for shard, target, origin, kind, sequence, payload in zip(*columns, strict=True):
             yield Envelope(shard, target, origin, kind, sequence, payload)
-
-
-def _frames(envelopes: Iterable[Envelope]) -> Iterator[pd.DataFrame]:
-    """Yields frames of several megabytes with envelopes. Arrow can store at most 2 GB of payloads in one frame."""
-    held: list[Envelope] = []
-    size = 0
-    for envelope in envelopes:
-        held.append(envelope.sealed())
-        size += len(held[-1].payload)
-        if size > _FRAME_BYTES:
-            yield _frame(held)
-            held, size = [], 0
-    if held:  # Spark cannot find the types of a frame without rows
-        yield _frame(held)
 
 
 def _frame(envelopes: list[Envelope]) -> pd.DataFrame:
