@@ -135,7 +135,7 @@ class ShardState:
     def _read(self, place: Place) -> bytes:
         value = self.files.read(place.file, place.offset, place.length)
         if zlib.crc32(value) != place.total:
-            raise NotAsWritten(place.file)
+            raise NotAsWritten(f"{self.files.folder}/{place.file}")
         return value
 
     def _to_merge(self) -> list[str]:
@@ -190,7 +190,7 @@ class Shard:
         elif kept is not None and kept[0] == head:
             index = kept[1]
         else:
-            index = StateIndex.load(head, files.read)
+            index = StateIndex.load(head, files)
         return ShardState(f"{self.folder}/{self.operator}/{self.number}", files, index, name)
 
     def keep(self, head: Head, state: ShardState) -> None:
