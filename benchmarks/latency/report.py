@@ -39,6 +39,7 @@ def _module(name: str, *arguments: str) -> list[str]:
 
 ENGINES_OF: Final[Mapping[str, Engine]] = {
     "local": Engine("beamlike, in process", _module("job", "local")),
+    "repeating": Engine("beamlike, in process, at least once", _module("job", "local", "--at-least-once")),
     "spark": Engine("beamlike, on Spark", _module("job", "spark")),
     "native": Engine("PySpark streaming", _module("native")),
     "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
