@@ -47,7 +47,7 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
     "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax", jobs=("windows",)),
     "native": Engine("PySpark streaming", _module("native")),
 }
-"""Those whose title does not say more send their output at least once."""
+"""The engines by name. Their output arrives at least once, unless the title says otherwise."""
 TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 
