@@ -8,6 +8,7 @@ import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import IO
 
 import attrs
 import pytest
@@ -70,15 +71,15 @@ class Store:
 
 
 @contextmanager
-def object_store() -> Iterator[Store]:
-    """Runs a store and yields it; skips the test where moto is not installed."""
+def object_store(log: IO[str] | int = subprocess.DEVNULL) -> Iterator[Store]:
+    """Runs a store and yields it; skips the test where moto is not installed. `log` has a line for each request."""
     pytest.importorskip("moto.server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # A process of its own: clients may keep this one from running any Python while they wait.
     run = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=log) as server:
         try:
             _wait(port, server)
             yield Store(f"http://127.0.0.1:{port}")
