@@ -210,7 +210,7 @@ class Watch:
         }
 
 
-_REQUEST: Final = re.compile(r"(?P<method>[A-Z]+) /(?P<bucket>[^/? ]+)(?P<path>[^? ]*)(?P<query>\\S*)")
+_REQUEST: Final = re.compile(r"(?P<method>[A-Z]+) /(?P<bucket>[^/? ]+)(?P<path>[^? ]*)(?P<query>\S*)")
 
 
 def _requests(log: str, bucket: str) -> Iterator[str]:
