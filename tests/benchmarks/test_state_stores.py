@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks import state_stores_report as report
 from benchmarks.family import Meter, family
-from benchmarks.state_stores_job import WARM, Case, Turns, _requests, moved
+from benchmarks.state_stores_job import WARM, Case, Turns, moved, requested
 
 
 @pytest.mark.parametrize("operator", ["running", "windows"])
@@ -53,14 +53,19 @@ def test_two_processes_take_turns(tmp_path: Path) -> None:
     assert done == [0, 1, 10, 11, 20, 21]
 
 
-def test_requests_are_counted_by_method_and_folder_for_a_bucket() -> None:
-    log = """
+def test_requests_are_counted_by_method_and_folder_for_a_bucket(tmp_path: Path) -> None:
+    text = """
 127.0.0.1 - - [27/Nov/2026 11:07:17] "PUT /mine/checkpoint/beamlike/state/data/0-1 HTTP/1.1" 200 -
 127.0.0.1 - - [27/Nov/2026 11:07:17] "\033[33mHEAD /mine/checkpoint/offsets/7 HTTP/1.1\033[0m" 404 -
 127.0.0.1 - - [27/Nov/2026 11:07:17] "GET /mine?list-type=2&prefix=checkpoint%2Fcommits%2F HTTP/1.1" 200 -
 127.0.0.1 - - [27/Nov/2026 11:07:17] "GET /other/checkpoint/offsets/7 HTTP/1.1" 200 -
 """
-    assert [*_requests(log, "mine")] == ["PUT beamlike/state/data", "HEAD offsets", "LIST commits"]
+    (tmp_path / "log").write_text(text)
+    assert [*requested(tmp_path / "log", "mine")] == [
+        "PUT beamlike/state/data",
+        "HEAD offsets",
+        "LIST commits",
+    ]
 
 
 def test_a_task_has_moved_if_its_shard_was_on_another_executor_in_the_batch_before(tmp_path: Path) -> None:
