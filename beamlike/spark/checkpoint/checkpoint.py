@@ -80,13 +80,18 @@ class Checkpoint(CheckpointFolder):
         """True if Spark's offset log has a batch."""
         return bool(self.files.names(self.of_spark("offsets")))
 
+    @property
+    def new_store(self) -> Store:
+        """The store of the state of a new run: the one that the user asks for, or the default."""
+        # The settings of other storage are those of Hadoop, which the tasks do not have.
+        return self.store or (Store.FILES if self.is_local or not has_state_store() else Store.SPARK)
+
     def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
         levels = described["levels"]
         # With one shard, all levels are in one operator, since no row goes to another shard.
         operators = min(levels, 1) if described["shards"] == 1 else levels
-        store = self.store or (Store.SPARK if has_state_store() else Store.FILES)
-        made = {**super().new_manifest(described), "operators": operators, "store": store}
-        if store == Store.FILES:
+        made = {**super().new_manifest(described), "operators": operators, "store": self.new_store}
+        if self.new_store == Store.FILES:
             return {**made, "rows": False, "version": WITH_FILES}
         return {**made, "rows": has_row_operators()}
 

@@ -43,7 +43,7 @@ from beamlike.spark.query.planner import PlanLog
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.connect import archive_for
 from beamlike.spark.session.kinds import is_connect
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
 from beamlike.spark.state.saving import save_from_files
 from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.versions import collected
@@ -69,12 +69,12 @@ def save(
     lock = source.lock("beamlike savepoint")
     try:
         with understood(source):
-            return _save(opened, source, target)
+            return _save(opened, source, target, config or {})
     finally:
         lock.release()
 
 
-def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
+def _save(session: SparkSession, source: Checkpoint, target: str, config: Mapping[str, str]) -> Savepoint:
     files = source.files
     manifest = source.manifest()
     assert manifest is not None
@@ -85,7 +85,7 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     offsets = _offsets(source, manifest, batch)
     # The batch is None, because a restored run has other batch numbers, and never replays this one.
     saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
-    _write_state(session, source, saved)
+    _write_state(session, source, saved, config)
     number = 0
     for name, lines in offsets.items():
         if "files listed by" in manifest["sources"][name]:
@@ -111,13 +111,16 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     return saved
 
 
-def _write_state(session: SparkSession | None, source: Checkpoint, saved: Savepoint) -> None:
+def _write_state(
+    session: SparkSession | None, source: Checkpoint, saved: Savepoint, config: Mapping[str, str]
+) -> None:
     """Writes the state after the batch of the savepoint, a file for each shard of each operator."""
     if saved.manifest["store"] == Store.FILES:
         save_from_files(source.state, saved)
         return
+    assert session is not None
+    use_state_store(session, config)
     for operator in range(saved.manifest["operators"]):
-        assert session is not None
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=saved.batch, stateVarName="state", flattenCollectionTypes=True
         )
@@ -154,7 +157,7 @@ def state_after(
     lock = source.lock("a replay")
     try:
         with understood(source):
-            _write_state(opened, source, saved)
+            _write_state(opened, source, saved, config or {})
     finally:
         lock.release()
     return saved
@@ -217,6 +220,8 @@ def restore(
     try:
         manifest = {**target.new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
+        if manifest["store"] == Store.SPARK:
+            use_state_store(opened, config or {})
         _fill(opened, saved, target, plan, manifest)
         put_back = _go_on_from(saved, target, plan)
         copy_tables(plan.tables, saved, target, target.files)

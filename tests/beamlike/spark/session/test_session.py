@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import RunError
 from beamlike.spark.session import launch
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
 from tests.support.spark_versions import needs_state_store
 
 pytestmark = pytest.mark.spark
@@ -112,11 +112,21 @@ def test_the_new_session_has_the_settings_and_views_of_the_given_one(spark: Spar
 
 def test_our_settings_go_on_top_and_the_users_config_on_top_of_them(spark: SparkSession) -> None:
     opened = beside(spark, spark__sql__session__timeZone="Europe/Paris", spark__driver__memory="2g")
-    provider = "spark.sql.streaming.stateStore.providerClass"
     assert opened.conf.get("spark.sql.shuffle.partitions") == "2"
-    assert str(opened.conf.get(provider)).endswith("RocksDBStateStoreProvider")
     assert opened.conf.get("spark.sql.session.timeZone") == "Europe/Paris"
     assert beside(spark).conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_settings_of_sparks_own_state_store_are_made_only_for_runs_that_use_it(spark: SparkSession) -> None:
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    opened = beside(spark)
+    assert opened.conf.get(provider, None) is None
+    use_state_store(opened, {})
+    assert str(opened.conf.get(provider)).endswith(".RocksDBStateStoreProvider")
+    theirs = {provider: "theirs.RocksDBStateStoreProvider"}
+    opened = beside(spark, **{provider.replace(".", "__"): theirs[provider]})
+    use_state_store(opened, theirs)
+    assert opened.conf.get(provider) == "theirs.RocksDBStateStoreProvider"
 
 
 def test_spark_that_is_started_here_is_patient_with_a_busy_machine(spark: SparkSession) -> None:
@@ -249,6 +259,7 @@ def test_a_stateful_query_runs_and_stops_in_silence(
     spark: SparkSession, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opened, question = beside(spark), limit()
+    use_state_store(opened, {})
     ship(opened, ["rules", __name__])
     stream = opened.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load()
     with worker_environment(opened):
