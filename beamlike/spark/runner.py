@@ -23,7 +23,7 @@ from beamlike.runtime.display.summary import Shown, log_open
 from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
-from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early, require_available
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
 from beamlike.spark.java_errors import Py4JError, Py4JNetworkError
@@ -165,6 +165,7 @@ class SparkRunner:
         require_readable(plan)
         plan = with_sinks_of_run(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+        require_available(self._store)
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain, store=self._store)
         session = self._session(plan)
