@@ -286,7 +286,9 @@ def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: i
 
 def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
     # The new token depends on the token before, so it identifies all rows, not only the added ones.
-    before = before or Version(side.name, *rows.select(WINDOW_COLUMNS).row(0), "", 0, 0, 0)
+    if before is None:
+        start, end = rows.select(WINDOW_COLUMNS).row(0)
+        before = Version(side.name, start, end, "", 0, 0, 0)
     more = _digest(before.token, rows)
     return attrs.evolve(before, token=more, rows=before.rows + len(rows), bytes=before.bytes + size_of(rows))
 
