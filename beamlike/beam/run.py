@@ -199,8 +199,9 @@ class Run:
         return bool(panes) or node.output != before
 
     def _step_stage(self, node: StageNode) -> bool:
+        node.take_due(self.bundles.now())
         watermark, blocked, moved = self._read(node), False, False
-        if node.ready:
+        if node.has_pending:
             data, blocked = self.sides.admit(node)
             moved = any(data.values())
             if moved:

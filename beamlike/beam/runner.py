@@ -120,7 +120,7 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     "them from a service"
                 )
         if self.spark is not None:
-            check(pipeline_proto, self.spark)
+            check(pipeline_proto)
             return
         for transform in pipeline_proto.components.transforms.values():
             if transform.spec.urn == READ:

@@ -11,8 +11,10 @@ from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode, coder_text
+from beamlike.beam.phases import is_splittable
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
+from beamlike.beam.planned.residuals import SplittableParDo
 from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
 from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Encoded, Keyed, Only, Panes, Placed
 from beamlike.beam.recording import PIPELINE
@@ -42,8 +44,12 @@ def labels_of(node: StageNode) -> str:
 
 
 def waits(node: StageNode | GroupNode) -> bool:
-    """True if a node is a fused stage that needs state, for itself or for the elements that wait for sides."""
-    return isinstance(node, StageNode) and (isinstance(node, StatefulNode) or bool(node.sides))
+    """True if a node is a fused stage that needs state, for itself or for elements that wait: for sides, or as the rest
+    of the input of a splittable DoFn.
+    """
+    return isinstance(node, StageNode) and (
+        isinstance(node, StatefulNode) or node.splittable or bool(node.sides)
+    )
 
 
 @attrs.define
@@ -86,6 +92,8 @@ class PlanBuilder:
         host, sides = JobHost(self.job, node.key, labels_of(node)), self._sides(node)
         if isinstance(node, StatefulNode):
             return PlannedParDo(host, node.lateness, sides=sides)
+        if node.splittable:
+            return SplittableParDo(host, sides, simulated=bool(self.streams))
         return SidesParDo(host, sides)
 
     def _sides(self, node: StageNode) -> dict[str, bytes]:
@@ -101,7 +109,7 @@ class PlanBuilder:
             return label
         first = next(each for each in node.stage.transforms if set(each.inputs.values()) & self._inputs(node))
         named: str = first.unique_name
-        return named
+        return named.removesuffix("/Process") if is_splittable(first) else named
 
     def _inputs(self, node: StageNode) -> set[str]:
         """Returns the collections that a fused stage reads from buffers."""

@@ -14,7 +14,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from beamlike.beam.cells import DATA
 from beamlike.beam.planned.build import PlanBuilder
 from beamlike.beam.planned.job import Job
-from beamlike.beam.planned.read import reads_of
+from beamlike.beam.read import reads_of
 from beamlike.beam.streams import streams_of
 from beamlike.io.memory import Memory
 from beamlike.plan.model import Plan
@@ -26,7 +26,6 @@ class PlanRunner(Protocol):
 
     checkpoint: Any
     trigger: Any
-    drain: Any
 
     def run(self, plan: Plan) -> Any:
         """Runs a plan to its end."""
@@ -39,7 +38,6 @@ class Taken:
     plan: Plan | None = None
     checkpoint: Any = None
     trigger: Any = None
-    drain: Any = False
 
     def run(self, plan: Plan) -> None:
         self.plan = plan
