@@ -22,10 +22,11 @@ from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, Residual, StageNode
 from beamlike.beam.read import encoded_rows
 from beamlike.beam.run import Run, inputs_of
+from beamlike.beam.sided import SidedNode
 from beamlike.beam.splits import LONGEST
 from beamlike.beam.stateful import StatefulNode, alone
+from beamlike.beam.strategies import end_of
 from beamlike.io.refreshed import Clock, wall_clock
-from windowing.time import GLOBAL_WINDOW_END
 
 METRICS: Final = b"metrics"
 """The buffer of the metrics of bundles, which are rows like elements."""
@@ -97,47 +98,20 @@ class Worker:
         coder = context.pipeline_context.coders[context.data_channel_coders[collection]].get_impl()
         return encoded_rows(coder, rows)
 
-    def placed(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, int]]:
-        """Decodes elements to (element in one of its windows, event time in us)."""
+    def divided(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, bytes, int, int]]:
+        """Decodes elements to (element in one of its windows, window, its time, end of the window), times in us."""
         node = self.nodes[stage]
         (name,) = node.inputs
-        coder = node.manager.get_input_coder_impl(name)
+        coder, windows = node.manager.get_input_coder_impl(name), node.window_coder
         return [
-            (alone(coder, element, window), element.timestamp_micros)
+            (
+                alone(coder, element, window),
+                windows.encode_nested(window),
+                element.timestamp_micros,
+                end_of(window),
+            )
             for element in coder.decode_all(b"".join(chunks))
             for window in element.windows
-        ]
-
-    def admit(
-        self,
-        stage: str,
-        elements: list[bytes],
-        contents: Mapping[bytes, list[bytes]],
-        watermarks: Mapping[bytes, int],
-    ) -> list[bool]:
-        """Gives Beam's worker the content of the sides of a fused stage, by buffer, with their watermarks (us).
-
-        Returns for each element whether it need not wait.
-        """
-        node, sides = self.nodes[stage], self.run.sides
-        sides.written = watermarks.__getitem__
-        for buffer, chunks in contents.items():
-            if sides.content[buffer] != chunks:
-                sides.replace(buffer, chunks)
-                for each in self.nodes.values():
-                    each.side_version = None
-        waiting = [side for side in node.sides if watermarks[side.buffer] < GLOBAL_WINDOW_END]
-        sides.publish(node)
-        (name,) = node.inputs
-        coder = node.manager.get_input_coder_impl(name)
-        return [
-            all(
-                sides.is_ready(side, side.mapping(window))
-                for decoded in coder.decode_all(element)
-                for window in decoded.windows
-                for side in waiting
-            )
-            for element in elements
         ]
 
     def metrics(self, stage: str) -> Written:
@@ -156,6 +130,12 @@ class Worker:
         """Returns a fused stage that has state or timers."""
         node = self.nodes[stage]
         assert isinstance(node, StatefulNode)
+        return node
+
+    def sided(self, stage: str) -> StatefulNode | SidedNode:
+        """Returns a fused stage that reads sides."""
+        node = self.nodes[stage]
+        assert isinstance(node, StatefulNode | SidedNode)
         return node
 
 

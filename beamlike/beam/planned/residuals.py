@@ -7,25 +7,29 @@ a residual   element and restriction   due                    hold
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
+from typing import Final, cast
 
 import attrs
 import polars as pl
 
 from beamlike.beam.cells import DUE, ELEMENT
 from beamlike.beam.nodes import Residual
-from beamlike.beam.planned.gate import Gate
-from beamlike.beam.planned.job import Worker
+from beamlike.beam.planned.job import Written
 from beamlike.beam.planned.operators import JobHost
-from beamlike.beam.planned.steps import CHUNKS, PLACED
+from beamlike.beam.planned.steps import CHUNKS
+from beamlike.beam.sided import PLACED, SidesParDo
 from stages.clock import StepClock
-from stages.declared import Declaration, Text
-from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
+from stages.declared import Declaration
+from stages.dropped import LATE
+from stages.operator import HOLD, MAIN, PENDING, Input, StepOutput
 from stages.state_tables import KeyedTable, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 
-_ROWS = pl.Schema({**PLACED, **dict.fromkeys((DUE, PENDING, HOLD), pl.Int64())})
+SINCE: Final = "__since"
+"""The watermark (us) before the step in which an element arrived. It may read sides as they were then."""
+_ROWS: Final = pl.Schema({**PLACED, **dict.fromkeys((SINCE, DUE, PENDING, HOLD), pl.Int64())})
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -37,6 +41,7 @@ class Residuals(StateTable[KeyedTable]):
     @cached_property
     def table(self) -> KeyedTable:
         return KeyedTable(
+            name="residuals",
             row="residual",
             waits="waits to be processed again",
             keys=(),
@@ -51,24 +56,15 @@ class Residuals(StateTable[KeyedTable]):
 
 
 @attrs.frozen(slots=False, eq=False)
-class SplittableParDo(Operator):
-    """The operator of a fused stage that begins with a splittable DoFn. Its elements are never late.
+class SplittableParDo(SidesParDo):
+    """The operator of a fused stage that begins with a splittable DoFn, with or without sides.
 
     Attributes:
-        host: The fused stage.
-        sides: The buffer of each side by role.
         simulated: True if a TestStream sets the processing time, at whose end the run ends. A step then waits until
             nothing is left of its input.
     """
 
-    host: JobHost
-    sides: Mapping[str, bytes]
-    simulated: bool
-
-    @cached_property
-    def gate(self) -> Gate:
-        """The sides."""
-        return Gate(self.host.job, self.host.stage, self.sides, PLACED)
+    simulated: bool = attrs.field(kw_only=True)
 
     @cached_property
     def residuals(self) -> Residuals:
@@ -77,62 +73,73 @@ class SplittableParDo(Operator):
 
     @cached_property
     def inputs(self) -> Mapping[str, Input]:
-        return {MAIN: Input((ELEMENT,), PLACED), **self.gate.inputs}
+        # Restrictions are spread over the shards.
+        return {**super().inputs, MAIN: Input((ELEMENT,), PLACED)}
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.residuals, *((self.gate.waiting, self.gate.content) if self.sides else ()))
+        return (self.residuals, *(super().tables if self.sides else ()))
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        return (WATERMARK, PROCESSING_TIME, *self.gate.clocks)
-
-    @property
-    def python(self) -> bool:
-        return True
+        return (*super().clocks, PROCESSING_TIME)
 
     @property
     def declared(self) -> Declaration:
-        choices = {"transforms": self.host.said, "sides": [*self.sides]}
+        choices = {"transforms": self.title, "sides": self.gate.choices}
         return Declaration("splittable ParDo", choices, exact=True)
 
-    def facts(self, text: Text) -> Mapping[str, str]:
-        return {"operator": f"splittable ParDo {self.host.said}"}
+    @property
+    def there(self) -> JobHost:
+        """The host."""
+        return cast(JobHost, self.host)
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        worker, now = self.host.job.worker(), clock.processing_time
-        arrived = len(arrivals[MAIN])
+        worker, arrived = self.there.job.worker(), arrivals[MAIN]
         with worker.lock:
-            due, later = self._due(state, arrivals[MAIN], now)
-            rows = due.select(list(PLACED))
+            pool = self._pool(state, arrived, clock)
+            is_due = pl.col(DUE) <= clock.processing_time
+            due, later = pool.filter(is_due), pool.filter(~is_due)
+            elements, late = due[ELEMENT].to_list(), 0
             if self.sides:
-                rows, _ = self.gate.admitted(state, arrivals, rows, clock)
-            written, left = worker.advance(
-                self.host.stage,
-                rows[ELEMENT].to_list(),
-                None if self.simulated else now,
-                clock.watermarks.output,
-            )
-            state.write_back(self.residuals, pl.concat([later, self._rows(worker, left)]))
+                held = _held(clock, pool)
+                contents = self.gate.updated(state, arrivals, held)
+                gone = self.gate.is_gone(due, held)
+                admitted = self.gate.admitted(state, due.filter(~gone)[list(PLACED)], contents, held)
+                elements, late = [each for part in admitted for each in part[ELEMENT]], int(gone.sum())
+                with self.host.reading(contents):
+                    written, left = self._advanced(elements, clock)
+            else:
+                written, left = self._advanced(elements, clock)
+            since = min([clock.input_before, *due[SINCE]])
+            rest = [
+                (*row, since, each.due, 0, each.hold)
+                for each in left
+                for row in worker.divided(self.there.stage, [each.element])
+            ]
+        state.write_back(self.residuals, pl.concat([later, pl.DataFrame(rest, _ROWS, orient="row")]))
         # A residual is not pending: its element has been processed, and waits only to be continued.
-        emitted = len(rows) - (len(due) - arrived)
-        return StepOutput(pl.DataFrame(written, CHUNKS, orient="row"), arrived, arrived, emitted)
+        emitted = len(elements) - (len(due) - len(arrived))
+        panes = pl.DataFrame(written, CHUNKS, orient="row")
+        return StepOutput(panes, len(arrived), len(arrived), emitted, {LATE: late} if late else {})
 
-    def _due(self, state: State, arrived: pl.DataFrame, now: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Returns the elements that arrive with the residuals that are due, and the other loaded residuals."""
-        never = pl.lit(None, pl.Int64)
-        fresh = arrived.with_columns(
-            pl.lit(now, pl.Int64).alias(DUE), pl.lit(0, pl.Int64).alias(PENDING), never.alias(HOLD)
-        )
+    def _pool(self, state: State, arrived: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
+        """Loads the residuals that are due, perhaps others, and the elements that arrive, which are due at once."""
+        columns = {SINCE: clock.input_before, DUE: clock.processing_time, PENDING: 0, HOLD: None}
+        fresh = arrived.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in columns.items())
         loaded = state.load(self.residuals, fresh.select(list(_ROWS)))
-        pool = pl.concat([loaded.rows, loaded.incoming])
-        return pool.filter(pl.col(DUE) <= now), pool.filter(pl.col(DUE) > now)
+        return pl.concat([loaded.rows, loaded.incoming])
 
-    def _rows(self, worker: Worker, left: Iterable[Residual]) -> pl.DataFrame:
-        """Returns residuals as rows of the table."""
-        rows = [
-            (*placed, each.due, 0, each.hold)
-            for each in left
-            for placed in worker.placed(self.host.stage, [each.element])
-        ]
-        return pl.DataFrame(rows, _ROWS, orient="row")
+    def _advanced(self, elements: list[bytes], clock: StepClock) -> tuple[Written, list[Residual]]:
+        """Processes elements, and the residuals that need not wait. Returns the output, and those that wait."""
+        now = None if self.simulated else clock.processing_time
+        return self.there.job.worker().advance(self.there.stage, elements, now, clock.watermarks.output)
+
+
+def _held(clock: StepClock, pool: pl.DataFrame) -> StepClock:
+    """Returns the clock of the sides. It stays where the elements have arrived whose rest may read a side again."""
+    if pool.is_empty():
+        return clock
+    since = min(pool[SINCE])
+    held = [times.with_watermark(min(times.watermark, since)) for times in (clock.previous, clock.now)]
+    return attrs.evolve(clock, previous=held[0], now=held[1])
