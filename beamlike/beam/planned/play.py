@@ -24,8 +24,13 @@ from beamlike.plan.model import Plan
 class PlanRunner(Protocol):
     """A runner of plans: `bl.SparkRunner`, or `bl.LocalRunner`."""
 
-    checkpoint: Any
-    trigger: Any
+    @property
+    def checkpoint(self) -> Any:
+        """The folder from which a run continues."""
+
+    @property
+    def trigger(self) -> Any:
+        """The interval between batches."""
 
     def run(self, plan: Plan) -> Any:
         """Runs a plan to its end."""
