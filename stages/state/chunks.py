@@ -90,8 +90,8 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes in memory, with an index of 12 bytes for each row."""
-        return size_of(self.columns) + 12 * self.rows
+        """The approximate number of bytes in memory, with an index of 16 bytes for each row."""
+        return size_of(self.columns) + 16 * self.rows
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
