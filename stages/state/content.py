@@ -65,21 +65,6 @@ class BucketContent:
 
 
 @attrs.frozen(eq=False)
-class Earliest:
-    """The rows of the chunks of a bucket that have the least times.
-
-    Attributes:
-        rows: The rows, deleted ones included.
-        numbers: The row number of each of them.
-        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
-    """
-
-    rows: pl.DataFrame
-    numbers: RowNumbers
-    others: Mapping[str, int]
-
-
-@attrs.frozen(eq=False)
 class DueKeys:
     """The keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
 

@@ -27,7 +27,7 @@ import polars as pl
 
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
-from stages.state.lookup import Hashes, HashIndex, lower_hashes
+from stages.state.lookup import Hashes, HashIndex
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
@@ -173,12 +173,6 @@ class Described:
 
     hashes: Hashes
     times: Mapping[str, npt.NDArray[np.int64]]
-
-    @classmethod
-    def of(cls, rows: pl.DataFrame, keys: Sequence[str], times: Mapping[str, pl.Expr]) -> Described:
-        """Computes the facts. `times` are the expressions, by index column, of the times whose minima an index has."""
-        found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times.items())
-        return cls(lower_hashes(rows, keys), {column.name: column.to_numpy() for column in found})
 
     def between(self, first: int, last: int) -> Described:
         """Returns the facts of the rows from position `first` to `last` (exclusive)."""

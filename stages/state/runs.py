@@ -20,7 +20,7 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.frames import concat_nonempty, size_of
+from stages.frames import concat_nonempty
 from stages.keys import key_text
 from stages.state import chunks
 from stages.state.buckets import BUCKET
@@ -132,7 +132,7 @@ class Runs:
         known = _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
-        pieces, sizes = -(-size_of(rows) // chunks.CHUNK_BYTES), {}
+        pieces, sizes = chunks.pieces_of(rows, self.store), {}
         bucket = pl.lit(first) + pl.int_range(pl.len()) * max(1, pieces) // max(1, len(rows))
         placed = placed.with_columns(bucket.cast(pl.Int64).alias(BUCKET))
         for (number,), part in placed.partition_by(BUCKET, as_dict=True, maintain_order=True).items():

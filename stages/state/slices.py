@@ -30,9 +30,10 @@ from stages.frames import concat_nonempty, repeated, rows_at
 from stages.state.buckets import BUCKET
 from stages.state.content import BucketContent, Search
 from stages.state.directory import NEVER, Directory
+from stages.state.earliest import earliest
 from stages.state.index import COUNTS, SIZES, Size
 from stages.state.lookup import hashes_by_bucket
-from stages.state.row_numbers import FrameMask, Positions, RowNumbers
+from stages.state.row_numbers import BucketMask, FrameMask, Positions, RowNumbers
 from stages.state.storage import Storage, holds_of
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
@@ -268,7 +269,7 @@ class _Slicer:
         lengths = [len(one.rows) for one in chosen.values()]
         same = np.ones(len(buckets), np.bool_)
         # The index is exact. If no row of the slice has one of its minima, the remainder has all of them.
-        for name, times in self._times(rows).items():
+        for name, times in storage.times_of(rows, self.now).items():
             least = _least(times, lengths)
             same &= (least == NEVER) | (least > before[name].fill_null(NEVER).to_numpy())
         others = [bucket for bucket, unchanged in zip(buckets, same, strict=True) if not unchanged]
@@ -281,30 +282,11 @@ class _Slicer:
         found = dict(zip(rows_of[BUCKET].to_list(), range(len(rows_of)), strict=True))
         return {bucket: rows_of[(place := found.get(bucket, len(rows_of))) : place + 1] for bucket in buckets}
 
-    def _times(self, rows: pl.DataFrame) -> dict[str, npt.NDArray[np.int64]]:
-        """Returns the holds and deadlines of rows, by index column; NEVER for null."""
-        times = self.storage.least_times(self.now).items()
-        found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times)
-        return {column.name: column.to_numpy() for column in found}
-
     def _earliest(self, bucket: int, chosen: _Chosen) -> pl.DataFrame:
-        """Returns the rows with the least hold and deadlines of those that are not in the slice of a bucket.
-
-        Reads the chunks that have the least times, and the whole bucket only if these are of rows of the slice.
-        """
+        """Returns the rows with the least hold and deadlines of those that are not in the slice of a bucket."""
         remaining = chosen.content.live.copy()
         remaining[chosen.numbers] = False
-        for read in self.storage.with_earliest(bucket, chosen.content):
-            here, places, known = remaining[read.numbers], set[int](), True
-            for name, times in self._times(read.rows).items():
-                masked = np.where(here, times, NEVER)
-                least = masked.min(initial=NEVER)
-                known &= bool(least <= read.others.get(name, NEVER))
-                if least != NEVER:
-                    places.add(int(masked.argmin()))
-            if known:
-                return read.rows[sorted(places)]
-        raise AssertionError("the last rows that are read are all rows of the bucket")
+        return earliest(self.storage, bucket, chosen.content, BucketMask(remaining), self.now)
 
     def _holds(self, bucket: int, content: BucketContent, remaining: FrameMask) -> Histogram:
         if not self.now.percentiles:

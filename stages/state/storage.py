@@ -8,17 +8,18 @@ from typing import Final
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
-from stages.state.content import BucketContent, DueKeys, Earliest, Search
-from stages.state.directory import Described, Directory
+from stages.state.content import BucketContent, DueKeys, Search
+from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
-from stages.state.lookup import Requested, chunks_among, divided
+from stages.state.lookup import Requested, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -76,7 +77,7 @@ class Storage:
         """Reads all rows of a bucket, including the rows that its patches have deleted."""
         size = self.size(bucket)
         found = self._read_again(bucket, range(size.chunks))
-        rows = self._rows_of(found)
+        rows = self.rows_of(found)
         # A row number is a position among the rows of all chunks, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
         for chunk in found:
@@ -116,7 +117,7 @@ class Storage:
                 held[bucket] = {**search.held, **dict(zip(missing, read, strict=True))}
                 selected += (held[bucket][chunk].at(positions) for chunk, positions in parts.items())
         # The rows of all buckets are put together at once.
-        rows, contents = self._rows_of(selected).rechunk(), dict[int, BucketContent]()
+        rows, contents = self.rows_of(selected).rechunk(), dict[int, BucketContent]()
         for bucket, search in searches.items():
             known, found = search.directory, numbers[bucket]
             if known is None or found is None:
@@ -126,19 +127,10 @@ class Storage:
             contents[bucket] = BucketContent(here, found, known.live, known.base_rows, known, held[bucket])
         return contents
 
-    def with_earliest(self, bucket: int, content: BucketContent) -> Iterator[Earliest]:
-        """Reads more and more of a bucket, of which `content` was read: first the chunks with the least times."""
-        known = content.directory
-        if known is not None:
-            numbers = sorted({chunk for _, chunk in known.least_without(()).values()})
-            read = dict(content.chunks)
-            missing = [chunk for chunk in numbers if chunk not in read]
-            read.update(zip(missing, self._read_again(bucket, missing), strict=True))
-            rows = self._rows_of(read[chunk] for chunk in numbers)
-            others = {name: least for name, (least, _) in known.least_without(numbers).items()}
-            yield Earliest(rows, known.numbers_in(numbers), others)
-            content = self.content(bucket)
-        yield Earliest(content.rows, content.numbers, {})
+    def chunk(self, bucket: int, number: int) -> chunks.Chunk:
+        """Reads a chunk of a bucket."""
+        (found,) = self._read_again(bucket, [number])
+        return found
 
     def rows_among(self, buckets: Sequence[int], requested: Requested) -> list[pl.DataFrame]:
         """Reads the rows and waiting arrivals of these buckets that may have one of the requested keys."""
@@ -263,7 +255,7 @@ class Storage:
         deleted = [chunk.deleted for chunk in earlier if chunk.deleted is not None]
         if patch.deleted is not None:
             deleted.append(patch.deleted)
-        return chunks.Patch(pl.concat([self._rows_of(earlier), patch.rows]), pl.concat(deleted))
+        return chunks.Patch(pl.concat([self.rows_of(earlier), patch.rows]), pl.concat(deleted))
 
     def size(self, bucket: int) -> Size:
         """Returns the size of a bucket in the store; 0 chunks and bytes if the bucket does not exist."""
@@ -279,9 +271,14 @@ class Storage:
         deadlines = self.state_table.deadlines(now).items()
         return {"hold": hold, **{DEADLINE + clock: time for clock, time in deadlines}}
 
+    def times_of(self, rows: pl.DataFrame, now: Times) -> dict[str, npt.NDArray[np.int64]]:
+        """Computes the times whose minima the index has, by index column; NEVER for null."""
+        times = (time.fill_null(NEVER).alias(name) for name, time in self.least_times(now).items())
+        return {column.name: column.to_numpy() for column in rows.select(times)}
+
     def described(self, rows: pl.DataFrame, now: Times) -> Described:
         """Returns the facts of rows that a directory contains."""
-        return Described.of(rows, self.table.keys, self.least_times(now))
+        return Described(lower_hashes(rows, self.table.keys), self.times_of(rows, now))
 
     def summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
         """Computes an index row for each bucket in the column BUCKET of `rows`."""
@@ -319,7 +316,8 @@ class Storage:
             keep_first = self.is_large(rewritten)
             directory.remove_entries(self.store, self.stage, bucket, before, keep_first=keep_first)
 
-    def _rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
+    def rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
+        """Returns the rows of these chunks."""
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
         return pl.concat([self.table.no_rows, *frames])
 

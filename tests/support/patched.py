@@ -29,6 +29,7 @@ def patched(*, large: int, most: int, changed: float, split: int, chunk: int) ->
         patch.setattr("stages.state.slices.MOST_ROWS", 1 + changed)
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
+        patch.setattr("stages.state.chunks.REMEMBERED", 1)
         yield
 
 
