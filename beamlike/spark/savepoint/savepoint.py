@@ -29,7 +29,7 @@ from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, require_available, require_readable_state
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.checkpoint.storage import files_of
@@ -90,6 +90,7 @@ def _save(
     files = source.files
     manifest = source.manifest()
     assert manifest is not None
+    require_readable_state(manifest, source.path)
     make_ready(source, manifest)
     batch = last_batch(source, "commits")
     require_to_save(manifest, batch, last_batch(source, "offsets"), source.path)
@@ -158,6 +159,7 @@ def state_after(
     source = Checkpoint(cast(SparkSession, None), checkpoint)
     manifest = source.manifest()
     assert manifest is not None
+    require_readable_state(manifest, checkpoint)
     opened = None
     if manifest["store"] == Store.SPARK:
         opened = open_session(
@@ -214,6 +216,8 @@ def restore(
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     require_told_apart(plan)
+    store = None if state is None else Store(state)
+    require_available(store)
     opened = open_session(session, master=master, shards=shards, name=plan.name, config=config or {})
     ship(opened, modules_of(plan))
     saved = load(absolute(savepoint), files_of(opened))
@@ -221,7 +225,7 @@ def restore(
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
-    target = Checkpoint(opened, absolute(checkpoint), store=None if state is None else Store(state))
+    target = Checkpoint(opened, absolute(checkpoint), store=store)
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")

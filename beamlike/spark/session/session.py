@@ -23,7 +23,7 @@ from beamlike.spark.session.archive import build_archive
 from beamlike.spark.session.connect import connected, open_connect_session, set_if_allowed, will_ship
 from beamlike.spark.session.kinds import is_connect, require_session, runs_here
 from beamlike.spark.session.loading import code_in
-from beamlike.spark.versions import require_supported
+from beamlike.spark.versions import needed_modules, require_modules, require_supported
 from beamlike.system import allocator
 
 MOST_DEFAULT_SHARDS = 200
@@ -103,6 +103,7 @@ def open_session(
             session, _SETTINGS, shards=shards, most=MOST_DEFAULT_SHARDS, config=config
         )
     require_supported(pyspark.__version__, "the installed PySpark")
+    require_modules()
     from beamlike.spark.session.launch import start  # not there with the client of Spark Connect alone
 
     base = session or _running(master) or start(master, name, config, row_loops=row_loops)
@@ -182,7 +183,7 @@ def _unfit(python: str) -> str | None:
     wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
     program = (
         "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
-        f"*(name for name in {NEEDED} if u.find_spec(name) is None))"
+        f"*(name for name in {NEEDED + needed_modules()} if u.find_spec(name) is None))"
     )
     asked = subprocess.run(
         [python, "-c", program], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False

@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from beamlike.errors import RunError
 from beamlike.spark.session import launch
 from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
+from tests.support.spark_versions import needs_state_store
 
 pytestmark = pytest.mark.spark
 
@@ -230,27 +230,31 @@ def test_a_module_that_was_edited_is_shipped_again(spark: SparkSession, rules: P
         assert ask_inside(opened, question).startswith(f"{number} of ")
 
 
-class Counter(StatefulProcessor):
-    """An aggregate that needs the user's module where it is unpickled: on the driver, which tests it, and in tasks."""
+def counter(question: Callable[[], Any]) -> Any:
+    """Returns an aggregate that needs the user's module where it is unpickled: on the driver, which tests it, and in
+    tasks.
+    """
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    def __init__(self, question: Callable[[], Any]) -> None:
-        self.question = question
+    class Counter(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            question()
+            self.count = handle.getValueState("count", "n long")
 
-    def init(self, handle: Any) -> None:
-        self.question()
-        self.count = handle.getValueState("count", "n long")
+        def handleInputRows(
+            self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+        ) -> Iterator[pd.DataFrame]:
+            n = (self.count.get()[0] if self.count.exists() else 0) + sum(len(frame) for frame in rows)
+            self.count.update((n,))
+            yield pd.DataFrame({"answer": [f"{n}, {question()}"]})
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
-        n = (self.count.get()[0] if self.count.exists() else 0) + sum(len(frame) for frame in rows)
-        self.count.update((n,))
-        yield pd.DataFrame({"answer": [f"{n}, {self.question()}"]})
+        def close(self) -> None: ...
 
-    def close(self) -> None: ...
+    return Counter()
 
 
 @pytest.mark.slow
+@needs_state_store
 def test_a_stateful_query_runs_and_stops_in_silence(
     spark: SparkSession, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -262,7 +266,7 @@ def test_a_stateful_query_runs_and_stops_in_silence(
         counts = (
             stream.selectExpr("value % 1 AS key")
             .groupBy("key")
-            .transformWithStateInPandas(Counter(question), ANSWERED, "Append", "None")
+            .transformWithStateInPandas(counter(question), ANSWERED, "Append", "None")
         )
     answers: list[str] = []
     enough = threading.Event()
