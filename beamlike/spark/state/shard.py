@@ -23,8 +23,8 @@ _MOST_FILES: Final = 32
 """The number of files of a small state. A larger one may have a file more for each half of `_FILE_BYTES`."""
 _SMALL: Final = 64_000
 _REMEMBERED: Final = Memory(limit=250_000_000)
-"""The decoded values of all shards in this process, by shard and key. Their tokens are their places, or the bytes that
-are to be written. A file has the name of one attempt at one batch, so a place always has the same value.
+"""The decoded values of all shards in this process, by shard and key. Their tokens are their places or, before they are
+written, their bytes. A file has the name of one attempt at one batch, so a place always has the same value.
 """
 
 
