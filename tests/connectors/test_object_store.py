@@ -18,6 +18,7 @@ from beamlike.records.history import History
 from tests.connectors.jars import jars
 from tests.connectors.s3 import Store
 from tests.support.connect_server import Server
+from tests.support.spark_versions import STORES
 
 pytestmark = pytest.mark.connectors
 
@@ -144,7 +145,7 @@ def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any,
     went_on(bucket, runner)
 
 
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_on_spark_connect_with_the_checkpoint_there(
     bucket: str, store: Store, tmp_path: Path, state: Any
 ) -> None:
