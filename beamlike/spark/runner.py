@@ -20,6 +20,7 @@ from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
@@ -267,6 +268,7 @@ class SparkRun(Shown):
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
                 self._end()
+                self._await_due()
             if self._query.phase is Phase.GOING:
                 self._opened.run.observers.end()
             if (self._opened.drains or self._opened.plays) and self._query.phase is Phase.GOING:
@@ -323,6 +325,13 @@ class SparkRun(Shown):
         self._ending = True
         self.checkpoint.end(tuple(self.plan.sources))
         self._take_all()
+
+    def _await_due(self) -> None:
+        """Runs batches after the end of all input while state waits for processing time."""
+        for _ in times_due(self.plan, lambda: self.last, lambda: self._query.phase is Phase.GOING):
+            assert self.last is not None
+            self.checkpoint.tick(self.last.batch)
+            self._query.query.processAllAvailable()
 
     def _take_back_end(self) -> None:
         """Undoes the end of sources after a failed drain, if nothing was written. A normal run or a savepoint can then

@@ -52,6 +52,10 @@ class MapStateStore:
     def compress_from(self) -> int:
         return 0
 
+    @property
+    def remembers(self) -> bool:
+        return False
+
     def get(self, stage: str, key: str) -> bytes | None:
         # Spark logs a warning for each missing value that is read. A chunk is never missing, because an index
         # names it. A name that an earlier batch has read is missing only if that batch failed.

@@ -55,6 +55,10 @@ class ShardState:
     def compress_from(self) -> int:
         return _SMALL
 
+    @property
+    def remembers(self) -> bool:
+        return False
+
     def get(self, stage: str, key: str) -> bytes | None:
         name = f"{stage}/{key}"
         if name in self._pending:
