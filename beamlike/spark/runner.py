@@ -24,7 +24,7 @@ from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
-from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early, require_available
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
 from beamlike.spark.java_errors import Py4JError, Py4JNetworkError
@@ -36,7 +36,7 @@ from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.kinds import runs_here
 from beamlike.spark.session.scratch import temporary_checkpoint
-from beamlike.spark.session.session import open_session, require_python, ship
+from beamlike.spark.session.session import open_session, ship
 from beamlike.spark.stopping import RunningQuery
 from beamlike.system.path_names import is_remote
 from beamlike.system.signals import signals
@@ -71,8 +71,9 @@ class SparkRunner:
         quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
-        state: Where a new checkpoint has its state: in Spark's own state store ("spark"), or in files that the tasks
-            write ("files"), which takes less CPU time. By default that of the checkpoint; for a new one, "spark".
+        state: Where a new checkpoint has its state: in files that the tasks write ("files"), or in Spark's own state
+            store ("spark"), which takes more CPU time. By default that of the checkpoint; for a new one it is "files",
+            or "spark" if the checkpoint is on remote storage.
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
@@ -165,6 +166,7 @@ class SparkRunner:
         require_readable(plan)
         plan = with_sinks_of_run(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+        require_available(self._store)
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain, store=self._store)
         session = self._session(plan)
@@ -190,7 +192,6 @@ class SparkRunner:
             config=self.config,
             row_loops=reads_rows(plan),
         )
-        require_python(session, stateful=bool(plan.levels))
         ship(session, modules)
         return session
 

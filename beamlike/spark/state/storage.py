@@ -40,7 +40,7 @@ def state_files(folder: str) -> StateFiles:
 
 def _gone(name: str) -> CheckpointError:
     return CheckpointError(
-        f"the state file {name} is gone: put it back from a copy, restore a savepoint, or start anew with another "
+        f"the state file {name} is gone: put it back from a copy, restore a savepoint, or start again with another "
         "checkpoint"
     )
 

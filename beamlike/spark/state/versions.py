@@ -70,7 +70,7 @@ def version_after(folder: str, batch: int) -> StateVersion:
     text = _FILES.read(name)
     if text is None:
         raise CheckpointError(
-            f"the version {name} of the state is gone: put it back from a copy, restore a savepoint, or start anew "
+            f"the version {name} of the state is gone: put it back from a copy, restore a savepoint, or start again "
             "with another checkpoint"
         )
     return StateVersion.parse(text, name)

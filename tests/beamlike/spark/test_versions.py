@@ -18,15 +18,15 @@ from beamlike.spark.versions import UnsupportedSpark, reader_package, renaming_f
 from tests.support.places import ROOT
 
 
-@pytest.mark.parametrize("version", ["4.0.0", "4.1.4", "4.2.0-amzn-1", "4.3.0.dev0"])
+@pytest.mark.parametrize("version", ["3.5.0", "3.5.9", "4.0.0", "4.1.4", "4.2.0-amzn-1", "4.3.0.dev0"])
 def test_a_version_in_the_range_is_supported(version: str) -> None:
     require_supported(version, "the session")
 
 
-@pytest.mark.parametrize("version", ["3.5.9", "4.4.0", "5.0.0", "unknown"])
+@pytest.mark.parametrize("version", ["3.4.4", "4.4.0", "5.0.0", "unknown"])
 def test_any_other_is_refused_with_the_range(version: str) -> None:
     with pytest.raises(
-        UnsupportedSpark, match=r"runs on Spark 4\.0 to 4\.3: pip install 'pyspark>=4\.0,<4\.4'"
+        UnsupportedSpark, match=r"runs on Spark 3\.5 to 4\.3: pip install 'pyspark>=3\.5,<4\.4'"
     ):
         require_supported(version, "the session")
 
@@ -39,9 +39,9 @@ def test_the_range_is_that_of_the_package() -> None:
 
 
 def test_a_session_out_of_range_is_refused_before_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
+    monkeypatch.setattr(pyspark, "__version__", "3.4.4")
     with pytest.raises(
-        UnsupportedSpark, match=r"the installed PySpark is of Spark 3\.5\.9; beamlike runs on"
+        UnsupportedSpark, match=r"the installed PySpark is of Spark 3\.4\.4; beamlike runs on"
     ):
         open_session(None, master=None, shards=None, name="name", config={})
 
@@ -74,9 +74,11 @@ def test_binary_values_are_bytes_and_times_are_in_utc(spark: SparkSession) -> No
 @pytest.mark.parametrize(
     ("name", "version", "package"),
     [
+        ("kafka", "3.5.9", "sql-kafka-0-10_2.12:3.5.9 (if Maven Central has none of 3.5.9, use 3.5.0)"),
         ("kafka", "4.0.0", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0"),
         ("kafka", "4.1.2-amzn", "sql-kafka-0-10_2.13:4.1.2 (if Maven Central has none of 4.1.2, use 4.1.0)"),
         ("kafka", "4.3.0", "sql-kafka-0-10_2.13:4.3.0 (if Maven Central has none of 4.3.0, use 4.2.0)"),
+        ("delta", "3.5.9", "io.delta:delta-spark_2.12:3."),
         ("delta", "4.1.2", "io.delta:delta-spark_4.1_2.13:"),
         ("delta", "4.3.0", "bl.Delta reads tables without it"),
     ],

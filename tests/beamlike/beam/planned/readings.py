@@ -1,6 +1,6 @@
 """A pipeline that fails or is killed at chosen elements: `python -m tests.beamlike.beam.planned.readings FOLDER`.
 
-It has windows, state, timers, and a side input, and writes each result to a file that is named by it. So a result that
+It has windows, state, timers, and side inputs, and writes each result to a file that is named by it. So a result that
 is written again changes nothing, and one that is wrong or lost is found.
 """
 
@@ -131,6 +131,8 @@ def build(pipeline: Any, folder: str, *, streamed: bool = False) -> Any:
         | "sort" >> beam.MapTuple(lambda key, values: (key, sorted(values)))
     )
     sums | "write sums" >> beam.ParDo(Write(folder, "sums"))
+    beside = beam.Map(lambda pair, sums: (*pair, *sums[pair[0]]), beam.pvalue.AsMultiMap(sums))
+    minutes | "beside" >> beside | "write beside" >> beam.ParDo(Write(folder, "beside"))
     return pipeline
 
 
@@ -159,7 +161,8 @@ def expected() -> list[str]:
         found.append(f"running {(key, EVENTS)} GlobalWindow")
         for first in range(0, EVENTS, 2):
             window = f"[{first * 10:.1f}, {first * 10 + 20:.1f})"
-            found.append(f"sums {(key, values[first : first + 2])} {window}")
+            own = values[first : first + 2]
+            found += [f"sums {(key, own)} {window}", *(f"beside {(key, n, own)} {window}" for n in own)]
     return sorted(found)
 
 
