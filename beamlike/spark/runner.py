@@ -71,9 +71,8 @@ class SparkRunner:
         quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
-        state: Where a new checkpoint has its state: in files that the tasks write ("files"), or in Spark's own state
-            store ("spark"), which takes more CPU time. By default that of the checkpoint; for a new one it is "files",
-            or "spark" if the checkpoint is on remote storage.
+        state: Where a new checkpoint has its state: in files that the tasks write ("files", the default unless it is on
+            remote storage), or in Spark's own state store ("spark"), which takes more CPU time.
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 

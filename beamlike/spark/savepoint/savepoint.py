@@ -25,6 +25,7 @@ from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.batch.envelope import Envelope, Topology, to_arrow
 from beamlike.runtime.batch.kept_inputs import INPUTS
 from beamlike.runtime.batch.messages import StateMessage
+from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
@@ -47,7 +48,7 @@ from beamlike.spark.session.session import open_session, ship, use_state_store, 
 from beamlike.spark.state.saving import save_from_files
 from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.versions import collected
-from beamlike.system.path_names import file_name
+from beamlike.system.path_names import file_name, is_remote
 
 
 def save(
@@ -59,9 +60,12 @@ def save(
     config: Mapping[str, str] | None = None,
 ) -> Savepoint:
     """Saves the stopped run of a checkpoint in a new folder. Users call `bl.savepoint.save`."""
-    opened = open_session(session, master=master, shards=None, name="beamlike savepoint", config=config or {})
-    source, files = Checkpoint(opened, absolute(checkpoint)), files_of(opened)
-    target = absolute(savepoint)
+    path, target, config = absolute(checkpoint), absolute(savepoint), config or {}
+    opened = None
+    # Without Spark's store, files on this machine are all that is needed.
+    if _store_of(path) != Store.FILES or is_remote(target):
+        opened = open_session(session, master=master, shards=None, name="beamlike savepoint", config=config)
+    source, files = Checkpoint(cast(SparkSession, opened), path), files_of(opened)
     if files.names(target):
         raise not_empty(target, "save")
     if source.manifest() is None:
@@ -69,12 +73,20 @@ def save(
     lock = source.lock("beamlike savepoint")
     try:
         with understood(source):
-            return _save(opened, source, target, config or {})
+            return _save(opened, source, target, config)
     finally:
         lock.release()
 
 
-def _save(session: SparkSession, source: Checkpoint, target: str, config: Mapping[str, str]) -> Savepoint:
+def _store_of(path: str) -> str | None:
+    """Returns the store of the state of a checkpoint on this machine; None if there is none."""
+    manifest = saved_manifest(path)
+    return None if manifest is None else manifest["store"]
+
+
+def _save(
+    session: SparkSession | None, source: Checkpoint, target: str, config: Mapping[str, str]
+) -> Savepoint:
     files = source.files
     manifest = source.manifest()
     assert manifest is not None

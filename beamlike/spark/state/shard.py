@@ -23,8 +23,8 @@ _MOST_FILES: Final = 32
 """The number of files of a small state. A larger one may have a file more for each half of `_FILE_BYTES`."""
 _SMALL: Final = 64_000
 _REMEMBERED: Final = Memory(limit=250_000_000)
-"""The decoded values of all shards in this process, by shard and key. Their tokens are their places, or the bytes that
-are to be written. A file has the name of one attempt at one batch, so a place always has the same value.
+"""The decoded values of all shards in this process, by shard and key. Their tokens are their places or, before they are
+written, their bytes. A file has the name of one attempt at one batch, so a place always has the same value.
 """
 
 
@@ -139,7 +139,7 @@ class ShardState:
     def _read(self, place: Place) -> bytes:
         value = self.files.read(place.file, place.offset, place.length)
         if zlib.crc32(value) != place.total:
-            raise NotAsWritten(place.file)
+            raise NotAsWritten(f"{self.files.folder}/{place.file}")
         return value
 
     def _to_merge(self) -> list[str]:
@@ -194,7 +194,7 @@ class Shard:
         elif kept is not None and kept[0] == head:
             index = kept[1]
         else:
-            index = StateIndex.load(head, files.read)
+            index = StateIndex.load(head, files)
         return ShardState(f"{self.folder}/{self.operator}/{self.number}", files, index, name)
 
     def keep(self, head: Head, state: ShardState) -> None:

@@ -25,6 +25,9 @@ _CACHED: Final = 64_000_000  # bytes in each process
 class StateFiles(Protocol):
     """The state files in a folder. Raises `CheckpointError` if the storage fails, or a file is not there."""
 
+    @property
+    def folder(self) -> str: ...
+
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Returns a range of the file."""
 

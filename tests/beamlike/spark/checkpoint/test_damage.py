@@ -8,22 +8,20 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import ANY
 
 import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.plan.manifest import describe, new_manifest, parse
 from beamlike.records.model import BatchRecord
-from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.query.listing import Listing, Lists
 from beamlike.spark.savepoint import savepoint as savepoints
 from beamlike.system.seals import unsealed
-from stages.state.store import ENCODING
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 Damage = Callable[[Path], object]
 ANEW = "start again with another checkpoint"
@@ -123,7 +121,7 @@ def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.fixture(scope="module")
 def halfway_in_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, with its state in Spark's own store."""
+    """A run like that of `halfway`, with its state in Spark's own store."""
     return begun(spark, tmp_path_factory.mktemp("halfway"), state="spark")
 
 
@@ -206,6 +204,7 @@ def test_what_is_gone_or_not_whole_is_named(
     require_named(spark, damaged(damage), told)
 
 
+@needs_state_store
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("damage", "told"),
@@ -351,6 +350,7 @@ def test_what_a_power_cut_leaves_empty_is_written_again(
     assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
 
+@needs_state_store
 @pytest.mark.slow
 @pytest.mark.spark
 def test_runs_and_savepoints_sync_what_spark_writes(
@@ -386,52 +386,3 @@ def test_a_checkpoint_that_was_moved_within_a_batch_is_refused(
 @pytest.mark.parametrize("offset", ["-", "5", '{"topic": {"0": 7}}', '[1, "2"]', "null"])
 def test_offsets_of_sources_that_are_no_files_name_none(offset: str) -> None:
     assert [*taken(Checkpoint(cast(Any, None), "c"), "sources/0", offset)] == []
-
-
-# Manifests
-
-
-def manifest() -> dict[str, Any]:
-    """Returns the manifest of a run that has begun."""
-    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
-    return {**new_manifest(describe(plan, kept.SHARDS)), "begun": True}
-
-
-def without(*names: str) -> dict[str, Any]:
-    return {name: fact for name, fact in manifest().items() if name not in names}
-
-
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
-        ("null", "names no encoding of state: put it back from a copy"),
-        ("[4]", "names no encoding"),
-        ("", "is no JSON: put it back from a copy"),
-        (without("encoding"), "names no encoding"),
-        (without("restoring"), "'restoring' is missing or damaged: put it back"),
-        (manifest() | {"shards": "2"}, "'shards' is missing or damaged"),
-        (manifest() | {"stages": {"games": {}}}, "'stages: games' is missing or damaged"),
-        (
-            without("restoring", "levels") | {"encoding": 1},
-            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: continue with the version",
-        ),
-        (
-            manifest() | {"encoding": ENCODING + 1},
-            f"encoding {ENCODING + 1}, and this version.*: continue with",
-        ),
-    ],
-)
-def test_a_manifest_that_is_none_is_refused_before_spark_starts(
-    found: str | dict[str, Any], told: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "beamlike" / "manifest.json"
-    file.parent.mkdir()
-    file.write_text(found if isinstance(found, str) else json.dumps(found))
-    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
-    with pytest.raises(bl.CheckpointError, match=f"the checkpoint {tmp_path} has .*{told}.*{ANEW}"):
-        refuse_early(plan, str(tmp_path), None, draining=False)
-
-
-def test_a_manifest_is_read_as_it_was_written() -> None:
-    read = manifest() | {"run": ANY, "operators": 2, "rows": False, "store": "spark"}
-    assert parse(json.dumps(manifest()), "it") == read
