@@ -329,7 +329,7 @@ class SparkRun(Shown):
         """Runs batches after the end of all input while state waits for processing time."""
         for _ in times_due(self.plan, lambda: self.last, lambda: self._query.phase is Phase.GOING):
             assert self.last is not None
-            self.checkpoint.tick(self.last.batch)
+            self.checkpoint.tick(self.last.batch, after_end=True)
             self._query.query.processAllAvailable()
 
     def _take_back_end(self) -> None:
