@@ -155,6 +155,7 @@ class SidedNode(StageNode):
         if not arrived and self.clock is not None and self.clock.advance(to) == self.clock:
             return [], False
         (chunks,), self.pending = self.pending.values(), {name: [] for name in self.inputs}
+        self.deferred_hold, self.not_before = None, 0.0
         ended = all(time >= GLOBAL_WINDOW_END for time in sides.values())
         stays = begun == MIN_TIME or all(
             isinstance(side.windows, GlobalWindows) for side in self.operator.sides
