@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import attrs
 import polars as pl
@@ -14,7 +14,7 @@ from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 from apache_beam.runners.portability.fn_api_runner.translations import only_element, split_buffer_id
 
-from beamlike.beam.phases import payload_of
+from beamlike.beam.phases import is_endless, is_splittable, payload_of
 from beamlike.beam.sides import Bounds, NodeSides, ServedState, bounds_of
 from beamlike.beam.strategies import coder_text, lateness_of
 from stages.sides.contents import SideContents
@@ -58,6 +58,25 @@ class Context(execution.FnApiRunnerExecutionContext):
         return served
 
 
+@attrs.frozen
+class Residual:
+    """The rest of the input of a splittable DoFn, which waits to be processed again.
+
+    Attributes:
+        name: The name of the transform that reads it.
+        element: The encoded element with its restriction.
+        hold: The time (us) at which it holds the watermark.
+        due: The processing time (us) until which it waits.
+    """
+
+    name: str
+    element: bytes
+    hold: int
+    due: int
+
+    SAID: ClassVar[str] = "the rest of the input of a splittable DoFn"
+
+
 class StageNode:
     """A fused stage with pending elements, and the residuals of its splittable functions."""
 
@@ -79,8 +98,7 @@ class StageNode:
         """The elements of each side that are not in the state of the stage yet."""
         self.held: HoldOwner | None = None
         """The row of state that holds the output watermark."""
-        self.deferred_hold: int | None = None
-        self.not_before = 0.0
+        self.residuals = list[Residual]()
         self.output = MIN_TIME
 
     def described(self) -> dict[str, str]:
@@ -108,14 +126,16 @@ class StageNode:
 
     def saved(self) -> Iterator[tuple[str, Any]]:
         """Yields what a checkpoint contains, besides the state."""
-        yield "watermark", (self.output, self.deferred_hold, self.not_before)
+        yield "watermark", self.output
         yield "pending", self.pending
         yield "sides", self.side_pending
+        yield "residuals", [attrs.astuple(each) for each in self.residuals]
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Continues from a checkpoint."""
-        self.output, self.deferred_hold, self.not_before = saved["watermark"]
+        self.output = saved["watermark"]
         self.pending, self.side_pending = saved["pending"], saved["sides"]
+        self.residuals = [Residual(*each) for each in saved["residuals"]]
 
     # The node is a host of its operator.
 
@@ -181,35 +201,36 @@ class StageNode:
         """True if elements wait."""
         return any(self.pending.values())
 
+    @cached_property
+    def endless(self) -> bool:
+        """True if a transform of the stage is a splittable DoFn whose input may have no end."""
+        return any(is_splittable(each) and is_endless(payload_of(each)) for each in self.stage.transforms)
+
     @property
-    def ready(self) -> bool:
-        """True if pending elements may be processed: residuals may ask for a delay."""
-        return self.has_pending and time.time() >= self.not_before
+    def splittable(self) -> bool:
+        """True if a transform of the stage is a splittable DoFn."""
+        return any(map(is_splittable, self.stage.transforms))
+
+    def take_due(self, now: int) -> None:
+        """Moves the residuals that are due at a processing time (us) to the pending elements."""
+        due = [each for each in self.residuals if each.due <= now]
+        self.residuals = [each for each in self.residuals if each.due > now]
+        for each in due:
+            self.pending[each.name].append(each.element)
 
     def holder(self) -> HoldOwner | None:
         """Returns what holds the output watermark; None if nothing of this stage does."""
-        if self.deferred_hold is not None:
-            what, until = "the rest of the input of a splittable DoFn", round(self.not_before * 1e6)
-            return HoldOwner(self.deferred_hold, "", self.deferred_hold, MAX_TIME, due=until, said=what)
+        if self.residuals:
+            least = min(self.residuals, key=attrgetter("hold"))
+            return HoldOwner(least.hold, "", least.hold, MAX_TIME, due=least.due, said=Residual.SAID)
         return self.held
 
     def wakes(self) -> list[float]:
         """Returns the times (s, of this machine) at which the stage must be processed again."""
-        return [] if self.deferred_hold is None else [self.not_before]
+        return [min(each.due for each in self.residuals) / 1e6] if self.residuals else []
 
     def advance(self, watermark: int) -> bool:
         """Advances the output watermark (us); true if it moves."""
-        holds = [watermark] + ([] if self.deferred_hold is None else [self.deferred_hold])
+        holds = [watermark, *(each.hold for each in self.residuals)]
         before, self.output = self.output, max(self.output, min(holds))
         return self.output != before
-
-    def defer(self, residuals: list[Any]) -> None:
-        """Sets the hold and the delay of the residuals that are pending."""
-        marks = [
-            [mark.ToMicroseconds() for mark in each.application.output_watermarks.values()]
-            for each in residuals
-        ]
-        known = bool(marks) and all(marks)
-        self.deferred_hold = min(mark for each in marks for mark in each) if known else self.output
-        delays = [each.requested_time_delay.ToMicroseconds() / 1e6 for each in residuals]
-        self.not_before = time.time() + min(delays, default=0.0)

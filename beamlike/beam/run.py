@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final, Protocol
 
 from apache_beam.runners import runner as beam_runner
@@ -20,6 +21,7 @@ from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
 from beamlike.beam.phases import COLUMNS, STREAM, payload_of, stateful_payload
 from beamlike.beam.sided import SidedNode
+from beamlike.beam.source_node import SourceNode
 from beamlike.beam.stateful import StatefulNode
 from beamlike.beam.streams import Streams
 from beamlike.system.activity import activity
@@ -70,6 +72,7 @@ class Run:
         self.checkpoint = checkpoint
         self.context, self.bundles = context, Bundles(runner, context, handlers)
         self.streams = Streams(streams, context, self._send)
+        self.sources: dict[bytes, SourceNode] = {}
         self.groups: dict[bytes, GroupNode | ColumnsNode] = {}
         self.nodes: list[StageNode | GroupNode | ColumnsNode] = []
         self.writers = defaultdict[bytes, list[StageNode]](list)
@@ -93,15 +96,23 @@ class Run:
         for buffer in list(self.writers):  # a grouping whose panes are not read receives elements, too
             self._declare_group(buffer)
 
+    def read(self, transforms: Iterable[Any], held: ExitStack) -> None:
+        """Creates the nodes of sources of this engine, which are closed with `held`."""
+        for transform in transforms:
+            node = SourceNode(self.context, transform, self.checkpoint.store, self.now, held)
+            self.sources[node.buffer] = node
+
     @property
     def parts(self) -> dict[str, Part]:
         """The parts that a checkpoint contains."""
         nodes: dict[str, Part] = {f"node {node.key}": node for node in self.nodes}
+        nodes |= {f"source {node.key}": node for node in self.sources.values()}
         return {**nodes, "metrics": self.bundles, "streams": self.streams}
 
     def described(self) -> dict[str, str]:
         """Returns a description of the pipeline. A checkpoint continues only if it is the same."""
-        return {name: text for node in self.nodes for name, text in node.described().items()}
+        nodes = [*self.nodes, *self.sources.values()]
+        return {name: text for node in nodes for name, text in node.described().items()}
 
     def play(self, rounds: Rounds) -> Any:
         """Runs the pipeline to its end, and returns Beam's result. Continues from the checkpoint, if there is one."""
@@ -149,6 +160,8 @@ class Run:
         if buffer == translations.IMPULSE_BUFFER:
             return MAX_TIME
         kind, name = split_buffer_id(buffer)
+        if buffer in self.sources:
+            return self.sources[buffer].watermark
         if kind == STREAM:
             return self.streams.watermarks[name]
         return self.groups[buffer].output if buffer in self.groups else self._written(buffer)
@@ -164,10 +177,13 @@ class Run:
         """Steps all nodes until none has work. Sleeps while timers or residuals wait for the clock of this machine."""
         while True:
             rounds.begin()
-            steps = [self._step(node) for node in self.nodes]
+            steps = [self._read_source(node) for node in self.sources.values()]
+            steps += [self._step(node) for node in self.nodes]
             moved = any(steps)
             rounds.end(moved=moved)
             self.checkpoint.commit()
+            for source in self.sources.values():
+                source.committed()
             if moved:
                 continue
             wakes = self._wakes()
@@ -176,12 +192,19 @@ class Run:
             time.sleep(min(max(0.0, min(wakes) - time.time()), _POLL) + 0.001)
 
     def _wakes(self) -> list[float]:
-        nodes = [node for node in self.nodes if isinstance(node, StageNode)]
+        stages = [node for node in self.nodes if isinstance(node, StageNode)]
+        nodes: list[StageNode | SourceNode] = [*stages, *self.sources.values()]
         if self.streams.processing_time is None:
             return [wake for node in nodes for wake in node.wakes()]
-        return [
-            wake for node in nodes for wake in StageNode.wakes(node)
-        ]  # timers wait for the clock of the stream
+        # Timers wait for the clock of the stream.
+        return [wake for node in stages for wake in StageNode.wakes(node)]
+
+    def _read_source(self, node: SourceNode) -> bool:
+        """Reads a batch of a source; true if it has elements, or if its watermark has moved."""
+        with activity("source", node.label):
+            data, moved = node.step()
+        self._send(node.buffer, data)
+        return moved
 
     def _step(self, node: StageNode | GroupNode | ColumnsNode) -> bool:
         """Steps a node; true if it has emitted elements, or if its watermark has moved."""
@@ -204,7 +227,8 @@ class Run:
         return bool(panes) or node.output != before
 
     def _step_stage(self, node: StageNode) -> bool:
-        watermark, moved = self._read(node), node.ready
+        node.take_due(self.bundles.now())
+        watermark, moved = self._read(node), node.has_pending
         if moved:
             data, node.pending = node.pending, {name: [] for name in node.inputs}
             self._send_all(self.bundles.process(node, data, {}))

@@ -10,7 +10,6 @@ from typing import Any, Final, Protocol
 import attrs
 import polars as pl
 from apache_beam.coders.coder_impl import create_OutputStream
-from apache_beam.portability import common_urns
 from apache_beam.utils.windowed_value import WindowedValue
 
 from beamlike.beam.bundles import Bundles
@@ -39,7 +38,6 @@ PLACED: Final = pl.Schema(
     {ELEMENT: pl.Binary(), WINDOW: pl.Binary(), EVENT_TIME: pl.Int64(), WINDOW_END: pl.Int64()}
 )
 """The columns of encoded elements in one window, with the least event time. Elements without a window never wait."""
-_SPLITTABLE: Final = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
 _ROW_BYTES: Final = 1 << 16
 """The size of encoded elements from which a further row begins."""
 
@@ -124,7 +122,6 @@ class SidedNode(StageNode):
         (self.name,) = inputs
         self.operator = SidesParDo(self, self.sides.declared(self), self.side_lateness, self.first)
         self.engine = Stage(self.key, self.operator)
-        self.is_splittable = any(each.spec.urn == _SPLITTABLE for each in stage.transforms)
         self.clock: Times | None = None
         self.waiting = 0
         """The number of rows that wait."""
@@ -144,10 +141,9 @@ class SidedNode(StageNode):
 
         Returns the output, and true if anything has happened.
         """
-        if self.has_pending and not self.ready:
-            return [], False
+        self.take_due(self.bundles.now())
         begun = MIN_TIME if self.clock is None else self.clock.watermark
-        if self.is_splittable and (self.has_pending or self.waiting):
+        if self.splittable and (self.has_pending or self.waiting or self.residuals):
             # The rest of an element's input may read the same windows of the sides.
             watermark = begun
         to = Times.of(watermark, sides=sides)
@@ -155,7 +151,6 @@ class SidedNode(StageNode):
         if not arrived and self.clock is not None and self.clock.advance(to) == self.clock:
             return [], False
         (chunks,), self.pending = self.pending.values(), {name: [] for name in self.inputs}
-        self.deferred_hold, self.not_before = None, 0.0
         ended = all(time >= GLOBAL_WINDOW_END for time in sides.values())
         stays = begun == MIN_TIME or all(
             isinstance(side.windows, GlobalWindows) for side in self.operator.sides

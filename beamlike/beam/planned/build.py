@@ -13,10 +13,12 @@ from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo
+from beamlike.beam.planned.residuals import SplittableParDo
 from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
 from beamlike.beam.planned.steps import (
     CHUNKS,
     Bundle,
+    Divided,
     Elements,
     Encoded,
     Keyed,
@@ -55,8 +57,10 @@ def labels_of(node: StageNode) -> str:
 
 
 def waits(node: StageNode | GroupNode) -> bool:
-    """True if a node is a fused stage that needs state, for itself or for its sides."""
-    return isinstance(node, StatefulNode | SidedNode)
+    """True if a node is a fused stage that needs state: for itself, for its sides, or for the rest of the input of a
+    splittable DoFn.
+    """
+    return isinstance(node, StatefulNode | SidedNode) or (isinstance(node, StageNode) and node.splittable)
 
 
 @attrs.define
@@ -100,6 +104,9 @@ class PlanBuilder:
         sides = node.sides.declared(host)
         if isinstance(node, StatefulNode):
             return PlannedParDo(host, node.lateness, sides, node.side_lateness, said)
+        if node.splittable:
+            simulated = bool(self.streams)
+            return SplittableParDo(host, sides, node.side_lateness, said, simulated=simulated)
         return SidesParDo(host, sides, node.side_lateness, said)
 
     def name_of(self, node: StageNode | GroupNode) -> str:
@@ -108,7 +115,7 @@ class PlanBuilder:
         if isinstance(node, GroupNode):
             label: str = transforms[node.key].unique_name
             return label
-        return node.first
+        return node.first.removesuffix("/Process") if node.splittable else node.first
 
     def _inputs(self, node: StageNode) -> set[str]:
         """Returns the collections that a fused stage reads from buffers."""
@@ -161,7 +168,7 @@ class PlanBuilder:
         for node, reads in self.run.readers[buffer]:
             said, name = labels_of(node), f"{reads}.bundle"
             if waits(node):
-                kind = Keyed if isinstance(node, StatefulNode) else Placed
+                kind = _decoding(node)
                 yield self._route(self.name_of(node), way, kind(name, self.job, self._coder(node), node.key))
             else:
                 bundle = Bundle(name, self.job, said, node.key, reads)
@@ -249,6 +256,13 @@ class PlanBuilder:
     def _sink(self, metrics: Sink, routes: dict[str, tuple[Route, ...]]) -> SinkPlan:
         inputs = tuple(sorted(name for name, own in routes.items() if OUTPUT in _consumers(own)))
         return SinkPlan(OUTPUT, metrics, inputs, CHUNKS)
+
+
+def _decoding(node: StageNode) -> type[Keyed | Placed | Divided]:
+    """Returns the kind of step that decodes the elements of a fused stage which is a stage of the plan."""
+    if isinstance(node, StatefulNode):
+        return Keyed
+    return Divided if node.splittable else Placed
 
 
 def _consumers(routes: Iterable[Route], role: str | None = None) -> set[str]:

@@ -16,7 +16,7 @@ import polars as pl
 
 from beamlike.beam.cells import BUFFER, DATA
 from beamlike.beam.planned.job import Job, Worker
-from beamlike.beam.sided import SidedNode
+from beamlike.beam.sided import PLACED, SidedNode
 from beamlike.steps.base import Step
 
 CHUNKS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
@@ -183,6 +183,17 @@ class Placed(Decoded):
         node = worker.sided(self.stage)
         assert isinstance(node, SidedNode)
         return node.placed(chunks)
+
+
+@attrs.frozen
+class Divided(Decoded):
+    """A step that decodes elements for a splittable DoFn: a row for each window of an element."""
+
+    kind: ClassVar[str] = "beam restrictions"
+    stage: str
+
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return pl.DataFrame(worker.divided(self.stage, chunks), PLACED, orient="row")
 
 
 @attrs.frozen

@@ -37,6 +37,8 @@ class Trap(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
         self.folder = folder
 
     def process(self, element: Any) -> Iterator[Any]:
+        with open(f"{self.folder}/processed", "a") as processed:
+            processed.write(f"{element[1]}\n")
         trap = Path(self.folder, "traps", str(element[1]))
         if trap.exists():
             process = trap.read_text()
@@ -135,10 +137,15 @@ def build(pipeline: Any, folder: str, *, streamed: bool = False) -> Any:
 
 
 def run(folder: Path, runner: Any, *, streamed: bool = False) -> list[str]:
-    """Runs the pipeline in a folder. Returns all that it has written there, in runs so far."""
+    """Runs the pipeline in a folder, as a plan. Returns all that it has written there, in runs so far."""
+    return run_with(folder, BeamlikeRunner(spark=runner), streamed=streamed)
+
+
+def run_with(folder: Path, runner: Any, *, streamed: bool = False) -> list[str]:
+    """Runs the pipeline in a folder with a Beam runner. Returns all that it has written there, in runs so far."""
     for name in ("out", "traps"):
         folder.joinpath(name).mkdir(parents=True, exist_ok=True)
-    with beam.Pipeline(runner=BeamlikeRunner(spark=runner)) as pipeline:
+    with beam.Pipeline(runner=runner) as pipeline:
         build(pipeline, str(folder), streamed=streamed)
     return written(folder)
 
@@ -184,4 +191,6 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     for waiting in place.joinpath("traps").iterdir():
         waiting.write_text(str(os.getpid()))
-    run(place, bl.LocalRunner(checkpoint=str(place / "checkpoint"), drain=True, quiet=True))
+    local = bl.LocalRunner(checkpoint=str(place / "checkpoint"), drain=True, quiet=True)
+    own = sys.argv[2:] == ["own"]
+    run_with(place, BeamlikeRunner(checkpoint=place / "own") if own else BeamlikeRunner(spark=local))
