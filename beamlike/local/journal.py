@@ -327,6 +327,10 @@ class Journal:
     def compress_from(self) -> int:
         return 0
 
+    @property
+    def remembers(self) -> bool:
+        return True
+
     def get(self, stage: str, key: str) -> bytes | None:
         """Returns the value in the current batch if it was changed there, otherwise in the last batch that is done."""
         for known in (self._changed, self._unsettled):

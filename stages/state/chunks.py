@@ -17,6 +17,9 @@ from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decod
 CHUNK_BYTES: Final = 1_000_000
 """The approximate size of a chunk in memory. Spark's Python state is slower per byte for values of many megabytes."""
 
+REMEMBERED: Final = 8
+"""The factor by which chunks are larger in a store that remembers them: a step pays for each chunk that it reaches."""
+
 DELETED: Final = "__gone"
 """The column of a stored patch with the deleted row numbers. The shorter of this column and the rows ends in nulls."""
 
@@ -90,8 +93,8 @@ class Chunk:
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes in memory, with an index of 12 bytes for each row."""
-        return size_of(self.columns) + 12 * self.rows
+        """The approximate number of bytes in memory, with an index of 16 bytes for each row."""
+        return size_of(self.columns) + 16 * self.rows
 
     @property
     def kind(self) -> tuple[list[str], Mapping[str, Any]]:
@@ -177,9 +180,13 @@ def _is_constant(column: pl.Series, first: object) -> bool:
     return bool(column.min() == column.max()) if column.dtype == pl.Int64 else bool((column == first).all())
 
 
-def _slices(frame: pl.DataFrame) -> Iterable[pl.DataFrame]:
-    """Divides rows into pieces of about CHUNK_BYTES."""
-    pieces = -(-size_of(frame) // CHUNK_BYTES)
+def pieces_of(frame: pl.DataFrame, store: StateStore) -> int:
+    """Returns the number of chunks as which a store should have these rows."""
+    return -(-size_of(frame) // (CHUNK_BYTES * (REMEMBERED if store.remembers else 1)))
+
+
+def _slices(frame: pl.DataFrame, pieces: int) -> Iterable[pl.DataFrame]:
+    """Divides rows into so many pieces."""
     if frame.is_empty():
         return [frame]
     return frame.iter_slices(-(-len(frame) // max(1, pieces)))
@@ -208,7 +215,7 @@ def _once(value: bytes | None) -> Chunk | None:
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
     """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers."""
-    pieces = list(_slices(patch.rows))
+    pieces = list(_slices(patch.rows, pieces_of(patch.rows, store)))
     parts = [Patch(pieces[0], patch.deleted), *map(Patch, pieces[1:])]
     values = [pack(part, store.compress_from) for part in parts]
     for number, value in enumerate(values, start=first):

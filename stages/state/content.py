@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 import attrs
 import polars as pl
 
 from stages.state import chunks
 from stages.state.directory import Directory
+from stages.state.lookup import Hashes
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
+
+MOST_ROWS: Final = 0.5
+"""The share of a bucket's rows that may be needed above which all are read at once."""
 
 
 @attrs.frozen(eq=False)
@@ -44,7 +49,8 @@ class BucketContent:
     @property
     def live_rows(self) -> pl.DataFrame:
         """The rows that were read, without deleted ones."""
-        return self.rows.filter(self.live[self.numbers])
+        live = self.live[self.numbers]
+        return self.rows if live.all() else self.rows.filter(live)
 
     def live_positions(self) -> FrameMask:
         """Returns a mask of `rows`, true for live rows. It is a copy, which the caller may change."""
@@ -59,23 +65,30 @@ class BucketContent:
 
 
 @attrs.frozen(eq=False)
-class Earliest:
-    """The rows of the chunks of a bucket that have the least times.
-
-    Attributes:
-        rows: The rows, deleted ones included.
-        numbers: The row number of each of them.
-        others: A lower bound, by index column, of the least time among all other rows; empty if there are none.
-    """
-
-    rows: pl.DataFrame
-    numbers: RowNumbers
-    others: Mapping[str, int]
-
-
-@attrs.frozen(eq=False)
 class DueKeys:
     """The keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
 
     keys: pl.DataFrame
     chunks: Mapping[int, chunks.Chunk]
+
+
+@attrs.frozen(eq=False)
+class Search:
+    """A search for the rows of a bucket whose keys have one of these hashes.
+
+    Attributes:
+        directory: The directory of the bucket; None if all of its rows must be read.
+        hashes: The lower halves of the hashes, sorted and distinct.
+        held: The chunks of the bucket that have been read, by number.
+    """
+
+    directory: Directory | None
+    hashes: Hashes
+    held: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
+
+    def numbers(self) -> RowNumbers | None:
+        """Returns the numbers of the live rows that may have one of the keys; None if all rows should be read."""
+        if self.directory is None:
+            return None
+        found = self.directory.numbers_with(self.hashes)
+        return None if len(found) > MOST_ROWS * len(self.directory.live) else found

@@ -27,7 +27,7 @@ import polars as pl
 
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
-from stages.state.lookup import Hashes, HashIndex, lower_hashes
+from stages.state.lookup import Hashes, HashIndex
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
@@ -73,7 +73,7 @@ class Entry:
     @property
     def size(self) -> int:
         """The approximate number of bytes in memory."""
-        return 3 * self.index.hashes.nbytes + self.deleted.nbytes
+        return self.index.size + self.deleted.nbytes
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -167,26 +167,29 @@ class Directory:
         return {name: (int(self.least[name][chunk]), int(chunk)) for name, chunk in first.items()}
 
 
-def write_entry(
-    store: StateStore,
-    stage: str,
-    bucket: int,
-    first: int,
-    *,
-    patch: Patch,
-    written: Written,
-    keys: Sequence[str],
-    times: Mapping[str, pl.Expr],
-) -> None:
-    """Writes the directory entry of a patch that was written as chunks from number `first` on.
+@attrs.frozen(eq=False)
+class Described:
+    """The facts of rows that a directory contains: the hashes of their keys, and their times by index column."""
 
-    `times` are the expressions, by index column, of the times whose minima an index contains.
-    """
+    hashes: Hashes
+    times: Mapping[str, npt.NDArray[np.int64]]
+
+    def between(self, first: int, last: int) -> Described:
+        """Returns the facts of the rows from position `first` to `last` (exclusive)."""
+        return Described(
+            self.hashes[first:last], {name: values[first:last] for name, values in self.times.items()}
+        )
+
+
+def write_entry(
+    store: StateStore, stage: str, bucket: int, first: int, patch: Patch, written: Written, facts: Described
+) -> None:
+    """Writes the directory entry of a patch that was written as chunks from number `first` on."""
     deleted = np.empty(0, np.uint32) if patch.deleted is None else patch.deleted.to_numpy()
-    entries = np.concatenate([deleted, lower_hashes(patch.rows, keys)]).astype(np.uint32, copy=False)
-    facts: dict[str, Any] = {"gone": len(deleted), "rows": written.rows, "bytes": sum(written.bytes)}
-    facts["least"] = _least(patch.rows, written.rows, times)
-    store.put(stage, _key(bucket, first), encode(pl.DataFrame({_ENTRIES: entries}), facts))
+    entries = np.concatenate([deleted, facts.hashes]).astype(np.uint32, copy=False)
+    about: dict[str, Any] = {"gone": len(deleted), "rows": written.rows, "bytes": sum(written.bytes)}
+    about["least"] = {name: _least(values, written.rows) for name, values in facts.times.items()}
+    store.put(stage, _key(bucket, first), encode(pl.DataFrame({_ENTRIES: entries}), about))
 
 
 def remove_entries(
@@ -208,17 +211,12 @@ def remove_later_entries(
         store.delete(stage, _key(bucket, first))
 
 
-def _least(rows: pl.DataFrame, lengths: Sequence[int], times: Mapping[str, pl.Expr]) -> dict[str, list[int]]:
-    """Returns the least time of each chunk, by index column. `lengths` are the numbers of rows of the chunks."""
-    found = rows.select(time.fill_null(NEVER).alias(name) for name, time in times.items())
+def _least(times: npt.NDArray[np.int64], lengths: Sequence[int]) -> list[int]:
+    """Returns the least time of each chunk. `lengths` are the numbers of rows of the chunks."""
     ends = np.cumsum(lengths)
-    return {
-        values.name: [
-            int(values.to_numpy()[end - length : end].min(initial=NEVER))
-            for end, length in zip(ends, lengths, strict=True)
-        ]
-        for values in found
-    }
+    return [
+        int(times[end - length : end].min(initial=NEVER)) for end, length in zip(ends, lengths, strict=True)
+    ]
 
 
 def _key(bucket: int, first: int) -> str:

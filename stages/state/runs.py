@@ -20,12 +20,12 @@ import attrs
 import numpy as np
 import polars as pl
 
-from stages.frames import concat_nonempty, size_of
+from stages.frames import concat_nonempty
 from stages.keys import key_text
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size
-from stages.state.lookup import lower_hashes, rows_among
+from stages.state.lookup import chunks_among, lower_hashes
 from stages.state.store import StateStore
 from stages.state.summary import summarize
 from stages.state_tables import AppendTable, StateTable
@@ -88,7 +88,8 @@ class Runs:
                 parts.append(self._read([bucket]).join(requested, on=own, how="semi"))
             elif start < end:
                 found, asked = self._chunks_of(bucket), np.unique(hashes[start:end])
-                parts += rows_among(found, asked, own, self.table.schema, self.table.missing)
+                some = chunks_among(found, asked, own, self.table.schema, self.table.missing)
+                parts += chunks.unpack(some, self.table.schema, self.table.missing)
         return pl.concat(parts).join(requested, on=own, how="semi")
 
     def append(self, rows: pl.DataFrame, now: Times) -> Index:
@@ -131,7 +132,7 @@ class Runs:
         known = _known(index)
         first, run = _next(known[BUCKET]), _next(known[RUN])
         placed = rows.with_columns(self._place.alias(LEAST)).sort(LEAST, nulls_last=True)
-        pieces, sizes = -(-size_of(rows) // chunks.CHUNK_BYTES), {}
+        pieces, sizes = chunks.pieces_of(rows, self.store), {}
         bucket = pl.lit(first) + pl.int_range(pl.len()) * max(1, pieces) // max(1, len(rows))
         placed = placed.with_columns(bucket.cast(pl.Int64).alias(BUCKET))
         for (number,), part in placed.partition_by(BUCKET, as_dict=True, maintain_order=True).items():

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from types import MappingProxyType
 from typing import Final
 
 import attrs
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
-from stages.state.content import BucketContent, DueKeys, Earliest
-from stages.state.directory import Directory
+from stages.state.content import BucketContent, DueKeys, Search
+from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
-from stages.state.lookup import Requested, divided, rows_among
+from stages.state.lookup import Requested, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -27,14 +27,11 @@ from stages.state_tables import BucketTable, StateTable
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
 
-LARGE_BYTES: Final = 250_000
+LARGE_BYTES: Final = 50_000
 """The size of a bucket's base rows in the store (bytes) from which a step reads slices and writes patches.
 
 A smaller bucket is read and written whole, which is faster.
 """
-
-MOST_ROWS: Final = 0.5
-"""The share of a bucket's rows that may be needed above which all are read at once."""
 
 
 @attrs.frozen(slots=False)
@@ -80,7 +77,7 @@ class Storage:
         """Reads all rows of a bucket, including the rows that its patches have deleted."""
         size = self.size(bucket)
         found = self._read_again(bucket, range(size.chunks))
-        rows = self._rows_of(found)
+        rows = self.rows_of(found)
         # A row number is a position among the rows of all chunks, in the order of chunks.
         live = np.ones(len(rows), dtype=np.bool_)
         for chunk in found:
@@ -105,53 +102,60 @@ class Storage:
         live = pl.lit(pl.Series(known.live[known.numbers_in(numbers)]))
         return DueKeys(rows.filter(due.fill_null(False), live)[keys], found)
 
-    def content_with(
-        self,
-        bucket: int,
-        requested: Requested,
-        known: Directory | None,
-        held: Mapping[int, chunks.Chunk] = MappingProxyType({}),
-    ) -> BucketContent:
-        """Reads the live rows of a bucket that have one of the requested keys, and perhaps others.
+    def contents_with(self, searches: Mapping[int, Search]) -> dict[int, BucketContent]:
+        """Reads the live rows of buckets that have one of the hashes of a search, and perhaps others.
 
-        Without a directory, or if most rows are needed, all rows are read. `held` has chunks that have been read.
+        Without a directory, or if most rows are needed, all rows of a bucket are read.
         """
-        if known is None:
-            return self.content(bucket)
-        numbers = known.numbers_with(requested.between(*self.buckets.hashes(bucket)))
-        if len(numbers) > MOST_ROWS * len(known.live):
-            return self.content(bucket)
-        parts = dict(divided(numbers, known.lengths))
-        missing = [chunk for chunk in parts if chunk not in held]
-        found = {**held, **dict(zip(missing, self._read_again(bucket, missing), strict=True))}
-        rows = self._rows_of(found[chunk].at(positions) for chunk, positions in parts.items())
-        return BucketContent(rows, numbers, known.live, known.base_rows, known, found)
+        numbers = {bucket: search.numbers() for bucket, search in searches.items()}
+        held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[chunks.Chunk]()
+        for bucket, search in searches.items():
+            if search.directory is not None and (found := numbers[bucket]) is not None:
+                parts = dict(divided(found, search.directory.lengths))
+                missing = [chunk for chunk in parts if chunk not in search.held]
+                read = self._read_again(bucket, missing)
+                held[bucket] = {**search.held, **dict(zip(missing, read, strict=True))}
+                selected += (held[bucket][chunk].at(positions) for chunk, positions in parts.items())
+        # The rows of all buckets are put together at once.
+        rows, contents = self.rows_of(selected).rechunk(), dict[int, BucketContent]()
+        for bucket, search in searches.items():
+            known, found = search.directory, numbers[bucket]
+            if known is None or found is None:
+                contents[bucket] = self.content(bucket)
+                continue
+            here, rows = rows.head(len(found)), rows.slice(len(found))
+            contents[bucket] = BucketContent(here, found, known.live, known.base_rows, known, held[bucket])
+        return contents
 
-    def with_earliest(self, bucket: int, content: BucketContent) -> Iterator[Earliest]:
-        """Reads more and more of a bucket, of which `content` was read: first the chunks with the least times."""
-        known = content.directory
-        if known is not None:
-            numbers = sorted({chunk for _, chunk in known.least_without(()).values()})
-            read = dict(content.chunks)
-            missing = [chunk for chunk in numbers if chunk not in read]
-            read.update(zip(missing, self._read_again(bucket, missing), strict=True))
-            rows = self._rows_of(read[chunk] for chunk in numbers)
-            others = {name: least for name, (least, _) in known.least_without(numbers).items()}
-            yield Earliest(rows, known.numbers_in(numbers), others)
-            content = self.content(bucket)
-        yield Earliest(content.rows, content.numbers, {})
+    def chunk(self, bucket: int, number: int) -> chunks.Chunk:
+        """Reads a chunk of a bucket."""
+        (found,) = self._read_again(bucket, [number])
+        return found
 
-    def rows_with(self, bucket: int, requested: Requested) -> pl.DataFrame:
-        """Reads the rows and waiting arrivals of a bucket that may have one of the requested keys."""
-        table, size, own = self.table, self.size(bucket), requested.columns == list(self.table.keys)
+    def rows_among(self, buckets: Sequence[int], requested: Requested) -> list[pl.DataFrame]:
+        """Reads the rows and waiting arrivals of these buckets that may have one of the requested keys."""
+        table, own = self.table, requested.columns == list(self.table.keys)
+        hashes = {
+            bucket: requested.between(*self.buckets.hashes(bucket)) if own else requested.all
+            for bucket in buckets
+        }
         if table.patched:
-            return self.content_with(bucket, requested, self.directory(bucket) if own else None).live_rows
-        hashes = requested.between(*self.buckets.hashes(bucket)) if own else requested.all
-        parts, found = [table.no_rows], self._read_again(bucket, range(size.chunks))
-        for first, last in _groups(size):
-            schema = table.schema if last <= size.base else table.incoming
-            parts += rows_among(found[first:last], hashes, requested.columns, schema, table.missing)
-        return concat_nonempty(*parts)
+            known = {bucket: self.directory(bucket) if own else None for bucket in buckets}
+            searches = {bucket: Search(known[bucket], hashes[bucket]) for bucket in buckets}
+            return [content.live_rows for content in self.contents_with(searches).values()]
+        base, log = list[chunks.Chunk](), list[chunks.Chunk]()
+        for bucket in buckets:
+            size = self.size(bucket)
+            found = self._read_again(bucket, range(size.chunks))
+            for first, last in _groups(size):
+                schema, parts = (table.schema, base) if last <= size.base else (table.incoming, log)
+                parts += chunks_among(
+                    found[first:last], hashes[bucket], requested.columns, schema, table.missing
+                )
+        return [
+            *chunks.unpack(base, table.schema, table.missing),
+            *chunks.unpack(log, table.incoming, table.missing),
+        ]
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
         """Reads the waiting arrivals of these buckets, by bucket and in order of arrival."""
@@ -217,17 +221,24 @@ class Storage:
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
     def append_patch(
-        self, bucket: int, patch: chunks.Patch, now: Times, known: Directory | None = None
+        self,
+        bucket: int,
+        patch: chunks.Patch,
+        now: Times,
+        known: Directory | None = None,
+        facts: Described | None = None,
     ) -> Size:
         """Writes a patch after the last chunk of a bucket, and returns by how much the bucket has grown.
 
         If the directory is `known`, the patch is merged with earlier ones as soon as there are several of its size.
+        `facts` are those of the rows of the patch, which a large bucket needs.
         """
         before = self.size(bucket)
         merged = known.entries[len(known.entries) - known.mergeable(len(patch.rows)) :] if known else []
         if merged:
             replaced = range(before.chunks - sum(len(entry.rows) for entry in merged), before.chunks)
             patch = self._joined(self._read_again(bucket, replaced), patch)
+            facts = self.described(patch.rows, now)
             first, log = replaced[0], sum(entry.stored for entry in merged)
         else:
             first, log = before.chunks, 0
@@ -235,8 +246,8 @@ class Storage:
         if merged:
             chunks.remove(self.store, self.stage, bucket, range(first + len(written.rows), before.chunks))
             directory.remove_later_entries(self.store, self.stage, bucket, first, merged)
-        if self.is_large(before):
-            self._write_entry(bucket, first, patch, written, now)
+        if facts is not None and self.is_large(before):
+            directory.write_entry(self.store, self.stage, bucket, first, patch, written, facts)
         return Size(chunks=first + len(written.rows) - before.chunks, log=sum(written.bytes) - log)
 
     def _joined(self, earlier: Sequence[chunks.Chunk], patch: chunks.Patch) -> chunks.Patch:
@@ -244,7 +255,7 @@ class Storage:
         deleted = [chunk.deleted for chunk in earlier if chunk.deleted is not None]
         if patch.deleted is not None:
             deleted.append(patch.deleted)
-        return chunks.Patch(pl.concat([self._rows_of(earlier), patch.rows]), pl.concat(deleted))
+        return chunks.Patch(pl.concat([self.rows_of(earlier), patch.rows]), pl.concat(deleted))
 
     def size(self, bucket: int) -> Size:
         """Returns the size of a bucket in the store; 0 chunks and bytes if the bucket does not exist."""
@@ -259,6 +270,15 @@ class Storage:
         hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in self.table.schema)
         deadlines = self.state_table.deadlines(now).items()
         return {"hold": hold, **{DEADLINE + clock: time for clock, time in deadlines}}
+
+    def times_of(self, rows: pl.DataFrame, now: Times) -> dict[str, npt.NDArray[np.int64]]:
+        """Computes the times whose minima the index has, by index column; NEVER for null."""
+        times = (time.fill_null(NEVER).alias(name) for name, time in self.least_times(now).items())
+        return {column.name: column.to_numpy() for column in rows.select(times)}
+
+    def described(self, rows: pl.DataFrame, now: Times) -> Described:
+        """Returns the facts of rows that a directory contains."""
+        return Described(lower_hashes(rows, self.table.keys), self.times_of(rows, now))
 
     def summary(self, rows: pl.DataFrame, sizes: Mapping[int, Size], now: Times) -> pl.DataFrame:
         """Computes an index row for each bucket in the column BUCKET of `rows`."""
@@ -284,7 +304,8 @@ class Storage:
             written = chunks.write(self.store, self.stage, bucket, 0, patch)
             sizes[bucket] = Size.of_rows(written)
             if self.is_large(sizes[bucket]):
-                self._write_entry(bucket, 0, patch, written, now)
+                facts = self.described(part, now)
+                directory.write_entry(self.store, self.stage, bucket, 0, patch, written, facts)
         return sizes
 
     def _remove(self, bucket: int, rewritten: Size) -> None:
@@ -295,21 +316,8 @@ class Storage:
             keep_first = self.is_large(rewritten)
             directory.remove_entries(self.store, self.stage, bucket, before, keep_first=keep_first)
 
-    def _write_entry(
-        self, bucket: int, first: int, patch: chunks.Patch, written: chunks.Written, now: Times
-    ) -> None:
-        directory.write_entry(
-            self.store,
-            self.stage,
-            bucket,
-            first,
-            patch=patch,
-            written=written,
-            keys=self.table.keys,
-            times=self.least_times(now),
-        )
-
-    def _rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
+    def rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
+        """Returns the rows of these chunks."""
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
         return pl.concat([self.table.no_rows, *frames])
 

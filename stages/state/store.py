@@ -41,6 +41,10 @@ class StateStore(Protocol):
     def compress_from(self) -> int:
         """The size of rows in memory (bytes) from which they are stored compressed. Both kinds can always be read."""
 
+    @property
+    def remembers(self) -> bool:
+        """True if decoded values are remembered. Then a large value costs little in a step that needs a part of it."""
+
     def get(self, stage: str, key: str) -> bytes | None:
         """Returns the value of a key; None if it has none."""
 
@@ -65,6 +69,10 @@ class DictStore:
     def compress_from(self) -> int:
         # For few rows, compression takes several times as long as all else that their encoding does.
         return 64_000
+
+    @property
+    def remembers(self) -> bool:
+        return True
 
     def get(self, stage: str, key: str) -> bytes | None:
         return self.values.get((stage, key))
@@ -93,6 +101,10 @@ class Within:
     @property
     def compress_from(self) -> int:
         return self.store.compress_from
+
+    @property
+    def remembers(self) -> bool:
+        return self.store.remembers
 
     def get(self, stage: str, key: str) -> bytes | None:
         return self.store.get(stage, self.prefix + key)

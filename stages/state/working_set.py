@@ -27,7 +27,8 @@ from stages.frames import concat_nonempty, partition, repeated, size_of
 from stages.state.buckets import BUCKET, inside, split_by_bucket, touched
 from stages.state.due_soon import BUFFER, FROM_BYTES, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
-from stages.state.patches import BucketSlice, Update, large, placed_in, read_slices, write_patches
+from stages.state.patches import Update, large, write_patches
+from stages.state.slices import BucketSlice, placed_in, read_slices
 from stages.state.storage import Storage
 from windowing.clocks import WATERMARK, Times
 from windowing.time import MAX_TIME

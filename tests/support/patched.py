@@ -25,10 +25,11 @@ def patched(*, large: int, most: int, changed: float, split: int, chunk: int) ->
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.storage.LARGE_BYTES", large)
         patch.setattr("stages.state.patches.MOST_PATCHES", most)
-        patch.setattr("stages.state.patches.MOST_DELETED", changed)
-        patch.setattr("stages.state.patches.MOST_ROWS", 1 + changed)
+        patch.setattr("stages.state.slices.MOST_DELETED", changed)
+        patch.setattr("stages.state.slices.MOST_ROWS", 1 + changed)
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
+        patch.setattr("stages.state.chunks.REMEMBERED", 1)
         yield
 
 

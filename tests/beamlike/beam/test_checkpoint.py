@@ -89,7 +89,7 @@ def test_a_run_that_is_killed_again_and_again_has_the_same_output(
         assert killed.run(1) == 0
 
 
-@pytest.mark.parametrize("part", ["sides", "streams", "node"])
+@pytest.mark.parametrize("part", ["streams", "node"])
 def test_a_checkpoint_that_forgets_is_found(part: str, expected: list[str], tmp_path: Path) -> None:
     with job(tmp_path / "job") as killed:
         assert killed.run(40, part) == -SIGKILL

@@ -19,8 +19,9 @@ from stages.process.cumulative import OfAggregate
 from stages.process.dedup import Dedup
 from stages.process.running import Running
 from stages.stage import Stage
+from stages.state.buckets import BUCKET
 from stages.state.chunks import is_chunk
-from stages.state.lookup import HashIndex, Requested, divided
+from stages.state.lookup import HashIndex, Requested, divided, hashes_by_bucket, lower_hashes
 from stages.state.store import DictStore
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -29,10 +30,11 @@ from windowing.windowing import Windowing
 
 ROW = pl.Struct({"number": pl.Int64()})
 ROWS = pl.Schema({"key": pl.String(), "number": pl.Int64()})
-hashes = st.lists(st.integers(0, 12), max_size=30)
+HASHES = [0, 1, 2, 3, 2**8, 2**16, 2**20, 2**30, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1]
+hashes = st.lists(st.sampled_from(HASHES), max_size=30)
 
 
-@given(hashes, st.sets(st.integers(0, 12)))
+@given(hashes, st.sets(st.sampled_from(HASHES)))
 def test_every_search_finds_the_rows_with_one_of_the_hashes(rows: list[int], requested: set[int]) -> None:
     index, asked = HashIndex(np.array(rows, np.uint32)), np.array(sorted(requested), np.uint32)
     expected = [position for position, value in enumerate(rows) if value in requested]
@@ -47,6 +49,16 @@ def test_numbers_of_rows_are_divided_by_chunk(lengths: list[int], data: st.DataO
     parts = divided(np.array(chosen, np.intp), lengths)
     found = [(chunk, position) for chunk, positions in parts for position in positions.tolist()]
     assert found == [everything[number] for number in chosen]
+
+
+@given(st.lists(st.tuples(st.integers(128, 131), st.integers(0, 9)), max_size=20))
+def test_hashes_are_divided_by_bucket(rows: list[tuple[int, int]]) -> None:
+    placed = pl.DataFrame(rows, {BUCKET: pl.Int64(), "key": pl.Int64()}, orient="row")
+    parts = hashes_by_bucket(placed, ["key"])
+    assert parts.keys() == {bucket for bucket, _ in rows}
+    for bucket, found in parts.items():
+        expected = lower_hashes(placed.filter(pl.col(BUCKET) == bucket), ["key"])
+        assert found.tolist() == sorted({*expected.tolist()})
 
 
 def test_requested_hashes_are_those_of_a_part_of_all_hashes() -> None:

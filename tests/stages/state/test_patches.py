@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +36,7 @@ from tests.support.process_runs import Shards, unordered
 from tests.support.process_script import Script
 from tests.support.process_strategies import Bundle, scripts, streams
 from tests.support.runs import StageRun, play
+from tests.support.small_batches import Counter
 from tests.support.strategies import Stream, bridged_streams, crowded_streams, windowings
 from tests.support.strategies import streams as streams_of_elements
 from windowing import Accumulation, AfterCount, FixedWindows, Repeatedly, Windowing
@@ -323,3 +326,28 @@ def test_without_patches_a_store_is_as_it_was_before_there_were_any() -> None:
         stage, store = batches(), DictStore()
         stage.step(store, {MAIN: arrivals(stage, [("a", 1), ("b", 2)], 0)}, Times.of(0, 0))
     assert sorted(key for _, key in store.values if not key.startswith("keys/")) == ["index", "rows/128/0"]
+
+
+def queries_in(step: Callable[[], object]) -> int:
+    """Returns the number of queries of polars that a call makes."""
+    counter = Counter()
+    sys.setprofile(counter.count)
+    try:
+        step()
+    finally:
+        sys.setprofile(None)
+    return counter.queries
+
+
+@pytest.mark.parametrize("make", [as_of, running])
+def test_a_batch_makes_few_queries_however_many_buckets_it_reaches(make: Callable[[], Stage]) -> None:
+    queries, buckets = [], []
+    for split in (10**8, 50_000):
+        with patched(**{**USUAL, "split": split}):
+            stage, store = filled(make)
+            rows: list[Row] = [(f"key {key}", 7) for key in range(0, MANY, 50)]
+            given = {MAIN: arrivals(stage, rows, 2 * MANY)}
+            queries.append(queries_in(partial(stage.step, store, given, Times.of(8, 0))))
+            buckets.append(len(stage.tables(store)._first.buckets))
+    assert buckets[1] > 8 * buckets[0]
+    assert queries[1] <= queries[0] + 6 * buckets[1]
