@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -177,7 +176,7 @@ class Watch:
         if self.log is None:
             return Counter()
         bucket = self.checkpoint.removeprefix("s3://").partition("/")[0]
-        return Counter(_requests(self.log.read_text(), bucket))
+        return Counter(requested(self.log, bucket))
 
     def _look(self) -> None:
         done = len(self.batches)
@@ -210,19 +209,15 @@ class Watch:
         }
 
 
-_REQUEST: Final = re.compile(r"(?P<method>[A-Z]+) /(?P<bucket>[^/? ]+)(?P<path>[^? ]*)(?P<query>\S*)")
-
-
-def _requests(log: str, bucket: str) -> Iterator[str]:
+def requested(log: Path, bucket: str) -> Iterator[str]:
     """Yields the method and the folder of each request for a bucket. A request for a list of objects is a LIST."""
-    for found in _REQUEST.finditer(log):
-        if found["bucket"] == bucket:
-            prefix = parse_qs(found["query"].removeprefix("?")).get("prefix")
-            lists = found["method"] == "GET" and "list-type" in found["query"]
-            path = (prefix or [""])[0] if lists else found["path"].strip("/")
-            parts = path.strip("/").split("/")[1:]
-            folder = "/".join(parts[:3] if parts[:2] == ["beamlike", "state"] else parts[:1])
-            yield f"{'LIST' if lists else found['method']} {folder or 'checkpoint'}"
+    from tests.connectors.s3 import requests
+
+    for method, path in requests(log, bucket):
+        prefix = parse_qs(path.removeprefix("?")).get("prefix", [""])[0]
+        parts = (prefix if "list-type" in path else path.partition("?")[0]).strip("/").split("/")[1:]
+        folder = "/".join(parts[:3] if parts[:2] == ["beamlike", "state"] else parts[:1])
+        yield f"{'LIST' if 'list-type' in path else method} {folder or 'checkpoint'}"
 
 
 def stored(checkpoint: str) -> dict[str, float]:
@@ -289,7 +284,8 @@ def _of_s3() -> dict[str, str]:
     from tests.connectors.s3 import Store as ObjectStore
 
     there = {"spark.jars": ",".join(map(os.fspath, jars("spark-s3")))}
-    return {**there, **ObjectStore("").of_hadoop}
+    # Soon, each batch also removes an old version.
+    return {**there, **ObjectStore("").of_hadoop, "spark.sql.streaming.minBatchesToRetain": "10"}
 
 
 @click.command()

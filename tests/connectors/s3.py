@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 import attrs
@@ -85,6 +87,16 @@ def object_store(log: IO[str] | int = subprocess.DEVNULL) -> Iterator[Store]:
             yield Store(f"http://127.0.0.1:{port}")
         finally:
             server.kill()
+
+
+_REQUEST = re.compile(r"([A-Z]+) /([^/? ]+)/?(\S*) HTTP")
+
+
+def requests(log: Path, bucket: str) -> Iterator[tuple[str, str]]:
+    """Yields the method and the path of each request for a bucket in the log of a store."""
+    for method, of, path in _REQUEST.findall(log.read_text()):
+        if of == bucket:
+            yield method, path
 
 
 def _wait(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -15,8 +15,9 @@ from pyarrow import fs
 import beamlike as bl
 from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
 from beamlike.records.history import History
+from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from tests.connectors.jars import jars
-from tests.connectors.s3 import Store
+from tests.connectors.s3 import Store, object_store, requests
 from tests.support.connect_server import Server
 
 pytestmark = pytest.mark.connectors
@@ -104,6 +105,17 @@ def test_an_object_that_is_replaced_is_in_the_records(bucket: str, store: Store,
     assert batch.sources["users"].elements == 1
     assert [*batch.sources["users"].changed] == [path]
     assert "16 bytes of " in batch.sources["users"].changed[path]
+
+
+def test_a_small_file_is_written_with_one_request_and_read_with_two(tmp_path: Path) -> None:
+    files, log = ArrowFiles(), tmp_path / "log"
+    with log.open("w") as file, object_store(file) as store, store.in_environment():
+        bucket = store.bucket()
+        files.write(f"s3://{bucket}/folder/file", "text")
+        assert files.read(f"s3://{bucket}/folder/file") == "text"
+        assert files.read(f"s3://{bucket}/folder/none") is None
+        made = [method for method, path in requests(log, bucket) if path == "folder/file"]
+    assert made == ["PUT", "HEAD", "GET"]
 
 
 @pytest.mark.spark
