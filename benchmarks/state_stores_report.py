@@ -22,10 +22,10 @@ Pair: TypeAlias = Mapping[str, Figures]
 
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
     """Yields the tables of all parts."""
-    for parts, shown in _PARTS.items():
-        if pairs := _pairs(figures, parts):
-            yield from shown(pairs)
-            yield ""
+    there = {shown: pairs for parts, shown in _PARTS.items() if (pairs := _pairs(figures, parts))}
+    for number, (shown, pairs) in enumerate(there.items()):
+        yield from [""] * (number > 0)
+        yield from shown(pairs)
 
 
 def _pairs(figures: Sequence[Figures], parts: Sequence[str]) -> list[Pair]:
