@@ -73,7 +73,7 @@ class SparkRunner:
             are removed from sinks that can do that; the log reports which rows are doubled in others.
         state: Where a new checkpoint has its state: in files that the tasks write ("files"), or in Spark's own state
             store ("spark"), which takes more CPU time. By default that of the checkpoint; for a new one it is "files",
-            or "spark" if the checkpoint is on remote storage.
+            or "spark" if the checkpoint is on remote storage. Spark 3.5 has only "files".
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
