@@ -72,7 +72,7 @@ class SparkRunner:
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
         state: Where a new checkpoint has its state: in files that the tasks write ("files", the default unless it is on
-            remote storage), or in Spark's own state store ("spark"), which takes more CPU time.
+            remote storage), or in Spark's own state store ("spark"). Spark 3.5 has only "files".
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 

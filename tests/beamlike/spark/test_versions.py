@@ -160,6 +160,16 @@ def test_spark_3_5_needs_a_module_that_python_lacks_from_3_12_on(monkeypatch: py
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark_3_5")
+def test_spark_3_5_passes_few_envelopes_at_once_as_it_does_not_limit_their_bytes(spark: SparkSession) -> None:
+    def at_once(**options: bool) -> str | None:
+        opened = open_session(spark, master=None, shards=1, name="name", config={}, **options)
+        return opened.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    assert (at_once(), at_once(row_loops=True)) == ("64", "10000")
+
+
+@pytest.mark.spark
 def test_a_table_becomes_a_frame_with_the_same_values(spark: SparkSession) -> None:
     at = datetime(2026, 1, 1, 12)
     row = {
