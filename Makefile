@@ -57,7 +57,7 @@ test-connectors: servers ## tests against real servers: Kafka, Redis, PostgreSQL
 test-install: setup ## build the package and check it in empty environments, on each Python and with the lowest versions; ARGS=--quick
 	$(BIN)/python -m tests.install $(ARGS)
 
-test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="4.0 4.1", ARGS=--quick
+test-spark: setup ## tests on other versions of Spark, each in an environment of its own; VERSIONS="3.5 4.1", ARGS=--quick
 	$(BIN)/python -m tests.versions $(VERSIONS) $(ARGS)
 
 test-beam: setup ## Beam's own test suites on BeamlikeRunner, in an environment of its own; ARGS=userstate runs some of them, ARGS=--spark those of Spark

@@ -44,7 +44,7 @@ CASES: Final[tuple[Case, ...]] = (
     *(Case("rows", "windows", "random", 1_000_000, shards) for shards in (1, 2)),
     *(Case("s3", "running", "random", 100_000, shards, batches=30) for shards in (1, 2)),
     *(
-        Case(part, "running", "random", 100_000, shards, batches=30, cluster=True)
+        Case(part, "running", "random", 100_000, shards, batches=12, cluster=True)
         for part, shards in (("cluster", 2), ("cluster", 3), ("cluster s3", 3))
     ),
     *(Case("rows", "running", keys, 10_000_000, 2, batches=30) for keys in ("random", "growing")),

@@ -14,9 +14,10 @@ from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import Timestamp
 
 from beamlike.api.pipeline import Collection, Pipeline
-from beamlike.beam.nodes import Context, coder_text
+from beamlike.beam.nodes import Context
 from beamlike.beam.phases import COLUMNS
 from beamlike.beam.read import SINK
+from beamlike.beam.strategies import coder_text
 from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, output_frame
 from beamlike.io.memory import Memory

@@ -16,7 +16,7 @@ from apache_beam.runners.portability.fn_api_runner.translations import only_elem
 
 from beamlike.beam.phases import is_endless, is_splittable, payload_of
 from beamlike.beam.sides import Bounds, NodeSides, ServedState, bounds_of
-from beamlike.beam.strategies import lateness_of
+from beamlike.beam.strategies import coder_text, lateness_of
 from stages.sides.contents import SideContents
 from stages.sides.declarations import ROLE_PREFIX
 from stages.state.index import HoldOwner
@@ -28,14 +28,6 @@ def readable(holder: HoldOwner | None, decode: Callable[[bytes], Any]) -> HoldOw
     if holder is None or holder.key.endswith("..."):
         return holder
     return attrs.evolve(holder, key=str(decode(bytes.fromhex(holder.key.partition(",")[0]))))
-
-
-def coder_text(coders: Mapping[str, Any], name: str) -> str:
-    """Returns the kind of a coder and of its components, for descriptions."""
-    coder = coders[name]
-    kind = coder.spec.urn.removeprefix("beam:coder:").rpartition(":")[0] or coder.spec.urn
-    inner = ", ".join(coder_text(coders, each) for each in coder.component_coder_ids)
-    return f"{kind}({inner})" if inner else kind
 
 
 class BundleContext(execution.BundleContextManager):
@@ -122,7 +114,15 @@ class StageNode:
         }
         transforms = sorted(f"the transform {each.unique_name!r}" for each in self.stage.transforms)
         encoded = ", ".join(sorted(coder_text(coders, each) for each in read))
-        return {**dict.fromkeys(transforms, ""), f"the input of {self.key!r}": f"encoded as {encoded}"}
+        sides = {
+            f"the side input {name!r} of {self.key!r}": side.described()
+            for name, side in self.sides.inputs.items()
+        }
+        return {
+            **dict.fromkeys(transforms, ""),
+            f"the input of {self.key!r}": f"encoded as {encoded}",
+            **sides,
+        }
 
     def saved(self) -> Iterator[tuple[str, Any]]:
         """Yields what a checkpoint contains, besides the state."""

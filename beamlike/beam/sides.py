@@ -24,7 +24,8 @@ from apache_beam.runners.portability.fn_api_runner.translations import create_bu
 from apache_beam.transforms import window as beam_window
 
 from beamlike.beam.cells import DATA, KEY
-from beamlike.beam.strategies import described, end_of, lateness_of
+from beamlike.beam.strategies import coder_text, described, end_of, lateness_of
+from beamlike.expressions.describe import windowing_choices
 from stages.sides.contents import SideContents
 from stages.sides.declarations import Feed, Side
 from windowing import GlobalWindows, Windowing
@@ -179,19 +180,33 @@ class SideInput:
         components = self.context.pipeline_components
         return components.windowing_strategies[components.pcollections[self.collection].windowing_strategy_id]
 
-    def declared(self, reader: WindowReader) -> BeamSide:
-        """Returns the declaration of the side."""
+    @cached_property
+    def window_fn(self) -> Any:
+        """Beam's `WindowFn` of the collection."""
         components, built = self.context.pipeline_components, self.context.pipeline_context
         strategy_id = components.pcollections[self.collection].windowing_strategy_id
-        window_fn = built.windowing_strategies.get_by_id(strategy_id).windowfn
+        return built.windowing_strategies.get_by_id(strategy_id).windowfn
+
+    @property
+    def windowing(self) -> Windowing:
+        """The windows, for descriptions."""
+        return described(Windowing(GlobalWindows()), self.window_fn)
+
+    def described(self) -> str:
+        """Returns a description that a checkpoint compares: the windows and the coder."""
+        coders, names = self.context.pipeline_components.coders, self.context.data_channel_coders
+        windows = windowing_choices(self.windowing)["windows"]
+        return f"windows {windows}, encoded as {coder_text(coders, names[self.collection])}"
+
+    def declared(self, reader: WindowReader) -> BeamSide:
+        """Returns the declaration of the side."""
         waits = self.strategy.trigger.WhichOneof("trigger") in (None, "default", "never")
         # Content is noted by the end of its window. If others may have the same end, no first content is certain.
-        feed: Feed = "whole" if waits or not isinstance(window_fn, _BY_END) else "growing"
-        windows = described(Windowing(GlobalWindows()), window_fn).windows
+        feed: Feed = "whole" if waits or not isinstance(self.window_fn, _BY_END) else "growing"
         return BeamSide(
             name=self.name,
             schema=CONTENT,
-            windows=windows,
+            windows=self.windowing.windows,
             feed=feed,
             limit=_UNLIMITED,
             windowed=True,

@@ -72,7 +72,7 @@ class SparkRunner:
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
         state: Where a new checkpoint has its state: in files that the tasks write ("files", the default unless it is on
-            remote storage), or in Spark's own state store ("spark"), which takes more CPU time.
+            remote storage), or in Spark's own state store ("spark"). Spark 3.5 has only "files".
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
@@ -329,7 +329,7 @@ class SparkRun(Shown):
         """Runs batches after the end of all input while state waits for processing time."""
         for _ in times_due(self.plan, lambda: self.last, lambda: self._query.phase is Phase.GOING):
             assert self.last is not None
-            self.checkpoint.tick(self.last.batch)
+            self.checkpoint.tick(self.last.batch, after_end=True)
             self._query.query.processAllAvailable()
 
     def _take_back_end(self) -> None:

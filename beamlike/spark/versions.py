@@ -17,11 +17,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 OLDEST: Final = (3, 5)
+OLDEST_STATE_STORE: Final = (4, 0)
+"""The oldest version whose own state store can have the state of operators in Python."""
 OLDEST_CONNECT: Final = (4, 1)
 """The oldest version whose sessions of Spark Connect can be cloned."""
 NEWEST: Final = (4, 3)
 
-_WITH_STATE_STORE: Final = (4, 0)
 _WITH_ARROW_FRAMES: Final = (4, 0)
 _WITH_ROW_OPERATORS: Final = (4, 1)
 
@@ -72,6 +73,15 @@ def installed() -> Version:
 # Differences between versions
 
 
+def rows_at_once(*, users: bool) -> int:
+    """Returns the greatest number of rows that Spark passes to a worker in one Arrow batch. They are rows of the
+    user's, or envelopes, which have up to some megabytes each.
+    """
+    if installed() >= (4, 0):
+        return 100_000  # a batch is limited by bytes, too
+    return 10_000 if users else 64
+
+
 def needed_modules() -> tuple[str, ...]:
     """Returns the modules that the installed PySpark imports in each process, and that Python may lack."""
     return ("distutils",) if installed() < (4, 0) else ()
@@ -101,13 +111,13 @@ def renaming_file_manager(version: str) -> str:
 
 def has_state_store() -> bool:
     """True if operators in Python can have their state in Spark's own store."""
-    return installed() >= _WITH_STATE_STORE
+    return installed() >= OLDEST_STATE_STORE
 
 
 def require_state_store(what: str, remedy: str) -> None:
     """Raises `UnsupportedSpark` if `what` needs Spark's own state store, and this Spark does not offer it to Python."""
     if not has_state_store():
-        oldest = ".".join(map(str, _WITH_STATE_STORE))
+        oldest = ".".join(map(str, OLDEST_STATE_STORE))
         raise UnsupportedSpark(
             f"{what} in Spark's state store, which Python can use from Spark {oldest} on, and the installed PySpark is "
             f"{pyspark.__version__}: {remedy}"

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
 from itertools import islice
+from pathlib import Path
 from random import Random
 from threading import Lock
 from typing import Final, Protocol, TypeVar, cast
 
 import attrs
 
-MOST_BYTES: Final = 1_000_000_000
-"""The number of bytes that are remembered at most. What does not fit is decoded in each step that reads it."""
+LEAST_BYTES: Final = 1_000_000_000
+"""The number of bytes for which there is always room."""
+
+_SHARE: Final = 8
+_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+"""The file in which Linux has the memory of a container, or a word if it is not limited."""
+
+
+@cache
+def most_bytes(limit: Path = _LIMIT) -> int:
+    """Returns the number of bytes that a store remembers at most: an eighth of the memory of the machine or container,
+    and at least LEAST_BYTES. Values that do not fit are decoded in each step that reads them.
+    """
+    sizes = list[int]()
+    with suppress(OSError, ValueError, AttributeError):  # Windows has no sysconf
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    with suppress(OSError, ValueError):
+        sizes.append(int(limit.read_text()))
+    return max(LEAST_BYTES, min(sizes, default=0) // _SHARE)
 
 
 class Decoded(Protocol):
@@ -34,7 +55,7 @@ class Memory:
     each step, those that were read last would be gone when they are needed again, if the oldest were forgotten first.
     """
 
-    limit: int = MOST_BYTES
+    limit: int = attrs.field(factory=most_bytes)
     _known: dict[tuple[str, str], tuple[object, Decoded]] = attrs.field(factory=dict, init=False)
     _size: int = attrs.field(default=0, init=False)
     _random: Random = attrs.field(factory=lambda: Random(0), init=False)

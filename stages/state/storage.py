@@ -33,6 +33,9 @@ LARGE_BYTES: Final = 50_000
 A smaller bucket is read and written whole, which is faster.
 """
 
+_FEW: Final = 4
+"""The number of buckets that are summarized one by one."""
+
 
 @attrs.frozen(slots=False)
 class Storage:
@@ -206,7 +209,10 @@ class Storage:
             described.append(due_soon[:, columns].with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET)))
         touched = {*loaded, *sizes, BUFFER}
         after = concat_nonempty(*described)
-        return self.index.replace(touched, self.summary(after, sizes, now), holds_of(after, now))
+        # Few large buckets are summarized faster one by one than as groups.
+        parts = [part for part in described if len(part)] if len(described) <= _FEW else []
+        summary = concat_nonempty(*(self.summary(part, sizes, now) for part in parts or [after]))
+        return self.index.replace(touched, summary, holds_of(after, now))
 
     def append(self, index: Index, waiting: pl.DataFrame, now: Times) -> Index:
         """Appends waiting arrivals to the logs of their buckets, and returns the new index.

@@ -15,7 +15,11 @@ from tests.support.places import ROOT
 POM = Path(__file__).with_name("pom.xml")
 
 # Newer versions work with the reader of the last one that has one.
-_OLDER = {"4.0": ["-Dspark.kafka=4.0.0"], "4.1": ["-Dspark.kafka=4.1.1"]}
+_OLDER = {
+    "3.5": ["-Dspark.kafka=3.5.0", "-Dspark.scala=2.12"],
+    "4.0": ["-Dspark.kafka=4.0.0"],
+    "4.1": ["-Dspark.kafka=4.1.1"],
+}
 """Changed properties of `pom.xml`, by version of Spark."""
 
 

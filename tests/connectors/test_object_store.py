@@ -19,6 +19,7 @@ from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from tests.connectors.jars import jars
 from tests.connectors.s3 import Store, object_store, requests
 from tests.support.connect_server import Server
+from tests.support.spark_versions import STORES
 
 pytestmark = pytest.mark.connectors
 
@@ -156,7 +157,7 @@ def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any,
     went_on(bucket, runner)
 
 
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_on_spark_connect_with_the_checkpoint_there(
     bucket: str, store: Store, tmp_path: Path, state: Any
 ) -> None:

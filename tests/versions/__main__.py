@@ -16,7 +16,7 @@ import venv
 from pathlib import Path
 from typing import Final
 
-from beamlike.spark.versions import NEWEST, OLDEST, OLDEST_CONNECT, version_of
+from beamlike.spark.versions import NEWEST, OLDEST, OLDEST_CONNECT, OLDEST_STATE_STORE, version_of
 from tests.support.places import ROOT
 
 FLAGSHIP: Final = (
@@ -35,9 +35,15 @@ MATTERING: Final = (
     "tests/end_to_end/test_recovery.py::test_a_killed_run_goes_on_where_it_was",
     "tests/beamlike/spark/test_versions.py",
 )
-KILLS: Final = (
-    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing[spark]",
+_KILLED: Final = (
+    "tests/faults/test_faults.py::test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing"
 )
+KILLS: Final = (f"{_KILLED}[files]",)
+# With state in Spark's own store.
+STORED: Final = (
+    "tests/beamlike/spark/savepoint/test_one_shard.py::test_its_state_goes_to_two_shards_and_two_operators",
+)
+STORED_KILLS: Final = (f"{_KILLED}[spark]",)
 _CONNECT: Final = "tests/beamlike/spark/connect/test_connect.py::"
 CONNECT: Final = (
     f"{_CONNECT}test_rows_are_as_in_process_also_if_a_run_with_an_interval_is_stopped_and_continued",
@@ -47,8 +53,16 @@ KAFKA: Final = (
     "tests/connectors/test_kafka_source.py::test_spark_gives_what_is_given_in_process_batch_by_batch",
 )
 
-# Earlier versions of PySpark leave sockets to the collector.
-_WARNINGS: Final = ("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+EVERY: Final = (".".join(map(str, OLDEST)), *(f"{NEWEST[0]}.{minor}" for minor in range(NEWEST[1] + 1)))
+"""The supported versions. The oldest is the last one of its major version."""
+
+# Earlier versions of PySpark leave sockets to the collector, and 3.5 imports a module that Python has deprecated.
+_WARNINGS: Final = (
+    "ignore::ResourceWarning",
+    "ignore::pytest.PytestUnraisableExceptionWarning",
+    "ignore:The distutils package is deprecated:DeprecationWarning",
+    "ignore:distutils Version classes are deprecated:DeprecationWarning",
+)
 
 
 def environment(version: str) -> Path:
@@ -75,14 +89,13 @@ def passes(python: Path, tests: tuple[str, ...]) -> bool:
 
 def main() -> int:
     """Runs the tests on each version, and prints their duration."""
-    every = [f"{OLDEST[0]}.{minor}" for minor in range(OLDEST[1], NEWEST[1] + 1)]
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("versions", nargs="*", default=every, choices=every, metavar="VERSION")
+    parser.add_argument("versions", nargs="*", default=EVERY, choices=EVERY, metavar="VERSION")
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="without kills and Kafka; between the oldest and the newest version, only the flagship example, and "
-        "errors on Spark Connect on the oldest version that has it",
+        help="without kills and Kafka; between the oldest and the newest version, only the flagship example, Spark's "
+        "own state store on the oldest version that has it, and errors on Spark Connect, likewise",
     )
     given = parser.parse_args()
     failed: list[str] = []
@@ -91,7 +104,7 @@ def main() -> int:
         python = environment(version)
         made = time.monotonic()
         print(f"== Spark {version}: its environment took {made - began:.0f} s", flush=True)
-        passed = [passes(python, tests) for tests in _parts(version, every, quick=given.quick)]
+        passed = [passes(python, tests) for tests in _parts(version, quick=given.quick)]
         failed += [] if all(passed) else [version]
         print(f"== Spark {version}: its tests took {time.monotonic() - made:.0f} s", flush=True)
     if failed:
@@ -99,14 +112,17 @@ def main() -> int:
     return bool(failed)
 
 
-def _parts(version: str, every: list[str], *, quick: bool) -> tuple[tuple[str, ...], ...]:
+def _parts(version: str, *, quick: bool) -> tuple[tuple[str, ...], ...]:
     """Returns the tests for each process. The Kafka test has a session with other jars."""
-    if quick and version in (every[0], every[-1]):
+    number = version_of(version)
+    if quick and version in (EVERY[0], EVERY[-1]):
         return (MATTERING,)
     if quick:
-        return (FLAGSHIP + (CONNECTED if version_of(version) == OLDEST_CONNECT else ()),)
-    connect = CONNECT if version_of(version) >= OLDEST_CONNECT else ()
-    return (MATTERING + KILLS + connect, KAFKA)
+        stored = STORED if number == OLDEST_STATE_STORE else ()
+        return (FLAGSHIP + stored + (CONNECTED if number == OLDEST_CONNECT else ()),)
+    stored = STORED + STORED_KILLS if number >= OLDEST_STATE_STORE else ()
+    connect = CONNECT if number >= OLDEST_CONNECT else ()
+    return (MATTERING + KILLS + stored + connect, KAFKA)
 
 
 if __name__ == "__main__":

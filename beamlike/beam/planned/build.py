@@ -10,7 +10,7 @@ from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.grouped import GroupNode
-from beamlike.beam.nodes import StageNode, coder_text
+from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
 from beamlike.beam.planned.operators import JobHost, PlannedParDo
 from beamlike.beam.planned.residuals import SplittableParDo
@@ -30,6 +30,7 @@ from beamlike.beam.planned.steps import (
 from beamlike.beam.recording import PIPELINE
 from beamlike.beam.sided import SidedNode, SidesParDo
 from beamlike.beam.stateful import StatefulNode
+from beamlike.beam.strategies import coder_text
 from beamlike.beam.streams import Streams
 from beamlike.io.base import Sink, Source
 from beamlike.io.memory import Memory

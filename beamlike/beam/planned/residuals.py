@@ -8,6 +8,7 @@ a residual   element and restriction   due                    hold
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Final, cast
 
@@ -16,7 +17,6 @@ import polars as pl
 
 from beamlike.beam.cells import DUE, ELEMENT
 from beamlike.beam.nodes import Residual
-from beamlike.beam.planned.job import Written
 from beamlike.beam.planned.operators import JobHost
 from beamlike.beam.planned.steps import CHUNKS
 from beamlike.beam.sided import PLACED, SidesParDo
@@ -26,6 +26,7 @@ from stages.dropped import LATE
 from stages.operator import HOLD, MAIN, PENDING, Input, StepOutput
 from stages.state_tables import KeyedTable, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
+from windowing.time import MAX_TIME, MIN_TIME
 
 SINCE: Final = "__since"
 """The watermark (us) before the step in which an element arrived. It may read sides as they were then."""
@@ -96,21 +97,16 @@ class SplittableParDo(SidesParDo):
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
         worker, arrived = self.there.job.worker(), arrivals[MAIN]
-        with worker.lock:
-            pool = self._pool(state, arrived, clock)
-            is_due = pl.col(DUE) <= clock.processing_time
-            due, later = pool.filter(is_due), pool.filter(~is_due)
-            elements, late = due[ELEMENT].to_list(), 0
+        held = (
+            _held(clock, state.scan(self.residuals, (MIN_TIME, MAX_TIME)), arrived) if self.sides else clock
+        )
+        due, later = self._due(state, arrived, clock)
+        elements, late = due[ELEMENT].to_list(), 0
+        with worker.lock, ExitStack() as reading:
             if self.sides:
-                held = _held(clock, pool)
-                contents = self.gate.updated(state, arrivals, held)
-                gone = self.gate.is_gone(due, held)
-                admitted = self.gate.admitted(state, due.filter(~gone)[list(PLACED)], contents, held)
-                elements, late = [each for part in admitted for each in part[ELEMENT]], int(gone.sum())
-                with self.host.reading(contents):
-                    written, left = self._advanced(elements, clock)
-            else:
-                written, left = self._advanced(elements, clock)
+                elements, late = self._admitted(state, arrivals, due, held, reading)
+            now = None if self.simulated else clock.processing_time
+            written, left = worker.advance(self.there.stage, elements, now, clock.watermarks.output)
             since = min([clock.input_before, *due[SINCE]])
             rest = [
                 (*row, since, each.due, 0, each.hold)
@@ -123,23 +119,41 @@ class SplittableParDo(SidesParDo):
         panes = pl.DataFrame(written, CHUNKS, orient="row")
         return StepOutput(panes, len(arrived), len(arrived), emitted, {LATE: late} if late else {})
 
-    def _pool(self, state: State, arrived: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
-        """Loads the residuals that are due, perhaps others, and the elements that arrive, which are due at once."""
+    def _due(
+        self, state: State, arrived: pl.DataFrame, clock: StepClock
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Returns the residuals that are due, with the elements that arrive, and the other loaded residuals."""
         columns = {SINCE: clock.input_before, DUE: clock.processing_time, PENDING: 0, HOLD: None}
         fresh = arrived.with_columns(pl.lit(value, pl.Int64).alias(name) for name, value in columns.items())
         loaded = state.load(self.residuals, fresh.select(list(_ROWS)))
-        return pl.concat([loaded.rows, loaded.incoming])
+        pool, is_due = pl.concat([loaded.rows, loaded.incoming]), pl.col(DUE) <= clock.processing_time
+        return pool.filter(is_due), pool.filter(~is_due)
 
-    def _advanced(self, elements: list[bytes], clock: StepClock) -> tuple[Written, list[Residual]]:
-        """Processes elements, and the residuals that need not wait. Returns the output, and those that wait."""
-        now = None if self.simulated else clock.processing_time
-        return self.there.job.worker().advance(self.there.stage, elements, now, clock.watermarks.output)
+    def _admitted(
+        self,
+        state: State,
+        arrivals: Mapping[str, pl.DataFrame],
+        due: pl.DataFrame,
+        clock: StepClock,
+        reading: ExitStack,
+    ) -> tuple[list[bytes], int]:
+        """Lets the worker read the sides until `reading` ends.
+
+        Returns the elements that need not wait for them, and the number of those for which they are gone.
+        """
+        contents = self.gate.updated(state, arrivals, clock)
+        gone = self.gate.is_gone(due, clock)
+        admitted = self.gate.admitted(state, due.filter(~gone)[list(PLACED)], contents, clock)
+        reading.enter_context(self.host.reading(contents))
+        return [each for part in admitted for each in part[ELEMENT]], int(gone.sum())
 
 
-def _held(clock: StepClock, pool: pl.DataFrame) -> StepClock:
-    """Returns the clock of the sides. It stays where the elements have arrived whose rest may read a side again."""
-    if pool.is_empty():
+def _held(clock: StepClock, waiting: pl.DataFrame, arrived: pl.DataFrame) -> StepClock:
+    """Returns the clock of the sides. It stays where elements have arrived whose rest may read a side again."""
+    known = [*waiting[SINCE], *([clock.input_before] if len(arrived) else [])]
+    if not known:
         return clock
-    since = min(pool[SINCE])
-    held = [times.with_watermark(min(times.watermark, since)) for times in (clock.previous, clock.now)]
-    return attrs.evolve(clock, previous=held[0], now=held[1])
+    before, now = (
+        times.with_watermark(min(times.watermark, *known)) for times in (clock.previous, clock.now)
+    )
+    return attrs.evolve(clock, previous=before, now=now)

@@ -175,12 +175,13 @@ class Checkpoint(CheckpointFolder):
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
-    def tick(self, done: int, over: Iterable[str] = ()) -> None:
-        """Commands that the run begins with a batch, even without input. `done` is the last committed batch.
+    def tick(self, done: int, over: Iterable[str] = (), *, after_end: bool = False) -> None:
+        """Commands a batch, even without input. `done` is the last committed batch.
 
         The command ends only sources that are `over`, so that new stages know of their end. It has the time of the
-        other commands, because Spark ignores files that are much older than a file it has already seen. Commands of
-        earlier runs, whose batches will not be replayed, are removed.
+        other commands, because Spark ignores files that are much older than a file it has already seen; `after_end`,
+        that is the time of the command that ended all sources. Commands of earlier runs, whose batches will not be
+        replayed, are removed.
         """
         for name in self.files.names(self.control()):
             if (
@@ -189,7 +190,8 @@ class Checkpoint(CheckpointFolder):
             ):
                 self.files.remove(f"{self.control()}/{name}")
         order = command_text(EndSources(tuple(over)))
-        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
+        seconds = None if after_end else _FIRST_TIME
+        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, seconds)
 
     def has_ended(self, source: str) -> bool:
         """True if the end of the source was commanded in an earlier batch."""

@@ -23,10 +23,11 @@ from beamlike.spark.session.archive import build_archive
 from beamlike.spark.session.connect import connected, open_connect_session, set_if_allowed, will_ship
 from beamlike.spark.session.kinds import is_connect, require_session, runs_here
 from beamlike.spark.session.loading import code_in
-from beamlike.spark.versions import needed_modules, require_modules, require_supported
+from beamlike.spark.versions import needed_modules, require_modules, require_supported, rows_at_once
 from beamlike.system import allocator
 
 MOST_DEFAULT_SHARDS = 200
+_ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     # By default, Spark waits for ever for a query that does not stop when it is asked to.
@@ -35,7 +36,7 @@ _SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     # A chunk of rows from a Spark source is large enough for vectorised steps. Chunks of envelopes, whose
     # payloads have megabytes, are limited by bytes.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+    _ROWS_AT_ONCE: "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
 }
 _STATE_STORE = {
@@ -88,7 +89,7 @@ def open_session(
     SPARK_REMOTE; else one is started with this `name` on `master` (by default local[*]), which keeps running for the
     next run. `shards` is the number of shuffle partitions, by default the number of cores, at most 200. `config`
     overrides the settings made here.
-    `row_loops`: rows will pass through Java one by one, so a Spark that is started here compiles loops well.
+    `row_loops`: the user's rows will pass through Java one by one, so a Spark that is started here compiles loops well.
 
     Raises `JavaNotFound`; `UnsupportedSpark`; `RunError` on Windows; the errors of `open_connect_session`;
     `ValueError` if the running Spark has another master, or if `config` has a setting that only takes effect when Spark
@@ -110,7 +111,11 @@ def open_session(
     require_supported(base.version, "the session")  # SPARK_HOME may name another Spark than the installed one
     opened = SparkSession(base.sparkContext, base._jsparkSession.cloneSession())
     partitions = shards or min(base.sparkContext.defaultParallelism, MOST_DEFAULT_SHARDS)
-    for key, value in {**_SETTINGS, "spark.sql.shuffle.partitions": str(partitions)}.items():
+    of_this_run = {
+        "spark.sql.shuffle.partitions": str(partitions),
+        _ROWS_AT_ONCE: str(rows_at_once(users=row_loops)),
+    }
+    for key, value in {**_SETTINGS, **of_this_run}.items():
         opened.conf.set(key, value)
     if base._jsparkSession.sessionState().newHadoopConf().get("fs.s3.impl") is None:
         for key, value in _STORES.items():

@@ -16,6 +16,7 @@ from beamlike.spark.recorded import _Logs, _SourceLists, _streams, checkpoint_at
 from beamlike.system.seals import sealed_lines
 from stages.facts import to_facts
 from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
+from tests.support.spark_versions import needs_state_store
 
 
 @pytest.mark.slow
@@ -24,7 +25,9 @@ from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
     ("state", "early", "late"),
     [
         ("files", "from the state in files", "from the state in files"),
-        ("spark", "from the first batch", "from the state store of Spark"),
+        pytest.param(
+            "spark", "from the first batch", "from the state store of Spark", marks=needs_state_store
+        ),
     ],
 )
 def test_batches_of_spark_have_the_same_panes_in_process(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from typing import Any
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
 
 import polars as pl
 import pyspark
@@ -11,8 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.plan.manifest import Store, describe, new_manifest
 from beamlike.spark import versions
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.opened import opened
+from beamlike.spark.savepoint.savepoint import restore
 from beamlike.spark.session.session import open_session
 from beamlike.spark.versions import UnsupportedSpark, reader_package, renaming_file_manager, require_supported
 from tests.support.places import ROOT
@@ -94,3 +101,96 @@ def test_a_reader_that_the_session_lacks_is_named_with_its_package(spark: SparkS
         bl.PlanError, match=rf"no data source '{name}'; its package is .*spark\.jars\.packages"
     ):
         opened(lambda spark: spark.readStream.format(name).load("x"), spark)
+
+
+@pytest.fixture
+def spark_3_5(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A PySpark that says that it is of Spark 3.5."""
+    monkeypatch.setattr(pyspark, "__version__", "3.5.9")
+
+
+LACKS = (
+    r"Spark's state store, which Python can use from Spark 4\.0 on, and the installed PySpark is 3\.5\.9: "
+)
+
+
+def totals() -> bl.Pipeline:
+    p = bl.Pipeline("totals")
+    rows = p.read(
+        "rows",
+        bl.Rows([{"at": 1}]),
+        timestamp="at",
+        timestamp_unit="s",
+        watermark=bl.MonotonousTimestamps(),
+    )
+    rows.window_into(bl.FixedWindows("1m")).aggregate(n=bl.count()).write("out", bl.Memory())
+    return p
+
+
+@pytest.mark.usefixtures("spark_3_5")
+def test_spark_3_5_refuses_its_own_state_store_before_spark_starts(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedSpark, match=rf"state='spark' .*{LACKS}leave out state="):
+        totals().run(bl.SparkRunner(state="spark", master="nowhere"))
+    with pytest.raises(UnsupportedSpark, match=rf"state='spark' .*{LACKS}leave out state="):
+        restore(str(tmp_path / "saved"), str(tmp_path / "new"), totals().plan(), state="spark")
+
+
+@pytest.mark.usefixtures("spark_3_5")
+def test_spark_3_5_refuses_a_checkpoint_that_has_its_state_there(tmp_path: Path) -> None:
+    manifest = {**new_manifest(describe(totals().plan(), 2)), "store": "spark", "operators": 1}
+    (tmp_path / "beamlike").mkdir()
+    (tmp_path / "beamlike" / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(
+        UnsupportedSpark, match=rf"{tmp_path} has its state in {LACKS}.*take a savepoint there"
+    ):
+        totals().run(bl.SparkRunner(str(tmp_path), master="nowhere"))
+
+
+@pytest.mark.usefixtures("spark_3_5")
+@pytest.mark.parametrize("path", ["checkpoint", "s3a://bucket/checkpoint"])
+def test_on_spark_3_5_the_state_is_in_files_wherever_the_checkpoint_is(path: str) -> None:
+    assert Checkpoint(cast(SparkSession, None), path).new_store == Store.FILES
+
+
+@pytest.mark.usefixtures("spark_3_5")
+def test_spark_3_5_needs_a_module_that_python_lacks_from_3_12_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedSpark, match=r"imports distutils, .*from 3\.12 on: pip install setuptools"):
+        open_session(None, master="nowhere", shards=None, name="name", config={})
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark_3_5")
+def test_spark_3_5_passes_few_envelopes_at_once_as_it_does_not_limit_their_bytes(spark: SparkSession) -> None:
+    def at_once(**options: bool) -> str | None:
+        opened = open_session(spark, master=None, shards=1, name="name", config={}, **options)
+        return opened.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+    assert (at_once(), at_once(row_loops=True)) == ("64", "10000")
+
+
+@pytest.mark.spark
+def test_a_table_becomes_a_frame_with_the_same_values(spark: SparkSession) -> None:
+    at = datetime(2026, 1, 1, 12)
+    row = {
+        "n": 1,
+        "text": "a",
+        "raw": b"a",
+        "tags": ["a", "b"],
+        "at": at,
+        "price": Decimal("1.50"),
+        "day": at.date(),
+    }
+    rows = pl.DataFrame([{**row, "nested": {"ids": [[1], []], "name": "a"}}, dict.fromkeys([*row, "nested"])])
+    table = rows.with_columns(utc=pl.col("at").dt.replace_time_zone("UTC")).to_arrow()
+    frames = [versions.frame_of(spark, one) for one in (table, table.slice(0, 0))]
+    first, second = (dict(zip(frames[0].columns, one, strict=True)) for one in versions.collected(frames[0]))
+    assert (first["n"], first["raw"], first["tags"], first["price"]) == (1, b"a", ["a", "b"], Decimal("1.50"))
+    assert first["nested"].asDict() == {"ids": [[1], []], "name": "a"}
+    assert not any(value is not None for value in second.values())
+    # As texts, since Spark returns times in the zone of this machine.
+    texts = frames[0].selectExpr("CAST(at AS string)", "CAST(utc AS string)", "CAST(day AS string)").first()
+    assert texts is not None
+    assert [*texts] == ["2026-01-01 12:00:00", "2026-01-01 12:00:00", "2026-01-01"]
+    assert frames[1].collect() == []
+    assert frames[1].schema == frames[0].schema

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import attrs
 
-from stages.state.memory import Memory
+from stages.state.memory import LEAST_BYTES, Memory, most_bytes
 from stages.state.store import DictStore
 
 
@@ -51,3 +53,11 @@ def test_a_value_that_is_too_large_is_not_remembered() -> None:
     memory, token = Memory(limit=5), object()
     first = memory.get(("stage", "key"), token, lambda: Text(bytes(10)))
     assert memory.get(("stage", "key"), token, lambda: Text(bytes(10))) is not first
+
+
+def test_a_small_container_has_the_least_room_and_a_large_one_a_share(tmp_path: Path) -> None:
+    small, unlimited = tmp_path / "small", tmp_path / "unlimited"
+    small.write_text("2000000000\n")
+    unlimited.write_text("max\n")
+    assert most_bytes(small) == LEAST_BYTES
+    assert most_bytes(unlimited) == most_bytes(tmp_path / "none") >= LEAST_BYTES

@@ -65,8 +65,8 @@ def build(pipeline: Any, folder: Path, delay: float = 0.2) -> Any:
     numbers = pipeline | beam.Create([NUMBERS]) | "count" >> beam.ParDo(Slowly(str(folder), delay))
     numbers | "write numbers" >> beam.ParDo(Write(str(folder), "number"))
     windows = numbers | beam.WindowInto(beam.window.FixedWindows(WIDTH))
-    sums = windows | "sums" >> beam.CombineGlobally(sum).without_defaults()
-    sums | "write sums" >> beam.ParDo(Write(str(folder), "sum"))
+    sums = windows | "sums of numbers" >> beam.CombineGlobally(sum).without_defaults()
+    sums | "write sums of numbers" >> beam.ParDo(Write(str(folder), "sum"))
     return pipeline
 
 

@@ -23,6 +23,7 @@ from apache_beam.utils.timestamp import Duration, Timestamp  # noqa: E402
 import beamlike as bl  # noqa: E402
 from beamlike.beam import BeamlikeRunner, plan, splits  # noqa: E402
 from beamlike.beam.nodes import Residual  # noqa: E402
+from beamlike.beam.planned import residuals  # noqa: E402
 from beamlike.beam.planned.job import Worker  # noqa: E402
 from tests.beamlike.beam.killed import Counting  # noqa: E402
 from tests.beamlike.beam.pipelines import see, seen  # noqa: E402
@@ -100,7 +101,48 @@ def test_a_savepoint_with_a_residual_continues_on_spark_and_in_process_again(
     assert claimed(tmp_path) == [*range(NUMBERS)]
 
 
+class WithSide(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
+    """Emits the numbers below an element with the content of a side, one a bundle, and waits after each of them."""
+
+    def process(
+        self, element: int, side: list[str], tracker: Any = beam.DoFn.RestrictionParam(Counting())
+    ) -> Iterator[Any]:
+        number = tracker.current_restriction().start
+        if tracker.try_claim(number):
+            yield number, side
+            tracker.defer_remainder(Duration(0.2))
+
+
+def with_a_side(runner: Any) -> list[Any]:
+    """Runs a splittable function that reads a side of which the windows are over. Returns its output so far."""
+    stamp, tens = beam.window.TimestampedValue, beam.window.FixedWindows(10)
+    with beam.Pipeline(runner=runner) as pipeline:
+        names = pipeline | "names" >> beam.Create([stamp("red", 1), stamp("blue", 11)])
+        names = names | "tens of names" >> beam.WindowInto(tens)
+        numbers = pipeline | beam.Create([stamp(3, 2), stamp(2, 12)]) | beam.WindowInto(tens)
+        numbers | beam.ParDo(WithSide(), beam.pvalue.AsList(names)) | beam.Map(see)
+    return sorted(seen)
+
+
+@pytest.mark.parametrize("how", ["in process", "plan", "plan in several runs"])
+def test_a_residual_reads_the_side_of_its_window_which_is_over(how: str, tmp_path: Path) -> None:
+    seen.clear()
+    runner = BeamlikeRunner(spark=None if how == "in process" else bl.LocalRunner(quiet=True))
+    if how == "plan in several runs":
+        for _ in range(3):  # most of these runs have a batch in which no residual is due
+            with_a_side(planned(tmp_path))
+        runner = planned(tmp_path, drain=True)
+    blue, red = [(number, ["blue"]) for number in range(2)], [(number, ["red"]) for number in range(3)]
+    assert with_a_side(runner) == sorted(blue + red)
+
+
 # Mutants: the tests above find them.
+
+
+def test_a_plan_that_forgets_the_sides_of_residuals_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residuals, "_held", lambda clock, waiting, arrived: clock)
+    seen.clear()
+    assert len(with_a_side(BeamlikeRunner(spark=bl.LocalRunner(quiet=True)))) < 5
 
 
 @pytest.mark.parametrize("mutant", ["no holds", "forgotten"])

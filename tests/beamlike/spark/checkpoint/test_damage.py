@@ -21,6 +21,7 @@ from beamlike.spark.savepoint import savepoint as savepoints
 from beamlike.system.seals import unsealed
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 Damage = Callable[[Path], object]
 ANEW = "start again with another checkpoint"
@@ -203,6 +204,7 @@ def test_what_is_gone_or_not_whole_is_named(
     require_named(spark, damaged(damage), told)
 
 
+@needs_state_store
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("damage", "told"),
@@ -348,6 +350,7 @@ def test_what_a_power_cut_leaves_empty_is_written_again(
     assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
 
+@needs_state_store
 @pytest.mark.slow
 @pytest.mark.spark
 def test_runs_and_savepoints_sync_what_spark_writes(

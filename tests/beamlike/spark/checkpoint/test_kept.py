@@ -14,6 +14,7 @@ import beamlike as bl
 from beamlike.spark.savepoint import savepoint as savepoints
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 
 def unpacked(encoding: int, folder: Path, kind: str = "encoding") -> Path:
@@ -40,7 +41,7 @@ def test_one_of_each_encoding_is_kept(encoding: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["encoding", "files-encoding"])
+@pytest.mark.parametrize("kind", [pytest.param("encoding", marks=needs_state_store), "files-encoding"])
 def test_a_checkpoint_of_this_encoding_is_gone_on_with(
     spark: SparkSession, tmp_path: Path, kind: str
 ) -> None:
@@ -48,6 +49,7 @@ def test_a_checkpoint_of_this_encoding_is_gone_on_with(
     assert go_on(spark, tmp_path, checkpoint) == kept.expected(tmp_path / "plays", kept.HALF)
 
 
+@needs_state_store
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("encoding", BROUGHT_ALONG)

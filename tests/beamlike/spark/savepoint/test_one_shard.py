@@ -14,8 +14,9 @@ from beamlike.plan.manifest import new_manifest
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.beamlike.spark.savepoint.test_savepoint import FILES, HALF, panes, pipeline, run, write
+from tests.support.spark_versions import needs_state_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs_state_store]
 
 
 def undisturbed(folder: Path) -> list[tuple[Any, ...]]:

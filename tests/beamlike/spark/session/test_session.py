@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from beamlike.errors import RunError
 from beamlike.spark.session import launch
 from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
-from tests.support.spark_versions import needs_state_store
+from tests.support.spark_versions import needs_state_store, settings
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +79,7 @@ def snapshot(session: SparkSession) -> dict[str, object]:
     """Returns the parts of an existing session that a new one might change."""
     context = session.sparkContext
     return {
-        "settings": dict(session.conf.getAll),
+        "settings": settings(session),
         "context": sorted(context.getConf().getAll()),
         "environment": dict(context.environment),
         "includes": list(context._python_includes or []),
