@@ -49,11 +49,12 @@ PARTS: Final[Mapping[str, Part]] = {
     "joins": Part("joins", 30, resumes=True, alone=True),
     "flagship": Part("flagship", 8, resumes=True),
     "throughput": Part("throughput", 15, resumes=True),
-    "latency": Part("latency", 12, resumes=True),
+    "latency": Part("latency", 18, resumes=True),
     "timeline": Part("latency.timeline", 2),
     "scale": Part("scale", 15, resumes=True, alone=True),
     "process": Part("process", 25, resumes=True),
     "state": Part("state", 60, resumes=True),
+    "state_stores": Part("state_stores", 90, resumes=True),
     "nexmark": Part(
         "nexmark.measure", 300, ("--rounds", "3", "--only", "local,spark,flink,native"), resumes=True
     ),

@@ -1,6 +1,6 @@
 """The fixed cost of a micro-batch: tiny batches of the flagship job, on the Spark runner and in native Spark.
 
-Both have their state in RocksDB, in two stateful operators, and read a file of each source per batch.
+Both have two operators with state, native Spark in RocksDB, and read a file of each source per batch.
 """
 
 from __future__ import annotations

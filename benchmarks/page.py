@@ -22,6 +22,7 @@ from benchmarks import (
     scale,
     sides,
     state,
+    state_stores_report,
     throughput_report,
 )
 from benchmarks.latency import report as latency
@@ -35,6 +36,7 @@ SECTIONS: Final[tuple[Section, ...]] = (
     flagship.SECTION,
     state.SECTION,
     state.FRONT,
+    state_stores_report.SECTION,
     latency.SECTION,
     timeline.SECTION,
     nexmark.SECTION,

@@ -23,7 +23,7 @@ from stages.process.keyed import TIMED
 from stages.process.stateful import Stateful
 from stages.sides.contents import SideContent, SideContents
 from stages.sides.declarations import Side
-from stages.sides.gate import READY, SAME, SideGate
+from stages.sides.gate import SAME, SideGate
 from stages.sides.operator import sides_facts
 from stages.state_tables import State, StateTable, Table
 from windowing.clocks import Times
@@ -130,10 +130,9 @@ class KeyedWithSides(Operator):
         # Sides are updated first, so that a row can read content that arrives in the same step.
         contents = self.gate.updated(state, arrivals, clock)
         accepted = self.keyed.accepted(state, arrivals[MAIN], clock)
-        fresh = self.gate.with_readiness(accepted.rows, contents, clock.now)
-        waited = self.gate.released(state, fresh.filter(~pl.col(READY)), contents, clock)
+        waited, at_once = self.gate.admitted(state, accepted.rows, contents, clock)
         columns = accepted.rows.columns
-        ready = pl.concat([waited.select(columns), fresh.filter(READY).select(columns)])
+        ready = pl.concat([waited.select(columns), at_once.select(columns)])
         rows, unmatched = self.keyed.in_order(state, self._with_turn(ready, waited), clock)
         seen = SeenByCells(self.gate, self.views, contents, clock.now)
         return self.keyed.step_output(

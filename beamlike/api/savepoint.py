@@ -83,7 +83,7 @@ def restore(
         master: The Spark master of a new session.
         config: Settings for Spark, such as those that `SparkRunner(config=)` had for the storage of the checkpoint.
 
-        state: Where the new run on Spark has its state, as in `SparkRunner(state=)`; by default in Spark's store.
+        state: Where the new run on Spark has its state, as in `SparkRunner(state=)`, with the same default.
 
     Returns:
         Names of the parts of the saved state that were left out because the plan no longer has them.

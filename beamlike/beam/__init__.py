@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from beamlike.beam.planned.read import Read
+    from beamlike.beam.read import Read
     from beamlike.beam.runner import BeamlikeRunner, plan
 
 __all__ = ["BeamlikeRunner", "Read", "plan"]
@@ -19,8 +19,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     try:
-        from beamlike.beam import runner
-        from beamlike.beam.planned import read
+        from beamlike.beam import read, runner
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "apache_beam":
             raise

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from apache_beam.metrics.monitoring_infos import consolidate
+from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.portability.api import metrics_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
 
-from beamlike.beam.nodes import Context, StageNode
+from beamlike.beam.nodes import Context, Residual, StageNode
+from beamlike.beam.splits import split_if_long
+from beamlike.io.refreshed import Clock, wall_clock
+from windowing.time import MAX_TIME
 
 
 class Bundles:
@@ -18,11 +23,13 @@ class Bundles:
 
     Attributes:
         metrics: The monitoring infos of each fused stage by the key of its node.
+        now: Returns the processing time (us) from which the delays of residuals count.
     """
 
     def __init__(self, runner: Any, context: Context, handlers: Any) -> None:
         self.runner, self.context, self.handlers = runner, context, handlers
         self.metrics: dict[str, list[Any]] = {}
+        self.now: Clock = wall_clock
         # All bundles share one generator of cache tokens. A new generator would begin with the first token again, and
         # the worker would return state from its cache that the engine has changed since.
         self.tokens = fn_runner.FnApiRunner.get_cache_token_generator(static=False)
@@ -52,10 +59,18 @@ class Bundles:
         inputs = {
             name: _buffer(manager.get_input_coder_impl(name), data.get(name, ())) for name in node.inputs
         }
-        result, splits = bundles.process_bundle(inputs, node.outputs, timers, manager.stage_timer_outputs)
+        with self._watched(node) as asked:
+            result, splits = bundles.process_bundle(inputs, node.outputs, timers, manager.stage_timer_outputs)
         self._meter(node.key, result.process_bundle.monitoring_infos)
-        self._defer(node, result, splits, inputs)
+        self._defer(node, result.process_bundle.residual_roots, [*splits, *asked], inputs)
         return self._written(node)
+
+    def _watched(self, node: StageNode) -> AbstractContextManager[list[Any]]:
+        """Returns a context manager that splits the bundle of a splittable DoFn if it takes long."""
+        if not node.splittable:
+            return nullcontext([])
+        (handler, *_) = node.manager.worker_handlers
+        return split_if_long(handler, node.inputs)
 
     def _written(self, node: StageNode) -> list[tuple[bytes, bytes]]:
         written = list[tuple[bytes, bytes]]()
@@ -64,19 +79,23 @@ class Bundles:
             written += [(buffer, bytes(chunk)) for chunk in chunks if chunk]
         return written
 
-    def _defer(self, node: StageNode, result: Any, splits: Any, inputs: Mapping[str, Any]) -> None:
-        """Stores the residuals of splittable functions as pending elements."""
-        deferred = dict[str, Any]()
-        residuals = list(result.process_bundle.residual_roots)
-        self.runner._add_sdk_delayed_applications_to_deferred_inputs(node.manager, result, deferred)
-        self.runner._add_residuals_and_channel_splits_to_deferred_inputs(
-            splits, node.manager, inputs, deferred
-        )
-        node.deferred_hold, node.not_before = None, 0.0
-        for name, buffer in deferred.items():
-            node.pending[name] += list(buffer)
-        if deferred:
-            node.defer(residuals)
+    def _defer(
+        self, node: StageNode, roots: Iterable[Any], splits: Iterable[Any], inputs: Mapping[str, Any]
+    ) -> None:
+        """Stores the residuals of splittable functions, and the elements that splits have left unprocessed."""
+        now = self.now()
+        for root in (*roots, *(root for split in splits for root in split.residual_roots)):
+            name = node.manager.input_for(root.application.transform_id, root.application.input_id)
+            marks = [mark.ToMicroseconds() for mark in root.application.output_watermarks.values()]
+            # A residual whose watermark is at the end of time must be processed, too.
+            hold = min(min(marks, default=node.output), MAX_TIME - 1)
+            due = now + root.requested_time_delay.ToMicroseconds()
+            node.residuals.append(Residual(name, root.application.element, hold, due))
+        left, own = dict[str, Any](), fn_protos.ProcessBundleSplitResponse
+        channels = [own(channel_splits=split.channel_splits) for split in splits]
+        self.runner._add_residuals_and_channel_splits_to_deferred_inputs(channels, node.manager, inputs, left)
+        for name, buffer in left.items():
+            node.residuals += [Residual(name, bytes(chunk), node.output, now) for chunk in buffer]
 
     def _meter(self, name: str, infos: Iterable[Any]) -> None:
         known = self.metrics.get(name)

@@ -12,6 +12,7 @@ chunks. They are read when the worker reads the bag, and written once:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from typing import Final, Protocol
 
@@ -22,6 +23,9 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.operator import HOLD, MAIN, PENDING, Input, Operator, StepOutput
 from stages.process.keyed import touched
+from stages.sides.contents import SideContents
+from stages.sides.declarations import Side
+from stages.sides.gate import SideGate
 from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import PROCESSING_TIME, WATERMARK, Times
 from windowing.columns import EVENT_TIME, WINDOW_END
@@ -29,6 +33,8 @@ from windowing.lateness import collected_at
 from windowing.time import MAX_TIME, MIN_TIME
 
 KEY: Final = "key"
+WINDOW: Final = "window"
+"""The encoded window of an element, from which the windows of side inputs that it reads are found."""
 ELEMENT: Final = "element"
 CELL: Final = "cell"
 BAG: Final = "bag"
@@ -82,6 +88,9 @@ class Host(Protocol):
 
     def emitted(self) -> list[tuple[bytes, bytes]]:
         """Removes and returns the output: buffers and encoded elements."""
+
+    def reading(self, contents: SideContents) -> AbstractContextManager[None]:
+        """Lets the worker read this content of side inputs during a `with` block."""
 
 
 @attrs.frozen(slots=False, eq=False)
@@ -165,10 +174,16 @@ class StatefulParDo(Operator):
     Attributes:
         host: The worker.
         allowed_lateness: The duration (us) after the end of a window for which its state is stored.
+        sides: The side inputs.
+        side_lateness: The duration (us) after the end of a window for which its content of sides is stored.
+        title: The labels of the transforms.
     """
 
     host: Host
     allowed_lateness: int = 0
+    sides: tuple[Side, ...] = ()
+    side_lateness: int = 0
+    title: str = ""
 
     @cached_property
     def cells(self) -> Cells:
@@ -180,13 +195,18 @@ class StatefulParDo(Operator):
         """The table of the chunks of large bags."""
         return Chunks()
 
+    @cached_property
+    def gate(self) -> SideGate:
+        """The sides, and the elements that wait for them."""
+        return SideGate(self._elements, self.sides, self.side_lateness, self.title, (KEY,), WINDOW)
+
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.cells, self.chunks)
+        return (self.cells, self.chunks, *(self.gate.tables if self.sides else ()))
 
     @property
     def clocks(self) -> tuple[str, ...]:
-        return self.cells.clocks
+        return (*self.cells.clocks, *self.gate.clocks)
 
     @property
     def ordered(self) -> bool:
@@ -198,21 +218,34 @@ class StatefulParDo(Operator):
 
     @cached_property
     def inputs(self) -> Mapping[str, Input]:
+        return {MAIN: Input((KEY,), self._elements), **self.gate.inputs}
+
+    @cached_property
+    def _elements(self) -> pl.Schema:
         times = dict.fromkeys((EVENT_TIME, WINDOW_END), pl.Int64())
-        return {MAIN: Input((KEY,), pl.Schema({KEY: pl.Binary(), ELEMENT: pl.Binary(), **times}))}
+        window = {WINDOW: pl.Binary()} if self.sides else {}
+        return pl.Schema({KEY: pl.Binary(), ELEMENT: pl.Binary(), **times, **window})
 
     def step(self, state: State, arrivals: Mapping[str, pl.DataFrame], clock: StepClock) -> StepOutput:
-        return self.processed(state, *self.timely(arrivals[MAIN], clock), clock, clock.watermark)
-
-    def timely(self, arrived: pl.DataFrame, clock: StepClock) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Divides arrivals into those whose window still has state, and late ones."""
+        arrived = arrivals[MAIN]
         timely = collected_at(self.allowed_lateness) > clock.input_before
-        return arrived.filter(timely), arrived.filter(~timely)
+        rows, late = arrived.filter(timely), len(arrived.filter(~timely))
+        if not self.sides:
+            done = self._processed(state, rows, clock)
+        else:
+            # No element of a window is processed before the window is ready on all sides, so there is no timer of it.
+            contents = self.gate.updated(state, arrivals, clock)
+            admitted = [
+                each.select(rows.columns) for each in self.gate.admitted(state, rows, contents, clock)
+            ]
+            with self.host.reading(contents):
+                done = self._processed(state, pl.concat(admitted), clock)
+        dropped = {LATE: late} if late else {}
+        return attrs.evolve(done, elements=len(arrived), placed=len(arrived), dropped=dropped)
 
-    def processed(
-        self, state: State, rows: pl.DataFrame, late: pl.DataFrame, clock: StepClock, watermark: int
-    ) -> StepOutput:
-        """Processes elements, and then the timers that are due at a watermark (us)."""
+    def _processed(self, state: State, rows: pl.DataFrame, clock: StepClock) -> StepOutput:
+        """Processes elements, and then the timers that are due."""
+        watermark = clock.watermark
         loaded = state.load(self.cells, rows.select(KEY).unique(maintain_order=True))
         due = (pl.col(DUE) <= watermark) | (pl.col(DUE_BY_CLOCK) <= clock.processing_time)
         used, other = touched(loaded.rows, loaded.incoming, due, [KEY])
@@ -223,7 +256,4 @@ class StatefulParDo(Operator):
         state.write_back(self.cells, pl.concat([other, saved]))
         self.chunks.apply(state, self.host.changes())
         panes = pl.DataFrame(self.host.emitted(), _OUTPUT, orient="row")
-        dropped = {LATE: len(late)} if len(late) else {}
-        # Elements are never pending: each is processed at once. Only timers are, which `PENDING` counts.
-        arrived = len(rows) + len(late)
-        return StepOutput(panes, arrived, arrived, len(rows), dropped, fired=fired)
+        return StepOutput(panes, len(rows), len(rows), len(rows), fired=fired)

@@ -14,8 +14,10 @@ from apache_beam.transforms import window as beam_window
 from apache_beam.utils.timestamp import Timestamp
 
 from beamlike.api.pipeline import Collection, Pipeline
-from beamlike.beam.nodes import Context, coder_text
+from beamlike.beam.nodes import Context
 from beamlike.beam.phases import COLUMNS
+from beamlike.beam.read import SINK
+from beamlike.beam.strategies import coder_text
 from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, output_frame
 from beamlike.io.memory import Memory
@@ -34,7 +36,6 @@ from windowing.time import MAX_TIME, MIN_TIME
 TIMESTAMP: Final = "beam_timestamp"
 """The column with the timestamps (us) of elements."""
 _SOURCE: Final = "elements"
-_SINK: Final = "rows"
 
 Part = Callable[[Collection], Collection]
 """A function that declares the part."""
@@ -63,7 +64,7 @@ def _planned(part: Part, schema: SchemaLike) -> Plan:
     made = part(elements)
     if not isinstance(made, Collection):
         raise TypeError(f"InColumns: the function must return a collection, not {made!r}")
-    made.write(_SINK, Memory())
+    made.write(SINK, Memory())
     return pipeline.plan()
 
 
@@ -116,8 +117,8 @@ class InColumns(beam.PTransform):  # type: ignore[misc, name-defined, unused-ign
 
 
 @attrs.define
-class _Taken:
-    """The sink of a part, which takes the rows of each batch."""
+class TakenRows:
+    """A sink that takes the rows of each batch."""
 
     rows: list[pl.DataFrame] = attrs.field(factory=list)
 
@@ -125,7 +126,7 @@ class _Taken:
         return False
 
     def write(self, batch: int, arrived: Mapping[str, list[pl.DataFrame]], threads: Any) -> dict[str, int]:
-        self.rows = arrived.get(_SINK, [])
+        self.rows = arrived.get(SINK, [])
         return {}
 
 
@@ -145,7 +146,7 @@ class ColumnsNode:
         part, schema = pickler.loads(transform.spec.payload)
         self.plan = _planned(part, schema)
         self.columns = [name for name in self.plan.sources[_SOURCE].source.schema() if name != TIMESTAMP]
-        self.store, self.sink = Within(store, f"{name}/"), _Taken()
+        self.store, self.sink = Within(store, f"{name}/"), TakenRows()
         self.engine = Engine(self.plan, now, store=self.store)
         self.pending: list[bytes] = []
         self.output, self.number = MIN_TIME, 0
@@ -191,7 +192,7 @@ class ColumnsNode:
             raise RuntimeError(f"InColumns {self.label!r}: an element cannot be used in {where!r}: {error}")
         ends = {name: one.output for name, one in record.stages.items()}
         ends |= {name: one.watermark for name, one in record.sources.items()}
-        self.output = max(self.output, min(ends[name] for name in self.plan.sinks[_SINK].inputs))
+        self.output = max(self.output, min(ends[name] for name in self.plan.sinks[SINK].inputs))
         return b"".join(map(self._encoded, self.sink.rows))
 
     def _arrivals(self) -> pl.DataFrame:

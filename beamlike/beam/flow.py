@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 import attrs
-from apache_beam.portability import common_urns
 from apache_beam.runners.worker import bundle_processor
 
-from beamlike.beam.phases import payload_of, stateful_payload
-
-_SPLITTABLE: Final = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
+from beamlike.beam.phases import is_splittable, payload_of, stateful_payload
 
 
 @attrs.frozen
@@ -92,4 +89,4 @@ class Flow:
 def _holds(transform: Any) -> bool:
     payload = payload_of(transform)
     has_sides = payload is not None and bool(payload.side_inputs)
-    return transform.spec.urn == _SPLITTABLE or has_sides or stateful_payload(transform) is not None
+    return is_splittable(transform) or has_sides or stateful_payload(transform) is not None

@@ -11,8 +11,8 @@ from apache_beam.coders.coder_impl import PaneInfoCoderImpl, create_InputStream
 from apache_beam.portability import common_urns
 from apache_beam.utils import windowed_value
 
-from beamlike.beam.nodes import coder_text, readable
-from beamlike.beam.strategies import bounds, described, end_of, interval, windowing_of, windows_of
+from beamlike.beam.nodes import readable
+from beamlike.beam.strategies import bounds, coder_text, described, end_of, interval, windowing_of, windows_of
 from beamlike.expressions.describe import windowing_choices
 from stages.aggregates.builtin import Collect, Min
 from stages.grouping.grouping import Grouping

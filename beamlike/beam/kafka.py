@@ -138,7 +138,8 @@ class _Read(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
             rows = rows.head(self.most - position.count)
         reader.passed(batch)
         position = _after(position, batch.position, rows)
-        tracker.try_claim(position)
+        if not tracker.try_claim(position):
+            return  # the runner has ended the bundle, and the next one reads these messages
         yield from self._elements(rows, now)
         if self.most is not None and position.count >= self.most:
             estimator.set_watermark(MAX_TIMESTAMP)

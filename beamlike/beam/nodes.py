@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from operator import attrgetter
+from typing import Any, ClassVar
 
 import attrs
-from apache_beam.internal import pickler
+import polars as pl
 from apache_beam.runners.portability.fn_api_runner import execution
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
-from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, split_buffer_id
+from apache_beam.runners.portability.fn_api_runner.translations import only_element, split_buffer_id
 
-from beamlike.beam.phases import payload_of
+from beamlike.beam.phases import is_endless, is_splittable, payload_of
+from beamlike.beam.sides import Bounds, NodeSides, ServedState, bounds_of
+from beamlike.beam.strategies import coder_text, lateness_of
+from stages.sides.contents import SideContents
+from stages.sides.declarations import ROLE_PREFIX
 from stages.state.index import HoldOwner
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -23,14 +28,6 @@ def readable(holder: HoldOwner | None, decode: Callable[[bytes], Any]) -> HoldOw
     if holder is None or holder.key.endswith("..."):
         return holder
     return attrs.evolve(holder, key=str(decode(bytes.fromhex(holder.key.partition(",")[0]))))
-
-
-def coder_text(coders: Mapping[str, Any], name: str) -> str:
-    """Returns the kind of a coder and of its components, for descriptions."""
-    coder = coders[name]
-    kind = coder.spec.urn.removeprefix("beam:coder:").rpartition(":")[0] or coder.spec.urn
-    inner = ", ".join(coder_text(coders, each) for each in coder.component_coder_ids)
-    return f"{kind}({inner})" if inner else kind
 
 
 class BundleContext(execution.BundleContextManager):
@@ -54,27 +51,30 @@ class Context(execution.FnApiRunnerExecutionContext):
             )
         return self._stage_managers[stage.name]
 
-
-@attrs.frozen(eq=False, slots=False)
-class SideUse:
-    """A side input of a transform: the collection that it reads, and its proto."""
-
-    transform: str
-    tag: str
-    collection: str
-    proto: Any
-
-    @property
-    def buffer(self) -> bytes:
-        """The buffer of the collection."""
-        buffer: bytes = create_buffer_id(self.collection)
-        return buffer
-
     @cached_property
-    def mapping(self) -> Callable[[Any], Any]:
-        """The function from the window of an element to the window of the side that it reads."""
-        mapping: Callable[[Any], Any] = pickler.loads(self.proto.window_mapping_fn.payload)
-        return mapping
+    def served(self) -> ServedState:
+        """The state that Beam's worker reads and writes."""
+        self.state_servicer._state = served = ServedState()
+        return served
+
+
+@attrs.frozen
+class Residual:
+    """The rest of the input of a splittable DoFn, which waits to be processed again.
+
+    Attributes:
+        name: The name of the transform that reads it.
+        element: The encoded element with its restriction.
+        hold: The time (us) at which it holds the watermark.
+        due: The processing time (us) until which it waits.
+    """
+
+    name: str
+    element: bytes
+    hold: int
+    due: int
+
+    SAID: ClassVar[str] = "the rest of the input of a splittable DoFn"
 
 
 class StageNode:
@@ -87,17 +87,18 @@ class StageNode:
         self.label: str = stage.name
         self.pending: dict[str, list[bytes]] = {name: [] for name in inputs}
         self.outputs: dict[Any, bytes] = manager.stage_data_outputs
-        self.sides = [
-            SideUse(transform.unique_name, tag, transform.inputs[tag], side)
+        uses = {
+            (transform.unique_name, tag): (transform.inputs[tag], side)
             for transform in stage.transforms
             if (payload := payload_of(transform)) is not None
             for tag, side in payload.side_inputs.items()
-        ]
-        self.side_version: tuple[int, ...] | None = None
-        self.awaited: tuple[int, int] | None = None
-        """The first window (us) of a side for which an element waits."""
-        self.deferred_hold: int | None = None
-        self.not_before = 0.0
+        }
+        self.sides = NodeSides(uses, manager.execution_context)
+        self.side_pending: dict[str, list[bytes]] = {name: [] for name in self.sides.inputs}
+        """The elements of each side that are not in the state of the stage yet."""
+        self.held: HoldOwner | None = None
+        """The row of state that holds the output watermark."""
+        self.residuals = list[Residual]()
         self.output = MIN_TIME
 
     def described(self) -> dict[str, str]:
@@ -113,54 +114,123 @@ class StageNode:
         }
         transforms = sorted(f"the transform {each.unique_name!r}" for each in self.stage.transforms)
         encoded = ", ".join(sorted(coder_text(coders, each) for each in read))
-        return {**dict.fromkeys(transforms, ""), f"the input of {self.key!r}": f"encoded as {encoded}"}
+        sides = {
+            f"the side input {name!r} of {self.key!r}": side.described()
+            for name, side in self.sides.inputs.items()
+        }
+        return {
+            **dict.fromkeys(transforms, ""),
+            f"the input of {self.key!r}": f"encoded as {encoded}",
+            **sides,
+        }
 
     def saved(self) -> Iterator[tuple[str, Any]]:
         """Yields what a checkpoint contains, besides the state."""
-        yield "watermark", (self.output, self.deferred_hold, self.not_before)
+        yield "watermark", self.output
         yield "pending", self.pending
+        yield "sides", self.side_pending
+        yield "residuals", [attrs.astuple(each) for each in self.residuals]
 
     def resume(self, saved: Mapping[str, Any]) -> None:
         """Continues from a checkpoint."""
-        self.output, self.deferred_hold, self.not_before = saved["watermark"]
-        self.pending = saved["pending"]
+        self.output = saved["watermark"]
+        self.pending, self.side_pending = saved["pending"], saved["sides"]
+        self.residuals = [Residual(*each) for each in saved["residuals"]]
+
+    # The node is a host of its operator.
+
+    def window_read(self, side: str, window: bytes) -> Bounds:
+        """Returns the bounds (us) of the window of a side that elements in an encoded window read."""
+        read = self.sides.inputs[side].mapping(self.window_coder.decode_nested(window))
+        return bounds_of(read)
+
+    def reading(self, contents: SideContents) -> AbstractContextManager[None]:
+        """Lets the worker read this content of side inputs during a `with` block."""
+        return self.sides.read_from(contents)
+
+    def side_arrivals(self) -> dict[str, pl.DataFrame]:
+        """Removes the pending elements of the sides, and returns them as rows by the role of the input."""
+        arrived, self.side_pending = self.side_pending, {name: [] for name in self.side_pending}
+        return {
+            f"{ROLE_PREFIX}{name}": self.sides.inputs[name].rows(chunks) for name, chunks in arrived.items()
+        }
+
+    @cached_property
+    def window_coder(self) -> Any:
+        """The coder of the windows of the input."""
+        return self.read_coder.window_coder.get_impl()
+
+    @cached_property
+    def read_coder(self) -> Any:
+        """The coder of the elements of the input."""
+        context = self.manager.execution_context
+        own = context.data_channel_coders[self.collection]
+        return context.pipeline_context.coders[context.safe_coders.get(own, own)]
+
+    @cached_property
+    def lateness(self) -> int:
+        """The allowed lateness (us) of the input."""
+        components = self.manager.execution_context.pipeline_components
+        strategy_id = components.pcollections[self.collection].windowing_strategy_id
+        return lateness_of(components.windowing_strategies[strategy_id])
+
+    @property
+    def collection(self) -> str:
+        """The collection that the stage reads, if it has one input."""
+        (name,) = self.inputs
+        read = next(each for each in self.stage.transforms if each.unique_name == name)
+        collection: str = only_element(read.outputs.values())
+        return collection
+
+    @property
+    def first(self) -> str:
+        """The label of the transform that reads the input, if the stage has one input."""
+        read = {self.collection}
+        label: str = next(
+            each.unique_name for each in self.stage.transforms if read & {*each.inputs.values()}
+        )
+        return label
+
+    @property
+    def side_lateness(self) -> int:
+        """The time (us) after the end of a window of a side for which an element may read it."""
+        return max(self.lateness, self.sides.lateness)
 
     @property
     def has_pending(self) -> bool:
         """True if elements wait."""
         return any(self.pending.values())
 
+    @cached_property
+    def endless(self) -> bool:
+        """True if a transform of the stage is a splittable DoFn whose input may have no end."""
+        return any(is_splittable(each) and is_endless(payload_of(each)) for each in self.stage.transforms)
+
     @property
-    def ready(self) -> bool:
-        """True if pending elements may be processed: residuals may ask for a delay."""
-        return self.has_pending and time.time() >= self.not_before
+    def splittable(self) -> bool:
+        """True if a transform of the stage is a splittable DoFn."""
+        return any(map(is_splittable, self.stage.transforms))
+
+    def take_due(self, now: int) -> None:
+        """Moves the residuals that are due at a processing time (us) to the pending elements."""
+        due = [each for each in self.residuals if each.due <= now]
+        self.residuals = [each for each in self.residuals if each.due > now]
+        for each in due:
+            self.pending[each.name].append(each.element)
 
     def holder(self) -> HoldOwner | None:
         """Returns what holds the output watermark; None if nothing of this stage does."""
-        if self.deferred_hold is not None:
-            what, until = "the rest of the input of a splittable DoFn", round(self.not_before * 1e6)
-            return HoldOwner(self.deferred_hold, "", self.deferred_hold, MAX_TIME, due=until, said=what)
-        return None if self.awaited is None else HoldOwner(self.output, "", *self.awaited)
+        if self.residuals:
+            least = min(self.residuals, key=attrgetter("hold"))
+            return HoldOwner(least.hold, "", least.hold, MAX_TIME, due=least.due, said=Residual.SAID)
+        return self.held
 
     def wakes(self) -> list[float]:
         """Returns the times (s, of this machine) at which the stage must be processed again."""
-        return [] if self.deferred_hold is None else [self.not_before]
+        return [min(each.due for each in self.residuals) / 1e6] if self.residuals else []
 
-    def advance(self, watermark: int, *, blocked: bool) -> bool:
-        """Advances the output watermark (us); true if it moves. A blocked stage waits for a side input."""
-        holds = [watermark] + ([] if self.deferred_hold is None else [self.deferred_hold])
-        before = self.output
-        if not blocked:
-            self.output = max(self.output, min(holds))
+    def advance(self, watermark: int) -> bool:
+        """Advances the output watermark (us); true if it moves."""
+        holds = [watermark, *(each.hold for each in self.residuals)]
+        before, self.output = self.output, max(self.output, min(holds))
         return self.output != before
-
-    def defer(self, residuals: list[Any]) -> None:
-        """Sets the hold and the delay of the residuals that are pending."""
-        marks = [
-            [mark.ToMicroseconds() for mark in each.application.output_watermarks.values()]
-            for each in residuals
-        ]
-        known = bool(marks) and all(marks)
-        self.deferred_hold = min(mark for each in marks for mark in each) if known else self.output
-        delays = [each.requested_time_delay.ToMicroseconds() / 1e6 for each in residuals]
-        self.not_before = time.time() + min(delays, default=0.0)

@@ -6,11 +6,13 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
+from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
 from apache_beam.runners.worker import bundle_processor
+from apache_beam.transforms.core import DoFnInfo
 from apache_beam.utils import proto_utils
 
 COLUMNS: Final = "beamlike:transform:columns:v1"
@@ -64,6 +66,19 @@ def stateful_payload(transform: Any) -> Any | None:
     """Returns the payload of a ParDo that has state or timers; None for another transform."""
     payload = payload_of(transform)
     return payload if payload and (payload.state_specs or payload.timer_family_specs) else None
+
+
+def is_splittable(transform: Any) -> bool:
+    """True if a transform processes the elements of a splittable DoFn, whose input can have a rest."""
+    urn: str = common_urns.sdf_components.PROCESS_SIZED_ELEMENTS_AND_RESTRICTIONS.urn
+    return bool(transform.spec.urn == urn)
+
+
+def is_endless(payload: Any) -> bool:
+    """True if the splittable DoFn of a ParDo is declared with `@DoFn.unbounded_per_element()`."""
+    data = DoFnInfo.from_runner_api(payload.do_fn, None).serialized_dofn_data()
+    fn, *_ = pickler.loads(data)
+    return bool(getattr(fn.process, "unbounded_per_element", False))
 
 
 def expand_columns(stages: Any, context: Any) -> Iterator[Any]:

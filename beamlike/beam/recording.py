@@ -22,6 +22,7 @@ from beamlike.runtime.batch.build_records import stage_record
 from beamlike.runtime.run.run_records import RunRecords
 from beamlike.system.activity import tracked_by
 from stages.progress.reports import Report
+from stages.sides.declarations import ROLE_PREFIX
 from stages.state.index import HoldOwner
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -106,7 +107,7 @@ class Recording:
                 inputs = self._labels(unit.reads)
                 level = 1 + max((stages[each].level for each in inputs if each in stages), default=0)
                 described = stage_of(unit, [*self._nodes(unit)], inputs, level)
-                sides = {tag: (self.makers[each],) for tag, each in unit.sides.items() if each in self.makers}
+                sides = {name: (name,) for name in self._labels(unit.sides)}
                 main = self._labels(unit.inputs) if sides else ()
                 stages[unit.label] = attrs.evolve(described, sides=sides, main=main)
         sources = {unit.label: source_of(unit) for unit in self.units if not unit.reads}
@@ -231,7 +232,8 @@ class Recording:
         return reports
 
     def _sides(self, unit: Unit) -> dict[str, Upstream]:
-        return {f"side.{tag}": Upstream(self._watermark(each)) for tag, each in unit.sides.items()}
+        known = {self.makers[each]: each for each in unit.sides.values() if each in self.makers}
+        return {f"{ROLE_PREFIX}{name}": Upstream(self._watermark(each)) for name, each in known.items()}
 
 
 def _rows(count: int) -> dict[str, Any]:

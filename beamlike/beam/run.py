@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from typing import Any, Final, Protocol
 
 from apache_beam.runners import runner as beam_runner
@@ -18,12 +19,14 @@ from beamlike.beam.checkpoint import NoCheckpoint, Part
 from beamlike.beam.columns import ColumnsNode
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, StageNode
-from beamlike.beam.phases import COLUMNS, STREAM, stateful_payload
-from beamlike.beam.sides import Sides
+from beamlike.beam.phases import COLUMNS, STREAM, payload_of, stateful_payload
+from beamlike.beam.sided import SidedNode
+from beamlike.beam.source_node import SourceNode
 from beamlike.beam.stateful import StatefulNode
 from beamlike.beam.streams import Streams
 from beamlike.system.activity import activity
-from windowing.time import MAX_TIME, MIN_TIME
+from stages.sides.declarations import ROLE_PREFIX
+from windowing.time import MAX_TIME
 
 _POLL: Final = 1.0
 """The longest sleep (s) while timers or residuals wait for the clock of this machine."""
@@ -54,9 +57,8 @@ def inputs_of(stage: Any) -> dict[str, bytes]:
 class Run:
     """The nodes of a pipeline in topological order, connected by buffers.
 
-    fused stage  --send-->  pending elements of fused stages
+    fused stage  --send-->  pending elements of fused stages, also of their side inputs
                  --send-->  pending elements of a grouping  --panes-->  pending elements of fused stages
-                 --send-->  content of side inputs
     """
 
     def __init__(
@@ -69,18 +71,20 @@ class Run:
     ) -> None:
         self.checkpoint = checkpoint
         self.context, self.bundles = context, Bundles(runner, context, handlers)
-        self.sides = Sides(context, self._written)
         self.streams = Streams(streams, context, self._send)
+        self.sources: dict[bytes, SourceNode] = {}
         self.groups: dict[bytes, GroupNode | ColumnsNode] = {}
         self.nodes: list[StageNode | GroupNode | ColumnsNode] = []
         self.writers = defaultdict[bytes, list[StageNode]](list)
         self.readers = defaultdict[bytes, list[tuple[StageNode, str]]](list)
+        self.side_readers = defaultdict[bytes, list[tuple[StageNode, str]]](list)
 
     def build(self, stages: Iterable[Any], inputs: Mapping[str, Mapping[str, bytes]]) -> None:
         """Creates the nodes of fused stages, whose input buffers are `inputs`, and of the groupings between them."""
         for stage in stages:
             node = self._node(stage, inputs[stage.name])
-            self.sides.declare(node)
+            for side in node.sides.inputs.values():
+                self.side_readers[side.buffer].append((node, side.name))
             for name, buffer in node.inputs.items():
                 self.readers[buffer].append((node, name))
                 self._declare_group(buffer)
@@ -92,15 +96,23 @@ class Run:
         for buffer in list(self.writers):  # a grouping whose panes are not read receives elements, too
             self._declare_group(buffer)
 
+    def read(self, transforms: Iterable[Any], held: ExitStack) -> None:
+        """Creates the nodes of sources of this engine, which are closed with `held`."""
+        for transform in transforms:
+            node = SourceNode(self.context, transform, self.checkpoint.store, self.now, held)
+            self.sources[node.buffer] = node
+
     @property
     def parts(self) -> dict[str, Part]:
         """The parts that a checkpoint contains."""
         nodes: dict[str, Part] = {f"node {node.key}": node for node in self.nodes}
-        return {**nodes, "metrics": self.bundles, "sides": self.sides, "streams": self.streams}
+        nodes |= {f"source {node.key}": node for node in self.sources.values()}
+        return {**nodes, "metrics": self.bundles, "streams": self.streams}
 
     def described(self) -> dict[str, str]:
         """Returns a description of the pipeline. A checkpoint continues only if it is the same."""
-        return {name: text for node in self.nodes for name, text in node.described().items()}
+        nodes = [*self.nodes, *self.sources.values()]
+        return {name: text for node in nodes for name, text in node.described().items()}
 
     def play(self, rounds: Rounds) -> Any:
         """Runs the pipeline to its end, and returns Beam's result. Continues from the checkpoint, if there is one."""
@@ -113,6 +125,8 @@ class Run:
         manager = self.context.bundle_manager_for(stage)
         if any(stateful_payload(transform) is not None for transform in stage.transforms):
             return StatefulNode(stage, manager, inputs, self.bundles, self.now, self.checkpoint.store)
+        if any(payload.side_inputs for each in stage.transforms if (payload := payload_of(each)) is not None):
+            return SidedNode(stage, manager, inputs, self.bundles, self.checkpoint.store)
         return StageNode(stage, manager, inputs)
 
     def _declare_group(self, buffer: bytes) -> None:
@@ -146,6 +160,8 @@ class Run:
         if buffer == translations.IMPULSE_BUFFER:
             return MAX_TIME
         kind, name = split_buffer_id(buffer)
+        if buffer in self.sources:
+            return self.sources[buffer].watermark
         if kind == STREAM:
             return self.streams.watermarks[name]
         return self.groups[buffer].output if buffer in self.groups else self._written(buffer)
@@ -161,10 +177,13 @@ class Run:
         """Steps all nodes until none has work. Sleeps while timers or residuals wait for the clock of this machine."""
         while True:
             rounds.begin()
-            steps = [self._step(node) for node in self.nodes]
+            steps = [self._read_source(node) for node in self.sources.values()]
+            steps += [self._step(node) for node in self.nodes]
             moved = any(steps)
             rounds.end(moved=moved)
             self.checkpoint.commit()
+            for source in self.sources.values():
+                source.committed()
             if moved:
                 continue
             wakes = self._wakes()
@@ -173,12 +192,19 @@ class Run:
             time.sleep(min(max(0.0, min(wakes) - time.time()), _POLL) + 0.001)
 
     def _wakes(self) -> list[float]:
-        nodes = [node for node in self.nodes if isinstance(node, StageNode)]
+        stages = [node for node in self.nodes if isinstance(node, StageNode)]
+        nodes: list[StageNode | SourceNode] = [*stages, *self.sources.values()]
         if self.streams.processing_time is None:
             return [wake for node in nodes for wake in node.wakes()]
-        return [
-            wake for node in nodes for wake in StageNode.wakes(node)
-        ]  # timers wait for the clock of the stream
+        # Timers wait for the clock of the stream.
+        return [wake for node in stages for wake in StageNode.wakes(node)]
+
+    def _read_source(self, node: SourceNode) -> bool:
+        """Reads a batch of a source; true if it has elements, or if its watermark has moved."""
+        with activity("source", node.label):
+            data, moved = node.step()
+        self._send(node.buffer, data)
+        return moved
 
     def _step(self, node: StageNode | GroupNode | ColumnsNode) -> bool:
         """Steps a node; true if it has emitted elements, or if its watermark has moved."""
@@ -188,7 +214,9 @@ class Run:
     def _stepped(self, node: StageNode | GroupNode | ColumnsNode) -> bool:
         if not isinstance(node, StageNode):
             return self._step_group(node)
-        return self._step_stateful(node) if isinstance(node, StatefulNode) else self._step_stage(node)
+        return (
+            self._step_engine(node) if isinstance(node, StatefulNode | SidedNode) else self._step_stage(node)
+        )
 
     def _step_group(self, node: GroupNode | ColumnsNode) -> bool:
         before = node.output
@@ -199,20 +227,18 @@ class Run:
         return bool(panes) or node.output != before
 
     def _step_stage(self, node: StageNode) -> bool:
-        watermark, blocked, moved = self._read(node), False, False
-        if node.ready:
-            data, blocked = self.sides.admit(node)
-            moved = any(data.values())
-            if moved:
-                self._send_all(self.bundles.process(node, data, {}))
-        return node.advance(watermark, blocked=blocked) or moved
+        node.take_due(self.bundles.now())
+        watermark, moved = self._read(node), node.has_pending
+        if moved:
+            data, node.pending = node.pending, {name: [] for name in node.inputs}
+            self._send_all(self.bundles.process(node, data, {}))
+        return node.advance(watermark) or moved
 
-    def _step_stateful(self, node: StatefulNode) -> bool:
-        watermark = self._read(node)
-        data, blocked = self.sides.admit(node) if node.has_pending else ({}, False)
-        if blocked:
-            watermark = MIN_TIME if node.clock is None else node.clock[0]
-        output, moved = node.step(data, watermark)
+    def _step_engine(self, node: StatefulNode | SidedNode) -> bool:
+        sides = {
+            f"{ROLE_PREFIX}{side.name}": self._written(side.buffer) for side in node.sides.inputs.values()
+        }
+        output, moved = node.step(self._read(node), sides)
         self._send_all(output)
         return moved
 
@@ -227,6 +253,7 @@ class Run:
         if buffer in self.groups:
             self.groups[buffer].pending.append(data)
             return
-        self.sides.add(buffer, data)
         for node, name in self.readers[buffer]:
             node.pending[name].append(data)
+        for node, name in self.side_readers[buffer]:
+            node.side_pending[name].append(data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Final
 
 import attrs
@@ -16,9 +16,10 @@ from apache_beam.runners.portability.fn_api_runner.worker_handlers import Worker
 from beamlike.beam.checkpoint import Checkpoint, NoCheckpoint
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
-from beamlike.beam.phases import READ, optimized
+from beamlike.beam.phases import optimized
 from beamlike.beam.planned.play import PlanRunner, Taken, play
 from beamlike.beam.planned.refused import check
+from beamlike.beam.read import reads_in
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
@@ -119,18 +120,18 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     f"BeamlikeRunner plays a TestStream with events, and {stream.unique_name!r} reads "
                     "them from a service"
                 )
-        if self.spark is not None:
-            check(pipeline_proto, self.spark)
-            return
-        for transform in pipeline_proto.components.transforms.values():
-            if transform.spec.urn == READ:
+            for transform in reads_in(pipeline_proto):
                 raise NotImplementedError(
-                    f"{transform.unique_name!r} reads a source of beamlike, which needs BeamlikeRunner(spark=...)"
+                    f"BeamlikeRunner cannot run {transform.unique_name!r}: the pipeline has a TestStream, which sets "
+                    "the time of all sources"
                 )
+        if self.spark is not None:
+            check(pipeline_proto)
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
         self._pipeline, self._streams = pipeline_proto, streams_of(pipeline_proto)
+        self._reads = reads_in(pipeline_proto)
         self._units = [] if self._used.records is None else units_of(pipeline_proto)
         return optimized(pipeline_proto, drain=self._is_drain)
 
@@ -151,8 +152,9 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                 split_managers=self._split_managers,
             )
             context.setup()
-            with _opened(self._used.checkpoint) as checkpoint:
+            with _opened(self._used.checkpoint) as checkpoint, ExitStack() as held:
                 run = Run(self, context, handlers, self._streams, checkpoint)
+                run.read(self._reads, held)
                 run.build(stages, inputs)
                 recording = Recording(self._used.records, run, self._units, flow)
                 return recording.follow(run.play)

@@ -1,165 +1,302 @@
-"""The side inputs of fused stages: their content, and the elements that wait for it."""
+"""The side inputs of a fused stage: their declaration, the rows of their elements, and what Beam's worker reads.
+
+elements of a side --rows--> window, key, data --> state of the stage, by window (stages.sides)
+                                                           |
+Beam's worker  <-- a window, or the values of a key  <-- index of the windows that it has read
+"""
 
 from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from operator import itemgetter
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any, Final, Protocol
 
+import attrs
+import polars as pl
 from apache_beam.coders.coder_impl import create_OutputStream
+from apache_beam.internal import pickler
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
-from apache_beam.runners.portability.fn_api_runner import execution
-from apache_beam.runners.portability.fn_api_runner.translations import split_buffer_id
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id
 from apache_beam.transforms import window as beam_window
 
-from beamlike.beam.nodes import Context, SideUse, StageNode
-from beamlike.beam.strategies import end_of
-from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
+from beamlike.beam.cells import DATA, KEY
+from beamlike.beam.strategies import coder_text, described, end_of, lateness_of
+from beamlike.expressions.describe import windowing_choices
+from stages.sides.contents import SideContents
+from stages.sides.declarations import Feed, Side
+from windowing import GlobalWindows, Windowing
+from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
+from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME
+
+WINDOW: Final = "window"
+COUNT: Final = "count"
+"""The column with the number of values in a row."""
+CONTENT: Final = pl.Schema({WINDOW: pl.Binary(), KEY: pl.Binary(), DATA: pl.Binary(), COUNT: pl.Int64()})
+"""The columns of a row of a side: encoded values of a window, or of a key in it."""
+_ROW_BYTES: Final = 1 << 18
+"""The size of encoded values from which a further row begins."""
+_UNLIMITED: Final = MAX_TIME
+"""The limit of the size of a side (bytes): Beam has none."""
+_BY_END: Final = (beam_window.GlobalWindows, beam_window.FixedWindows, beam_window.SlidingWindows)
+"""The kinds of windows of which no two have the same end."""
+
+Bounds = tuple[int, int]
 
 
-def _start_of(window: Any) -> int:
+def bounds_of(window: Any) -> Bounds:
+    """Returns the start and end (us) of a window of any kind."""
     start: int = window.start.micros if isinstance(window, beam_window.IntervalWindow) else MIN_TIME
-    return start
+    return start, end_of(window)
 
 
-class Sides:
-    """The content of all side inputs.
+class WindowReader(Protocol):
+    """A component that finds the window of a side that an element reads."""
 
-    An element is admitted to its stage when the window that it reads is ready on each side: when the watermark of the
-    side has passed its end, or, if the trigger of the side may fire before, when its first pane has arrived.
+    def window_read(self, side: str, window: bytes) -> Bounds:
+        """Returns the bounds (us) of the window of a side that elements in an encoded window read."""
+
+
+@attrs.frozen(eq=False, kw_only=True)
+class BeamSide(Side):
+    """The declaration of a side whose windows Beam maps. Windows of the main input are encoded."""
+
+    reader: WindowReader
+
+    def readers_of(self, start: int, end: int) -> Bounds:
+        return MIN_TIME, MAX_TIME
+
+    def windows_of(self, ends: pl.Series) -> dict[Any, Bounds]:
+        # Elements without a window are ready when the side has ended.
+        ended = MIN_TIME, GLOBAL_WINDOW_END
+        return {
+            window: ended if window is None else self.reader.window_read(self.name, window)
+            for window in ends.to_list()
+        }
+
+
+class Index:
+    """The content of a side in the windows with one end, as Beam's worker requests it: by window and key.
+
+    `token` identifies the content.
     """
 
-    def __init__(self, context: Context, written: Callable[[bytes], int]) -> None:
-        self.context, self.written = context, written
-        self.content: dict[bytes, list[bytes]] = {}
-        self.windows = defaultdict[str, set[Any]](set)
-        self.read = defaultdict[str, int](int)
-        """The number of chunks of a side whose windows are known."""
-        self.stored = defaultdict[bytes, int](int)
-        """The number of chunks of a side that are in the checkpoint."""
+    def __init__(self, token: str, rows: pl.DataFrame) -> None:
+        self.token = token
+        self.windows: dict[bytes, dict[bytes | None, list[tuple[bytes, int]]]] = {}
+        self.add(token, rows)
 
-    def saved(self) -> Iterator[tuple[str, Any]]:
-        """Yields the chunks that a checkpoint does not contain yet."""
-        for buffer, chunks in self.content.items():
-            for number in range(self.stored[buffer], len(chunks)):
-                yield f"{buffer.decode()}/{number:012}", chunks[number]
-            self.stored[buffer] = len(chunks)
+    def add(self, token: str, rows: pl.DataFrame) -> None:
+        """Adds rows. The content is then that of another token."""
+        self.token = token
+        for window, key, data, count in rows.select(*CONTENT).iter_rows():
+            self.windows.setdefault(window, {}).setdefault(key, []).append((data, count))
 
-    def resume(self, saved: Mapping[str, Any]) -> None:
-        """Continues from a checkpoint."""
-        for name in sorted(saved):
-            buffer = name.rpartition("/")[0].encode()
-            self.content[buffer].append(saved[name])
-            self.stored[buffer] += 1
+    def read(self, kind: str, window: bytes, key: bytes | None) -> list[bytes]:
+        """Returns the encoded answer to a request of the worker, in parts."""
+        keys = self.windows.get(window, {})
+        match kind:
+            case "multimap_keys_side_input":
+                return [each for each in keys if each is not None]
+            case "multimap_keys_values_side_input":
+                return [_entry(each, parts) for each, parts in keys.items() if each is not None]
+            case _:
+                return [data for data, _ in keys.get(key, ())]
 
-    def declare(self, node: StageNode) -> None:
-        """Registers the side inputs of a stage."""
-        for side in node.sides:
-            self.content.setdefault(side.buffer, [])
 
-    def add(self, buffer: bytes, data: bytes) -> None:
-        """Adds elements to the side that reads this buffer, if there is one."""
-        if buffer in self.content:
-            self.content[buffer].append(data)
+def _entry(key: bytes, parts: list[tuple[bytes, int]]) -> bytes:
+    count = sum(count for _, count in parts)
+    return b"".join([key, struct.pack(">i", count), *(data for data, _ in parts)])
 
-    def replace(self, buffer: bytes, chunks: list[bytes]) -> None:
-        """Replaces the content of a side."""
-        _, collection = split_buffer_id(buffer)
-        self.content[buffer] = chunks
-        self.windows.pop(collection, None)
-        self.read.pop(collection, None)
 
-    def admit(self, node: StageNode) -> tuple[dict[str, list[bytes]], bool]:
-        """Removes the pending elements that need not wait, and gives the worker the content that they read.
+class ServedState(defaultdict[bytes, Any]):
+    """The state of Beam's servicer. Side inputs are not in it: they are read when the worker requests them."""
 
-        Returns these elements, and true if other elements wait.
-        """
-        taken, node.pending, node.awaited = node.pending, {name: [] for name in node.inputs}, None
-        waiting = [side for side in node.sides if self._watermark(side) < GLOBAL_WINDOW_END]
-        if waiting:
-            taken = {name: self._admitted(node, name, chunks, waiting) for name, chunks in taken.items()}
-        if any(taken.values()):
-            self.publish(node)
-        return taken, node.has_pending
+    def __init__(self) -> None:
+        super().__init__(list)
+        self.readers: dict[tuple[str, str], Callable[[str, Any], list[bytes]]] = {}
 
-    def _admitted(self, node: StageNode, name: str, chunks: list[bytes], sides: list[SideUse]) -> list[bytes]:
-        coder = node.manager.get_input_coder_impl(name)
-        ready, waiting, awaited = create_OutputStream(), create_OutputStream(), list[tuple[int, int]]()
-        for element in coder.decode_all(b"".join(chunks)):
-            missing = [
-                (_start_of(read), end_of(read))
-                for side in sides
-                for read in (side.mapping(window) for window in element.windows)
-                if not self.is_ready(side, read)
-            ]
-            coder.encode_to_stream(element, waiting if missing else ready, True)
-            awaited += missing
-        node.awaited = min(
-            [*awaited, *([node.awaited] if node.awaited else [])], key=itemgetter(1), default=None
-        )
-        node.pending[name] += [waiting.get()] if waiting.size() else []
-        return [ready.get()] if ready.size() else []
+    def __missing__(self, name: bytes) -> Any:
+        key = fn_protos.StateKey.FromString(name)
+        kind: Any = key.WhichOneof("type")
+        if kind.endswith("_side_input"):
+            own = getattr(key, kind)
+            return self.readers[own.transform_id, own.side_input_id](kind, own)
+        return super().__missing__(name)
 
-    def is_ready(self, side: SideUse, read: Any) -> bool:
-        """True if an element need not wait for a window of a side."""
-        if self._watermark(side) > read.max_timestamp().micros:
-            return True
-        components = self.context.pipeline_components
-        strategy_id = components.pcollections[side.collection].windowing_strategy_id
-        trigger = components.windowing_strategies[strategy_id].trigger.WhichOneof("trigger")
-        return trigger not in (None, "default", "never") and read in self._windows(side)
 
-    def _watermark(self, side: SideUse) -> int:
-        return self.written(side.buffer)
+@attrs.frozen(slots=False, eq=False)
+class SideInput:
+    """A collection that a transform reads as a side input.
 
-    def _windows(self, side: SideUse) -> set[Any]:
-        """Returns the windows of a side that have content."""
-        coder = self._coder(side).get_impl()
-        chunks, found = self.content[side.buffer], self.windows[side.collection]
-        for chunk in chunks[self.read[side.collection] :]:
-            found.update(window for each in coder.decode_all(chunk) for window in each.windows)
-        self.read[side.collection] = len(chunks)
-        return found
+    Attributes:
+        name: The name of the side: the label of the transform that writes it.
+        collection: The collection.
+        proto: The proto of the side input.
+        context: Beam's context of the run.
+    """
 
-    def _coder(self, side: SideUse) -> Any:
+    name: str
+    collection: str
+    proto: Any
+    context: Any
+
+    @property
+    def buffer(self) -> bytes:
+        """The buffer of the collection."""
+        buffer: bytes = create_buffer_id(self.collection)
+        return buffer
+
+    @property
+    def by_key(self) -> bool:
+        """True if the worker reads the values of single keys."""
+        return bool(self.proto.access_pattern.urn == common_urns.side_inputs.MULTIMAP.urn)
+
+    @cached_property
+    def coder(self) -> Any:
+        """The coder of the elements, whose values the worker may read as they are."""
         context = self.context
-        own = context.data_channel_coders[side.collection]
-        return context.pipeline_context.coders[context.safe_coders[own]]
+        return context.pipeline_context.coders[
+            context.safe_coders[context.data_channel_coders[self.collection]]
+        ]
 
-    def publish(self, node: StageNode) -> None:
-        """Replaces the content that the worker reads, if it has changed since the last bundle of the stage."""
-        version = tuple(len(self.content[side.buffer]) for side in node.sides)
-        if not node.sides or version == node.side_version:
-            return
-        node.side_version = version
-        state = self.context.state_servicer
-        for side in node.sides:
-            written = defaultdict[bytes, list[bytes]](list)
-            for key, data in self._entries(side):
-                written[key.SerializeToString()].append(data)
-            for name, content in written.items():
-                key = fn_protos.StateKey.FromString(name)
-                state.clear(key)
-                for data in content:
-                    state.append_raw(key, data)
+    @cached_property
+    def window_coder(self) -> Any:
+        """The coder of the windows."""
+        return self.coder.window_coder
 
-    def _entries(self, side: SideUse) -> Iterator[tuple[Any, bytes]]:
-        """Yields the content of a side as (state key, bytes), as the worker requests it."""
-        grouped = execution.WindowGroupingBuffer(side.proto.access_pattern, self._coder(side))
-        for chunk in self.content[side.buffer]:
-            grouped.append(chunk)
-        keys = fn_protos.StateKey
-        common = {"transform_id": side.transform, "side_input_id": side.tag}
-        for key, window, data, count in grouped.encoded_items():
-            if side.proto.access_pattern.urn == common_urns.side_inputs.ITERABLE.urn:
-                yield keys(iterable_side_input=keys.IterableSideInput(window=window, **common)), data
-                continue
-            one = keys.MultimapSideInput(window=window, key=key, **common)
-            yield keys(multimap_side_input=one), data
-            all_keys = keys.MultimapKeysSideInput(window=window, **common)
-            yield keys(multimap_keys_side_input=all_keys), key
-            pairs = keys.MultimapKeysValuesSideInput(window=window, **common)
-            yield keys(multimap_keys_values_side_input=pairs), key + struct.pack(">i", count) + data
+    @cached_property
+    def mapping(self) -> Callable[[Any], Any]:
+        """The function from the window of an element to the window of the side that it reads."""
+        mapping: Callable[[Any], Any] = pickler.loads(self.proto.window_mapping_fn.payload)
+        return mapping
+
+    @cached_property
+    def strategy(self) -> Any:
+        """The proto of the windowing strategy."""
+        components = self.context.pipeline_components
+        return components.windowing_strategies[components.pcollections[self.collection].windowing_strategy_id]
+
+    @cached_property
+    def window_fn(self) -> Any:
+        """Beam's `WindowFn` of the collection."""
+        components, built = self.context.pipeline_components, self.context.pipeline_context
+        strategy_id = components.pcollections[self.collection].windowing_strategy_id
+        return built.windowing_strategies.get_by_id(strategy_id).windowfn
+
+    @property
+    def windowing(self) -> Windowing:
+        """The windows, for descriptions."""
+        return described(Windowing(GlobalWindows()), self.window_fn)
+
+    def described(self) -> str:
+        """Returns a description that a checkpoint compares: the windows and the coder."""
+        coders, names = self.context.pipeline_components.coders, self.context.data_channel_coders
+        windows = windowing_choices(self.windowing)["windows"]
+        return f"windows {windows}, encoded as {coder_text(coders, names[self.collection])}"
+
+    def declared(self, reader: WindowReader) -> BeamSide:
+        """Returns the declaration of the side."""
+        waits = self.strategy.trigger.WhichOneof("trigger") in (None, "default", "never")
+        # Content is noted by the end of its window. If others may have the same end, no first content is certain.
+        feed: Feed = "whole" if waits or not isinstance(self.window_fn, _BY_END) else "growing"
+        return BeamSide(
+            name=self.name,
+            schema=CONTENT,
+            windows=self.windowing.windows,
+            feed=feed,
+            limit=_UNLIMITED,
+            windowed=True,
+            reader=reader,
+        )
+
+    def rows(self, chunks: Iterable[bytes]) -> pl.DataFrame:
+        """Decodes elements to rows of the side. The time of a row is that of its first element."""
+        value = self.coder.wrapped_value_coder
+        own = (value.value_coder() if self.by_key else value).get_impl()
+        key_coder = value.key_coder().get_impl() if self.by_key else None
+        found, rows = dict[tuple[Any, bytes | None], list[Any]](), list[tuple[Any, ...]]()
+        for element in self.coder.get_impl().decode_all(b"".join(chunks)):
+            key, content = None, element.value
+            if key_coder is not None:
+                key, content = key_coder.encode_nested(content[0]), content[1]
+            for window in element.windows:
+                part = found.setdefault((window, key), [None, 0, 0])
+                if not part[1]:
+                    part[0], part[2] = create_OutputStream(), element.timestamp_micros
+                own.encode_to_stream(content, part[0], True)
+                part[1] += 1
+                if part[0].size() > _ROW_BYTES:
+                    rows.append(self._row(window, key, *part))
+                    part[1] = 0
+        rows += [self._row(window, key, *part) for (window, key), part in found.items() if part[1]]
+        schema = pl.Schema({**CONTENT, **dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())})
+        return pl.DataFrame(rows, schema, orient="row")
+
+    def _row(self, window: Any, key: bytes | None, out: Any, count: int, first: int) -> tuple[Any, ...]:
+        return self.window_coder.encode(window), key, out.get(), count, first, *bounds_of(window)
+
+
+class NodeSides:
+    """The sides of a fused stage, with the indices of their content that the worker has read.
+
+    Attributes:
+        inputs: The sides by name.
+        lateness: The greatest allowed lateness (us) of a side.
+    """
+
+    def __init__(self, uses: Mapping[tuple[str, str], tuple[str, Any]], context: Any) -> None:
+        """`uses` are the collection and the proto of each side input, by transform and tag."""
+        self.context = context
+        self.inputs: dict[str, SideInput] = {}
+        self.indices: dict[tuple[str, int], Index] = {}
+        self.contents: SideContents | None = None
+        named = dict[tuple[str, str], str]()
+        for place, (collection, proto) in uses.items():
+            how = collection, proto.access_pattern.urn
+            if how not in named:
+                named[how] = self._name(collection)
+                self.inputs[named[how]] = SideInput(named[how], collection, proto, context)
+            context.served.readers[place] = partial(self._read, named[how])
+        self.lateness = max((lateness_of(side.strategy) for side in self.inputs.values()), default=0)
+
+    def __bool__(self) -> bool:
+        return bool(self.inputs)
+
+    def _name(self, collection: str) -> str:
+        """Returns a name of the transform that writes a collection, which no other side has."""
+        transforms = self.context.pipeline_components.transforms.values()
+        makers = [each.unique_name for each in transforms if collection in each.outputs.values()]
+        # The outermost transform has the shortest name. State is stored by name, with "/" after it.
+        name = min(sorted(makers), key=len, default=collection).replace("/", ".")
+        return name if name not in self.inputs else f"{name} {len(self.inputs)}"
+
+    def declared(self, reader: WindowReader) -> tuple[BeamSide, ...]:
+        """Returns the declarations of the sides."""
+        return tuple(side.declared(reader) for side in self.inputs.values())
+
+    @contextmanager
+    def read_from(self, contents: SideContents) -> Iterator[None]:
+        """Lets the worker read this content until the end of the `with` block."""
+        for place, (before, rows) in contents.added.items():
+            if (index := self.indices.get(place)) is not None and index.token == before:
+                index.add(contents.versions[place].token, rows)
+        self.contents = contents
+        try:
+            yield
+        finally:
+            self.contents = None
+            self.indices = {place: one for place, one in self.indices.items() if place in contents.versions}
+
+    def _read(self, name: str, kind: str, key: Any) -> list[bytes]:
+        assert self.contents is not None
+        window = self.inputs[name].window_coder.decode(key.window)
+        place = name, end_of(window)
+        content = self.contents.content(self.contents.tables[name].side, place[1])
+        index = self.indices.get(place)
+        if index is None or index.token != content.token:
+            index = self.indices[place] = Index(content.token, content.load())
+        return index.read(kind, key.window, key.key if kind == "multimap_side_input" else None)

@@ -14,15 +14,14 @@ from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner.execution import ListBuffer
-from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id, only_element
-from apache_beam.utils.windowed_value import WindowedValue
+from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id
 
 from beamlike.beam.bags import CHUNK_BYTES, Bag
 from beamlike.beam.bundles import Bundles
 from beamlike.beam.cells import BUFFER, DATA, CellRow, Changes, ReadChunks, StatefulParDo
 from beamlike.beam.nodes import StageNode, readable
-from beamlike.beam.phases import stateful_payload
-from beamlike.beam.strategies import end_of, lateness_of
+from beamlike.beam.sided import in_window
+from beamlike.beam.strategies import end_of
 from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import DEADLINE, HoldOwner
@@ -50,9 +49,7 @@ def state_of(name: bytes) -> Any | None:
 def alone(coder: Any, element: Any, window: Any) -> bytes:
     """Encodes an element in one of its windows."""
     out = create_OutputStream()
-    coder.encode_to_stream(
-        WindowedValue(element.value, element.timestamp, (window,), element.pane_info), out, True
-    )
+    coder.encode_to_stream(in_window(element, window), out, True)
     encoded: bytes = out.get()
     return encoded
 
@@ -93,15 +90,13 @@ class StatefulNode(StageNode):
         super().__init__(stage, manager, inputs)
         self.bundles, self.now, self.servicer = bundles, now, bundles.context.state_servicer
         (self.name,) = inputs
-        transform = next(each for each in stage.transforms if stateful_payload(each) is not None)
-        self.lateness = self._lateness(transform)
-        self._find_coders(next(each for each in stage.transforms if each.unique_name == self.name))
-        self.operator = StatefulParDo(self, self.lateness)
+        self._find_coders()
+        sides = self.sides.declared(self)
+        self.operator = StatefulParDo(self, self.lateness, sides, self.side_lateness, self.first)
         self.engine, self.store = Stage(self.key, self.operator), store
         self.timers: dict[tuple[Any, ...], Any] = {}
-        self.clock: tuple[int, int] | None = None
+        self.clock: tuple[int, int, dict[str, int]] | None = None
         self.done: StageResult | None = None
-        self.held: HoldOwner | None = None
         self.next_wake: int | None = None
         self.chunked: dict[bytes, tuple[bytes, Bag]] = {}
         """The loaded bags that have chunks, each with its key."""
@@ -117,42 +112,37 @@ class StatefulNode(StageNode):
         # The next step processes the timers that are due by now, and finds what holds the watermark.
         self.clock, self.next_wake = saved["clock"], MIN_TIME
 
-    def _lateness(self, transform: Any) -> int:
-        components = self.bundles.context.pipeline_components
-        (tag,) = set(transform.inputs) - set(stateful_payload(transform).side_inputs)  # type: ignore[union-attr]
-        collection = components.pcollections[transform.inputs[tag]]
-        return lateness_of(components.windowing_strategies[collection.windowing_strategy_id])
-
-    def _find_coders(self, read: Any) -> None:
+    def _find_coders(self) -> None:
         context = self.bundles.context
-        own = context.data_channel_coders[only_element(read.outputs.values())]
-        safe = context.pipeline_context.coders[context.safe_coders.get(own, own)]
         self.coder = self.manager.get_input_coder_impl(self.name)
-        self.key_coder = safe.wrapped_value_coder.key_coder().get_impl()
-        self.window_coder = safe.window_coder.get_impl()
+        self.key_coder = self.read_coder.wrapped_value_coder.key_coder().get_impl()
         # The key of a timer is decoded; that of an element is not, and has a prefix with its length.
-        decoding = context.pipeline_context.coders[own]
+        decoding = context.pipeline_context.coders[context.data_channel_coders[self.collection]]
         self.timer_key_coder = decoding.wrapped_value_coder.key_coder().get_impl()
 
-    def step(
-        self, data: Mapping[str, Iterable[bytes]], watermark: int
-    ) -> tuple[list[tuple[bytes, bytes]], bool]:
-        """Processes elements, then advances the clocks. Returns the output, and true if anything has happened."""
-        rows, now = self.arrivals(data.get(self.name, ())), self.now()
+    def step(self, watermark: int, sides: Mapping[str, int]) -> tuple[list[tuple[bytes, bytes]], bool]:
+        """Processes elements, then advances the clocks (us) of the stage and of its sides.
+
+        Returns the output, and true if anything has happened.
+        """
+        arrived, now = self.has_pending or any(self.side_pending.values()), self.now()
         waits = self.next_wake is None or self.next_wake > now
-        if rows.is_empty() and waits and self.clock is not None and self.clock[0] == watermark:
+        moves = self.clock is None or (watermark, sides) != self.clock[::2]
+        if not arrived and waits and not moves:
             return [], False
-        self.clock = (watermark, now)
-        done = self.done = self.processed(rows, Times.of(watermark, now))
+        chunks, self.pending[self.name] = self.pending[self.name], []
+        rows, self.clock = self.arrivals(chunks), (watermark, now, dict(sides))
+        times = Times.of(watermark, now, sides=sides)
+        done = self.done = self.processed({MAIN: rows, **self.side_arrivals()}, times)
         self.held = done.holder
         before, self.output = self.output, done.watermarks.output
         self.next_wake = min((wake for wake in self.due_by_clock() if wake is not None), default=None)
         output = list(done.panes.select(BUFFER, DATA).iter_rows())
-        return output, bool(len(rows) or output or done.fired) or self.output != before
+        return output, bool(arrived or output or done.fired) or self.output != before
 
-    def processed(self, rows: pl.DataFrame, times: Times) -> StageResult:
+    def processed(self, arrivals: Mapping[str, pl.DataFrame], times: Times) -> StageResult:
         """Processes elements with the stage, then advances its clocks."""
-        return self.engine.step(self.store, {MAIN: rows}, times)
+        return self.engine.step(self.store, arrivals, times)
 
     def due_by_clock(self) -> list[int | None]:
         """Returns the least due time (us) of the timers that wait for the processing time, of each store."""
@@ -164,7 +154,7 @@ class StatefulNode(StageNode):
         return None if least is None else int(least)
 
     def holder(self) -> HoldOwner | None:
-        return super().holder() or readable(self.held, self.timer_key_coder.decode_nested)
+        return readable(super().holder(), self.timer_key_coder.decode_nested)
 
     def wakes(self) -> list[float]:
         return super().wakes() + ([] if self.next_wake is None else [self.next_wake / 1e6])
@@ -177,6 +167,7 @@ class StatefulNode(StageNode):
                 alone(self.coder, element, window),
                 element.timestamp_micros,
                 end_of(window),
+                *((self.window_coder.encode_nested(window),) if self.sides else ()),
             )
             for chunk in chunks
             for element in self.coder.decode_all(chunk)

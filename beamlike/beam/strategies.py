@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import attrs
@@ -104,6 +104,14 @@ def lateness_of(proto: Any) -> int:
     """Returns the allowed lateness (us) of a strategy."""
     millis: int = proto.allowed_lateness
     return min(millis * 1000, GLOBAL_WINDOW_END - 1)
+
+
+def coder_text(coders: Mapping[str, Any], name: str) -> str:
+    """Returns the kind of a coder and of its components, for descriptions."""
+    coder = coders[name]
+    kind = coder.spec.urn.removeprefix("beam:coder:").rpartition(":")[0] or coder.spec.urn
+    inner = ", ".join(coder_text(coders, each) for each in coder.component_coder_ids)
+    return f"{kind}({inner})" if inner else kind
 
 
 def windows_of(proto: Any, window_urn: str, context: Any, strategy_id: str) -> WindowFn:

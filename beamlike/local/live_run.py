@@ -23,7 +23,7 @@ from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
-from beamlike.runtime.run.ends import is_over
+from beamlike.runtime.run.ends import due_after_end, is_over, times_due
 from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
 from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
@@ -220,11 +220,20 @@ class LiveRun(Shown):
             return
         if self.runner.drain and not self._has_ended():
             self._drain()
+        if self._has_ended():
+            self._await_due()
         if self._control.phase is Phase.GOING:
             opened.run.observers.end()
-        if self._has_ended():
+        if self._has_ended() and due_after_end(self.plan, self.last) is None:
             self._control.go_to(Phase.DRAINED)
             opened.run.note("drained")
+
+    def _await_due(self) -> None:
+        """Runs batches after the end of all input while state waits for processing time."""
+        clock = self._opened.options.clock
+        for _ in times_due(self.plan, lambda: self.last, lambda: self._control.phase is Phase.GOING, clock):
+            self._take(self._begun(NextBatch({}, ended=True)))
+            self._opened.journal.settle()
 
     def _drain(self) -> None:
         """Runs the batch that closes all windows.

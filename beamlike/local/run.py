@@ -22,6 +22,7 @@ from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.dead_letter_folder import dead_letter_folder, lock_dead_letters
 from beamlike.runtime.display.summary import Shown
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
+from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.observers import Observers
 from beamlike.runtime.run.progress import Progress
 from beamlike.runtime.run.run_records import RunRecords
@@ -155,7 +156,7 @@ class LocalRun(Shown):
         tracker: ActivityTracker,
     ) -> None:
         tracker.begin(0)
-        numbered = enumerate(taken)
+        numbered = enumerate(self._until_over(taken))
         going = True
         while going:
             small = is_small(self.last)
@@ -166,6 +167,13 @@ class LocalRun(Shown):
             going = in_one_thread(turn) if small else turn()
         if not self._stopped:
             observers.end()
+
+    def _until_over(self, taken: Iterator[BatchInput]) -> Iterator[BatchInput]:
+        """Iterates over the batches, and over further ones at the end while state waits for processing time."""
+        yield from taken
+        clock = self.runner.clock
+        for now in times_due(self.plan, lambda: self.last, lambda: not self._stopped, clock):
+            yield BatchInput({}, dict.fromkeys(self.plan.sources, now), now, ended=True)
 
     def _take_some(
         self,

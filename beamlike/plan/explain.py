@@ -172,18 +172,18 @@ def _operators(plan: Plan) -> Tree:
 
 
 def _stateful(levels: Sequence[Sequence[str]], files: str) -> Tree:
-    """Returns the operators with state. A run with several shards has one for each level, a run with one shard has one
-    for all of them, and the last one of a run writes the `files`.
+    """Returns the operators with state, which is in files. A run with several shards has one for each level, a run with
+    one shard has one for all of them, and the last one of a run writes the `files`.
     """
     each = [f"level {number}: {', '.join(names)}" for number, names in enumerate(levels, start=1)]
     if not each:
         return {f"mapInArrow({files})": None}
-    by_level = [f"transformWithState({text})" for text in (*each[:-1], f"{each[-1]}; {files}")]
+    by_level = [f"mapInArrow({text})" for text in (*each[:-1], f"{each[-1]}; {files}")]
     if len(each) == 1:
-        return {f"groupBy(shard).{by_level[0]}": None}
+        return {f"repartition(shard).{by_level[0]}": None}
     return {
-        "groupBy(shard), with several shards": dict.fromkeys(by_level),
-        "groupBy(shard), with one shard": {f"transformWithState({'; '.join([*each, files])})": None},
+        "repartition(shard), with several shards": dict.fromkeys(by_level),
+        "repartition(shard), with one shard": {f"mapInArrow({'; '.join([*each, files])})": None},
     }
 
 

@@ -13,7 +13,7 @@ from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.savepoint import state_of
-from beamlike.plan.manifest import Runner
+from beamlike.plan.manifest import Runner, Store
 from beamlike.plan.model import Plan
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load
@@ -118,13 +118,14 @@ def _of(run: RecordedRun, folder: str) -> Start | None:
 def _stored(run: RecordedRun, number: int, spark: SparkOptions, few: int) -> list[Start]:
     if run.manifest["runner"] == Runner.LOCAL:
         return _in_journal(run, number)
-    if run.first == 0 and number <= few and not run.manifest.get("restored"):
+    in_files = run.manifest["store"] == Store.FILES
+    least = 0 if in_files else few  # state in files is read without Spark
+    if run.first == 0 and number <= least and not run.manifest.get("restored"):
         return []
     if number - 1 not in run.batches and number - 1 != run.first - 1:
         return []
-    return [
-        Start(number - 1, "the state store of Spark", lambda plan: _of_spark(run, number - 1, plan, spark))
-    ]
+    where = "the state in files" if in_files else "the state store of Spark"
+    return [Start(number - 1, where, lambda plan: _of_spark(run, number - 1, plan, spark))]
 
 
 def _in_journal(run: RecordedRun, number: int) -> list[Start]:

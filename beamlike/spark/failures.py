@@ -19,6 +19,7 @@ from beamlike.spark.checkpoint.hadoop_sums import not_fitting
 from beamlike.spark.java_errors import Py4JJavaError
 from beamlike.spark.query.build import python_reason
 from beamlike.spark.session.connect import forbidden, unknown_scheme
+from beamlike.system.seals import NotAsWritten
 
 _OURS: Final = re.compile(
     r"^beamlike\.errors\.(?P<kind>CheckpointError|SourceError|DataLoss|SinkError|SinkInUse): "
@@ -80,8 +81,8 @@ def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
 
 @contextmanager
 def understood(checkpoint: Checkpoint) -> Iterator[None]:
-    """Raises `CheckpointError` if Spark or Java fails in the `with` block because it cannot read the checkpoint or does
-    not know its storage, and `RunError` if a platform forbids the query.
+    """Raises `CheckpointError` if the `with` block fails because the checkpoint is damaged, or because Spark or Java
+    cannot read it or does not know its storage, and `RunError` if a platform forbids the query.
     """
     try:
         yield
@@ -90,6 +91,8 @@ def understood(checkpoint: Checkpoint) -> Iterator[None]:
         if found:
             raise found from error
         raise
+    except NotAsWritten as error:
+        raise checkpoint.damaged(str(error)) from None
 
 
 def _of_ours(found: re.Match[str]) -> Exception:

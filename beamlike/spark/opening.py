@@ -52,7 +52,13 @@ from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
 from beamlike.spark.session.connect import archive_for, require_reached
 from beamlike.spark.session.kinds import is_connect, setting
-from beamlike.spark.session.session import NEEDED, interpret, worker_environment
+from beamlike.spark.session.session import (
+    NEEDED,
+    interpret,
+    require_python,
+    use_state_store,
+    worker_environment,
+)
 from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.stopping import BatchGate, RunningQuery, started
 from windowing.time import MIN_TIME
@@ -91,6 +97,8 @@ class OpenSparkRun:
     ) -> OpenSparkRun:
         """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
         before = checkpoint.manifest()
+        store = checkpoint.new_store if before is None else before["store"]
+        require_python(session, stateful=bool(plan.levels) and store == Store.SPARK)
         if is_connect(session):
             require_reached(session, checkpoint.keep_code(archive_for(session)), NEEDED)
         require_run(before, checkpoint, options.continue_as)
@@ -209,6 +217,8 @@ class OpenSparkRun:
             self.session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         self._begin_with_batch()
         self.checkpoint.prepare()
+        if self.run.manifest["store"] == Store.SPARK:
+            use_state_store(self.session, self.options.config)
         if not reads_rows(self.plan):
             interpret(self.session)
         code = self.checkpoint.keep_code(archive_for(self.session)) if relay is not None else None

@@ -20,10 +20,11 @@ from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
-from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early, require_available
 from beamlike.spark.checkpoint.ending import take_back_end
 from beamlike.spark.failures import failure, understood
 from beamlike.spark.java_errors import Py4JError, Py4JNetworkError
@@ -35,7 +36,7 @@ from beamlike.spark.query.modules import modules_of
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.kinds import runs_here
 from beamlike.spark.session.scratch import temporary_checkpoint
-from beamlike.spark.session.session import open_session, require_python, ship
+from beamlike.spark.session.session import open_session, ship
 from beamlike.spark.stopping import RunningQuery
 from beamlike.system.path_names import is_remote
 from beamlike.system.signals import signals
@@ -70,8 +71,8 @@ class SparkRunner:
         quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
-        state: Where a new checkpoint has its state: in Spark's own state store ("spark"), or in files that the tasks
-            write ("files"), which takes less CPU time. By default that of the checkpoint; for a new one, "spark".
+        state: Where a new checkpoint has its state: in files that the tasks write ("files", the default unless it is on
+            remote storage), or in Spark's own state store ("spark"), which takes more CPU time.
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
@@ -164,6 +165,7 @@ class SparkRunner:
         require_readable(plan)
         plan = with_sinks_of_run(plan)
         check_sinks({name: sink.sink for name, sink in plan.sinks.items()})
+        require_available(self._store)
         if self.checkpoint is not None:
             refuse_early(plan, absolute(self.checkpoint), self.shards, draining=self.drain, store=self._store)
         session = self._session(plan)
@@ -189,7 +191,6 @@ class SparkRunner:
             config=self.config,
             row_loops=reads_rows(plan),
         )
-        require_python(session, stateful=bool(plan.levels))
         ship(session, modules)
         return session
 
@@ -266,6 +267,7 @@ class SparkRun(Shown):
             self._take_all()
             if self._opened.drains and not self._opened.plays and self._query.phase is Phase.GOING:
                 self._end()
+                self._await_due()
             if self._query.phase is Phase.GOING:
                 self._opened.run.observers.end()
             if (self._opened.drains or self._opened.plays) and self._query.phase is Phase.GOING:
@@ -322,6 +324,13 @@ class SparkRun(Shown):
         self._ending = True
         self.checkpoint.end(tuple(self.plan.sources))
         self._take_all()
+
+    def _await_due(self) -> None:
+        """Runs batches after the end of all input while state waits for processing time."""
+        for _ in times_due(self.plan, lambda: self.last, lambda: self._query.phase is Phase.GOING):
+            assert self.last is not None
+            self.checkpoint.tick(self.last.batch, after_end=True)
+            self._query.query.processAllAvailable()
 
     def _take_back_end(self) -> None:
         """Undoes the end of sources after a failed drain, if nothing was written. A normal run or a savepoint can then

@@ -1,6 +1,6 @@
 """The jobs in beamlike, on either runner.
 
-python -m benchmarks.latency.job local|spark SERVERS INPUT OUTPUT CHECKPOINT windows|flagship
+python -m benchmarks.latency.job local|spark [--at-least-once] SERVERS INPUT OUTPUT CHECKPOINT windows|flagship
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS: dict[str, dict[str, type]] = {
 }
 
 
-def pipeline(servers: str, source: str, target: str, job: str) -> bl.Pipeline:
+def pipeline(servers: str, source: str, target: str, job: str, *, transactions: bool = True) -> bl.Pipeline:
     """Returns the pipeline of a job from a topic to another."""
     p = bl.Pipeline("latency")
     elements = p.read(
@@ -52,7 +52,8 @@ def pipeline(servers: str, source: str, target: str, job: str) -> bl.Pipeline:
         timestamp_unit="ms",
         watermark=bl.MonotonousTimestamps(),
     )
-    JOBS[job](elements).write("panes", bl.KafkaSink(servers, target, value=bl.json(COLUMNS[job])))
+    sink = bl.KafkaSink(servers, target, value=bl.json(COLUMNS[job]), transactions=transactions)
+    JOBS[job](elements).write("panes", sink)
     return p
 
 
@@ -68,9 +69,12 @@ def run_in_process(p: bl.Pipeline, checkpoint: str) -> None:
 @click.argument("target")
 @click.argument("checkpoint")
 @click.argument("job")
-def main(runner: str, servers: str, source: str, target: str, checkpoint: str, job: str) -> None:
+@click.option("--at-least-once", is_flag=True, help="Without transactions: panes may arrive twice.")
+def main(
+    runner: str, servers: str, source: str, target: str, checkpoint: str, job: str, at_least_once: bool
+) -> None:
     """Runs until it is stopped."""
-    p = pipeline(servers, source, target, job)
+    p = pipeline(servers, source, target, job, transactions=not at_least_once)
     if runner == "local":
         run_in_process(p, checkpoint)
         return

@@ -15,6 +15,7 @@ from examples.drawing import figures as drawn
 from examples.drawing import save
 
 _PEERS: Final = Path(__file__).parents[1] / "peers"
+_FLINK: Final = f"{_PEERS / 'flink_latency.py'}"
 
 JOBS: Final = ("windows", "flagship")
 """Counts by key and second; and the number and mean length of sessions by second, those of two platforms together."""
@@ -38,12 +39,15 @@ def _module(name: str, *arguments: str) -> list[str]:
 
 
 ENGINES_OF: Final[Mapping[str, Engine]] = {
-    "local": Engine("beamlike, in process", _module("job", "local")),
-    "spark": Engine("beamlike, on Spark", _module("job", "spark")),
-    "native": Engine("PySpark streaming", _module("native")),
-    "flink": Engine("Flink SQL", [f"{_PEERS / 'flink_latency.py'}"], peer="flink"),
+    "local": Engine("beamlike in process, exactly once", _module("job", "local")),
+    "flink-exactly": Engine("Flink SQL, exactly once", [_FLINK, "--exactly-once"], peer="flink"),
+    "spark": Engine("beamlike on Spark, exactly once", _module("job", "spark")),
+    "local-repeating": Engine("beamlike in process", _module("job", "local", "--at-least-once")),
+    "flink": Engine("Flink SQL", [_FLINK], peer="flink"),
     "bytewax": Engine("Bytewax", [f"{_PEERS / 'bytewax_latency.py'}"], peer="bytewax", jobs=("windows",)),
+    "native": Engine("PySpark streaming", _module("native")),
 }
+"""The engines by name. Their output arrives at least once, unless the title says otherwise."""
 TITLES: Final = {name: engine.title for name, engine in ENGINES_OF.items()}
 
 

@@ -95,6 +95,7 @@ class SideContents:
         versions: The description of each window's content, by the side's name and the window's end.
         read: The rows of each side that were loaded in this step.
         new: The contents that arrived in this step.
+        added: The token before this step, and the rows that were added to it, by the side's name and the window's end.
     """
 
     state: State
@@ -102,6 +103,7 @@ class SideContents:
     versions: dict[tuple[str, int], Version]
     read: dict[str, pl.DataFrame] = attrs.field(factory=dict)
     new: tuple[Version, ...] = ()
+    added: dict[tuple[str, int], tuple[str, pl.DataFrame]] = attrs.field(factory=dict)
 
     @classmethod
     def after(
@@ -122,9 +124,10 @@ class SideContents:
         for content in tables.values():
             side = content.side
             change = contents._compacted(content, _updated(side, content, arrivals[side.clock], known, clock))
+            contents._note_added(side, change)
             contents.versions.update({(side.name, one.end): one for one in change.versions})
             contents.new += change.versions
-            over = [one for one in contents.of(side) if _is_over(one, side, clock.now, lateness)]
+            over = [one for one in contents.of(side) if is_over(one.end, side, clock.now, lateness)]
             contents._write(content, change, over)
             contents._require_small(side)
             ended += over
@@ -145,6 +148,15 @@ class SideContents:
         if version is None or end is None:
             return SideContent("", 0, lambda: self.tables[side.name].table.no_rows)
         return SideContent(version.token, version.bytes, lambda: self._load(self.tables[side.name], version))
+
+    def _note_added(self, side: Side, change: SideUpdate) -> None:
+        """Notes the rows that are added to earlier content, before the descriptions of this are replaced."""
+        if not side.adds or change.replaced:
+            return
+        for one in change.versions:
+            if (before := self.versions.get((side.name, one.end))) is not None:
+                rows = change.rows.filter(pl.col(WINDOW_END) == one.end)
+                self.added[side.name, one.end] = before.token, rows
 
     def _load(self, content: SideRows, version: Version) -> pl.DataFrame:
         in_window = pl.col(WINDOW_END) == version.end
@@ -211,10 +223,9 @@ def digest(rows: pl.DataFrame) -> str:
     return _digest("", rows)
 
 
-def _is_over(version: Version, side: Side, now: Times, lateness: int) -> bool:
-    """True if no further row can read this content, and no stored row waits for it."""
-    over = collection(version.end, lateness)
-    return now.time(WATERMARK) >= over and now.time(side.clock) >= version.end
+def is_over(end: int, side: Side, now: Times, lateness: int) -> bool:
+    """True if no further row can read the content of the window with this end (us), and no stored row waits for it."""
+    return now.time(WATERMARK) >= collection(end, lateness) and now.time(side.clock) >= end
 
 
 def _updated(
@@ -226,14 +237,15 @@ def _updated(
 ) -> SideUpdate:
     if side.feed == "panes":
         return _panes(side, content, arrived, known)
-    before = known.get((side.name, GLOBAL_WINDOW_END))
     time = pl.col(EVENT_TIME) if side.timed else pl.lit(None, pl.Int64).alias(EVENT_TIME)
-    placed = GlobalWindows().assign(arrived.with_columns(time))
+    placed = arrived.with_columns(time)
+    if not side.windowed:
+        placed = GlobalWindows().assign(placed)
     if side.adds:
         rows = _as_content(placed, content)
-        if rows.is_empty():
-            return SideUpdate((), rows)
-        return SideUpdate((_grown(side, before, rows),), rows)
+        windows = rows.partition_by(WINDOW_END, as_dict=True, maintain_order=True)
+        grown = [_grown(side, known.get((side.name, end)), part) for (end,), part in windows.items()]
+        return SideUpdate(tuple(grown), rows)
     # The watermark of a side that is read again and again is the time of its newest reading.
     reading = clock.now.time(side.clock)
     if not clock.previous.time(side.clock) < reading < GLOBAL_WINDOW_END:
@@ -274,7 +286,9 @@ def _version(side: Side, window: tuple[int, int], rows: pl.DataFrame, newness: i
 
 def _grown(side: Side, before: Version | None, rows: pl.DataFrame) -> Version:
     # The new token depends on the token before, so it identifies all rows, not only the added ones.
-    before = before or Version(side.name, MIN_TIME, GLOBAL_WINDOW_END, "", 0, 0, 0)
+    if before is None:
+        start, end = rows.select(WINDOW_COLUMNS).row(0)
+        before = Version(side.name, start, end, "", 0, 0, 0)
     more = _digest(before.token, rows)
     return attrs.evolve(before, token=more, rows=before.rows + len(rows), bytes=before.bytes + size_of(rows))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import attrs
 import polars as pl
@@ -18,6 +18,7 @@ Feed = Literal["panes", "whole", "readings", "growing"]
 - "panes": each pane of a window replaces the pane before.
 - "whole": rows are added until the side has ended.
 - "growing": rows are added, and can be read when the first one has arrived.
+  If the rows that are added have windows, both hold for each window of the side.
 - "readings": each reading replaces the one before. The time of the newest reading is the watermark of the side.
 """
 
@@ -62,6 +63,8 @@ class Side:
     """True if the content of a window may be replaced after rows have read it."""
     newest_of: tuple[str, ...] = ()
     """The key columns of a growing side of which only the newest row of each key is ever read."""
+    windowed: bool = False
+    """True if rows that are added to the side arrive with their windows. Otherwise the side is in the global window."""
 
     @property
     def adds(self) -> bool:
@@ -77,13 +80,20 @@ class Side:
     def input(self) -> Input:
         """The side as an input of an operator, whose rows are sent to every shard."""
         system: dict[str, pl.DataType] = {EVENT_TIME: pl.Int64()} if self.timed else {}
+        if self.windowed:
+            system |= dict.fromkeys(WINDOW_COLUMNS, pl.Int64())
         if self.feed == "panes":
             own = dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS, PANE_INDEX), pl.Int64())
             system = {**own, IS_ROW: pl.Boolean()}
         schema = pl.Schema({**self.schema, **system})
-        return Input((), schema, "everywhere", side=True, read_fully=self.feed == "whole")
+        whole = self.feed == "whole" and not self.windowed
+        return Input((), schema, "everywhere", side=True, read_fully=whole)
 
-    def windows_of(self, ends: pl.Series) -> dict[int, tuple[int, int]]:
+    def readers_of(self, start: int, end: int) -> tuple[int, int]:
+        """Returns the least and the greatest end (us) of a window of the main input that reads a window of the side."""
+        return start + 1, end
+
+    def windows_of(self, ends: pl.Series) -> dict[Any, tuple[int, int]]:
         """Maps windows of the main input, given by their ends (us), to windows of the side, as (start, end) in us.
 
         A window is mapped to the side's window that contains its last instant, to the earliest of several. If there is

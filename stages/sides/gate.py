@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import polars as pl
 
 from stages.clock import StepClock
 from stages.operator import HOLD, PENDING, Input
-from stages.sides.contents import SideContent, SideContents
+from stages.sides.contents import SideContent, SideContents, is_over
 from stages.sides.declarations import Side
 from stages.sides.tables import UNTIL, ContentVersions, SideRows, WaitingRows
 from stages.state_tables import State, StateTable, Table
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_END
+from windowing.windows import GlobalWindows
 
 READY: Final = "__ready"
 SAME: Final = "__same"
@@ -36,6 +37,7 @@ class SideGate:
         allowed_lateness: The allowed lateness of rows (us).
         title: The name of the rows for people.
         keys: The columns by which rows are placed on shards, if they are not on any shard.
+        window: The column that identifies the window of a row, from which the sides find the window that it reads.
     """
 
     schema: pl.Schema
@@ -43,6 +45,7 @@ class SideGate:
     allowed_lateness: int
     title: str
     keys: tuple[str, ...] = ()
+    window: str = WINDOW_END
 
     @property
     def inputs(self) -> dict[str, Input]:
@@ -98,8 +101,8 @@ class SideGate:
     def with_readiness(self, rows: pl.DataFrame, contents: SideContents, now: Times) -> pl.DataFrame:
         """Adds columns to rows: whether they are ready, the window end that they wait for on each side, and `SAME`."""
         # All rows of one window read the same content, so this is computed once for each window.
-        ends = rows[WINDOW_END].unique().sort()
-        found: dict[str, list[int | None]] = {WINDOW_END: ends.to_list()}
+        ends = rows[self.window].unique().sort()
+        found: dict[str, list[Any]] = {self.window: ends.to_list()}
         # Tokens identify content, so windows of equal tokens on all sides can be computed together.
         tokens: list[list[str]] = [[] for _ in ends]
         for side in self.sides:
@@ -112,19 +115,40 @@ class SideGate:
             found[self.waits.until(side)] = until
         numbers: dict[tuple[str, ...], int] = {}
         same = [numbers.setdefault(tuple(own), len(numbers)) for own in tokens]
-        readiness = pl.DataFrame({**found, SAME: same}, dict.fromkeys((*found, SAME), pl.Int64()))
+        schema = {**dict.fromkeys((*found, SAME), pl.Int64()), self.window: ends.dtype}
+        readiness = pl.DataFrame({**found, SAME: same}, schema)
         waits = [pl.col(self.waits.until(side)) for side in self.sides]
         readiness = readiness.with_columns(pl.min_horizontal(waits).alias(UNTIL)).with_columns(
             pl.col(UNTIL).is_null().alias(READY)
         )
         asked = rows.drop(UNTIL, *(self.waits.until(side) for side in self.sides), strict=False)
-        return asked.join(readiness, on=WINDOW_END, how="left", maintain_order="left")
+        return asked.join(readiness, on=self.window, how="left", nulls_equal=True, maintain_order="left")
 
     def _is_ready(self, side: Side, end: int | None, contents: SideContents, now: Times) -> bool:
         """True if the window of a side with this end is over, has content already, or does not exist."""
         if end is None or now.time(side.clock) >= end:
             return True
         return side.feed != "whole" and (side.name, end) in contents.versions
+
+    def is_gone(self, rows: pl.DataFrame, clock: StepClock) -> pl.Series:
+        """Returns a flag for each row: true if it reads a window of a side whose content an earlier step removed."""
+        windows = rows[self.window].unique()
+        gone = [
+            window
+            for side in self.sides
+            if not isinstance(side.windows, GlobalWindows)
+            for window, (_, end) in side.windows_of(windows).items()
+            if is_over(end, side, clock.previous, self.allowed_lateness)
+        ]
+        return rows[self.window].is_in(pl.Series(gone, dtype=windows.dtype).implode()).fill_null(False)
+
+    def admitted(
+        self, state: State, rows: pl.DataFrame, contents: SideContents, clock: StepClock
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Returns the rows that have waited and are ready now, and those among `rows` that need not wait."""
+        fresh = self.with_readiness(rows, contents, clock.now)
+        waited = self.released(state, fresh.filter(~pl.col(READY)), contents, clock)
+        return waited, fresh.filter(READY)
 
     def released(
         self, state: State, rows: pl.DataFrame, contents: SideContents, clock: StepClock
@@ -133,8 +157,11 @@ class SideGate:
         hold = pl.when(pl.col(EVENT_TIME) >= clock.input_before).then(EVENT_TIME).alias(HOLD)
         wait = rows.with_columns(pl.lit(1, pl.Int64).alias(PENDING), hold).select(list(self.waits.rows))
         # Rows may wait for windows that are not over and whose first content has arrived in this step.
+        sides = {name: table.side for name, table in self.contents.items()}
         first = [
-            (one.start + 1, one.end) for one in contents.new if self.contents[one.side].side.feed != "whole"
+            sides[one.side].readers_of(one.start, one.end)
+            for one in contents.new
+            if sides[one.side].feed != "whole"
         ]
         between = (min(start for start, _ in first), max(end for _, end in first)) if first else None
         loaded = state.load_between(self.waits, wait, between)
@@ -142,8 +169,8 @@ class SideGate:
         state.write_back(self.waits, pool.filter(~pl.col(READY)).select(list(self.waits.rows)))
         return pool.filter(READY)
 
-    def contents_of(self, end: pl.Series, contents: SideContents) -> Iterator[tuple[str, SideContent]]:
-        """Yields the content of each side, by name, that rows of the window with this end (us) read."""
+    def contents_of(self, window: pl.Series, contents: SideContents) -> Iterator[tuple[str, SideContent]]:
+        """Yields the content of each side, by name, that rows of this window read."""
         for side in self.sides:
-            _, stop = side.windows_of(end).get(end.item(), (0, None))
+            _, stop = side.windows_of(window).get(window.item(), (0, None))
             yield side.name, contents.content(side, stop)

@@ -23,7 +23,7 @@ from stages.declared import Declaration, Text
 from stages.dropped import LATE, REASON, UNMATCHED
 from stages.operator import HOLD, MAIN, PENDING, Input, Refused, StepOutput
 from stages.sides.contents import SideContents
-from stages.sides.gate import READY, SideGate
+from stages.sides.gate import SideGate
 from stages.sides.operator import SideInputs
 from stages.state_tables import KeyedTable, Loaded, State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
@@ -144,10 +144,9 @@ class SideInputsOfChanges(SideInputs):
         late, usable = arrived.filter(over), arrived.filter(~over)
         gate = self.gate
         contents = gate.updated(state, arrivals, clock)
-        fresh = gate.with_readiness(usable, contents, clock.now)
-        waited = gate.released(state, fresh.filter(~pl.col(READY)), contents, clock)
+        waited, at_once = gate.admitted(state, usable, contents, clock)
         columns = list(gate.schema)
-        ready = pl.concat([waited.select(columns), fresh.filter(READY).select(columns)])
+        ready = pl.concat([waited.select(columns), at_once.select(columns)])
         net = gate.with_readiness(summed(ready, content(ready)), contents, clock.now)
         new, back = net.filter(~pl.col(PANE_RETRACTED)), net.filter(PANE_RETRACTED)
         if self.remembers:

@@ -15,7 +15,7 @@ from stages.dropped import LATE, REASON
 from stages.operator import MAIN, Input, Operator, Refused, StepOutput
 from stages.sides.contents import SideContent, SideContents
 from stages.sides.declarations import Side
-from stages.sides.gate import READY, SAME, SideGate
+from stages.sides.gate import SAME, SideGate
 from stages.state_tables import State, StateTable, Table
 from windowing.clocks import WATERMARK
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
@@ -122,12 +122,11 @@ class SideInputs(Operator):
         late, usable = arrived.filter(over), arrived.filter(~over)
         # Sides are updated first, so that a row can read content that arrives in the same step.
         contents = self.gate.updated(state, arrivals, clock)
-        fresh = self.gate.with_readiness(usable, contents, clock.now)
-        waited = self.gate.released(state, fresh.filter(~pl.col(READY)), contents, clock)
-        at_once, unused = self._compute(fresh.filter(READY), contents)
+        waited, ready = self.gate.admitted(state, usable, contents, clock)
+        at_once, unused = self._compute(ready, contents)
         later, refused = self._compute(waited, contents)
         lost = sum(len(part.rows) for part in unused)
-        released = int(fresh[READY].sum()) - lost + len(waited)
+        released = len(ready) - lost + len(waited)
         lost_later = sum(len(part.rows) for part in refused)
         return StepOutput(
             pl.concat([self.nothing, *later, *at_once]),

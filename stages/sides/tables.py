@@ -146,8 +146,10 @@ class SideRows(StateTable[SharedTable]):
         )
 
     def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
-        """Returns the deadline of each row: if rows are added to the side, it is due when all of them have arrived;
-        otherwise never.
+        """Returns the deadline of each row: if rows are added to the global window, when all of them have arrived.
+
+        A row in another window is never due, so that late rows can be added to its window without reading it.
         """
-        over = pl.col(WINDOW_END) if self.side.adds else pl.lit(None, pl.Int64)
+        in_log = self.side.adds and not self.side.windowed
+        over = pl.col(WINDOW_END) if in_log else pl.lit(None, pl.Int64)
         return {WATERMARK: pl.lit(None, pl.Int64), self.side.clock: over}

@@ -48,7 +48,8 @@ D = TypeVar("D", bound=Decoded)
 
 @attrs.define(eq=False)
 class Memory:
-    """Decoded values by stage and key. Each has a token: the object by which a store knows that it has the same value.
+    """Decoded values by stage and key. Each has a token, by which a store knows that it has the same value: an equal
+    token means an equal value.
 
     If there is not enough room, any values are forgotten. If state is larger than the memory, and all of it is read in
     each step, those that were read last would be gone when they are needed again, if the oldest were forgotten first.
@@ -66,7 +67,7 @@ class Memory:
     def get(self, name: tuple[str, str], token: object, decode: Callable[[], D]) -> D:
         """Returns the value that is remembered with this token, or decodes and remembers it."""
         known = self._known.get(name)
-        if known is not None and known[0] is token:
+        if known is not None and known[0] == token:
             return cast(D, known[1])
         found = decode()
         with self._turn:
@@ -82,6 +83,12 @@ class Memory:
         if name in self._known:
             with self._turn:
                 self._forget(name)
+
+    def renew(self, name: tuple[str, str], before: object, after: object) -> None:
+        """Replaces the token of a value, if it is `before`: the store now has the same value in another place."""
+        with self._turn:
+            if (known := self._known.get(name)) is not None and known[0] == before:
+                self._known[name] = after, known[1]
 
     def _forget(self, name: tuple[str, str]) -> None:
         if (known := self._known.pop(name, None)) is not None:

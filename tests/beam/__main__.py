@@ -3,7 +3,8 @@
 Beam is installed into an environment of its own in `build/beam`, with the packages that its tests need: its
 dependencies exclude the newest versions of packages that other extras install. `--version 2.72.0` tests the lowest
 version that the extra `beam` allows. `--spark` runs the suites of triggers, `TestStream`, state and the portable runner
-on Spark, in one process with one core, and the tests of this project's own that start Spark.
+on Spark, in one process with one core, and the tests of this project's own that start Spark. `--slow` runs those that
+are slow, and no suites: a pipeline on Spark is killed 20 times.
 """
 
 from __future__ import annotations
@@ -102,15 +103,16 @@ def main() -> int:
     parser.add_argument("suites", nargs="*", help="parts of names of Beam's suites; all by default")
     parser.add_argument("--version", default=VERSION, help="the version of Beam")
     parser.add_argument("--spark", action="store_true", help="runs on Spark")
+    parser.add_argument("--slow", action="store_true", help="runs only the slow tests of this project's own")
     given = parser.parse_args()
-    python = environment(given.version, spark=given.spark)
+    python = environment(given.version, spark=given.spark or given.slow)
     own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", *OWN]
-    own += ["-m", "spark" if given.spark else "not spark"]
+    own += ["-m", "slow" if given.slow else f"{'spark' if given.spark else 'not spark'} and not slow"]
     place = {"BEAM_SUITE_ON": "spark"} if given.spark else {}
     here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT), **place}}
     suites = job(python, given.suites, spark=given.spark)
-    codes = [subprocess.run(each, **here).returncode for each in (own, suites)]  # type: ignore[call-overload]
-    return max(codes)
+    jobs = [own] if given.slow else [own, suites]
+    return max(subprocess.run(each, **here).returncode for each in jobs)  # type: ignore[call-overload]
 
 
 if __name__ == "__main__":

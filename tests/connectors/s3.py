@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
 
 import attrs
 import pytest
@@ -70,20 +73,30 @@ class Store:
 
 
 @contextmanager
-def object_store() -> Iterator[Store]:
-    """Runs a store and yields it; skips the test where moto is not installed."""
+def object_store(log: IO[str] | int = subprocess.DEVNULL) -> Iterator[Store]:
+    """Runs a store and yields it; skips the test where moto is not installed. `log` has a line for each request."""
     pytest.importorskip("moto.server")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # A process of its own: clients may keep this one from running any Python while they wait.
     run = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen(run, stdout=subprocess.DEVNULL, stderr=log) as server:
         try:
             _wait(port, server)
             yield Store(f"http://127.0.0.1:{port}")
         finally:
             server.kill()
+
+
+_REQUEST = re.compile(r"([A-Z]+) /([^/? ]+)/?(\S*) HTTP")
+
+
+def requests(log: Path, bucket: str) -> Iterator[tuple[str, str]]:
+    """Yields the method and the path of each request for a bucket in the log of a store."""
+    for method, of, path in _REQUEST.findall(log.read_text()):
+        if of == bucket:
+            yield method, path
 
 
 def _wait(port: int, server: subprocess.Popen[bytes]) -> None:

@@ -22,7 +22,6 @@ import beamlike as bl
 from beamlike.errors import SinkInUse
 from beamlike.io import Part
 from beamlike.io.kafka import sender
-from beamlike.io.kafka.sender import Sender
 from tests.connectors.kafka import Cluster
 
 pytestmark = pytest.mark.connectors
@@ -90,43 +89,6 @@ def read_all(kafka: Cluster, topic: str) -> list[tuple[str, str | None]]:
     """Returns the messages in order, with tombstones."""
     found = read(kafka, topic).sort("kafka_offset")
     return [(key, value) for key, value in found.select("key", "value").iter_rows()]
-
-
-def test_a_producer_is_kept_until_another_process_takes_its_name(kafka: Cluster) -> None:
-    topic = kafka.topic()
-    sink = bl.KafkaSink(kafka.servers, topic)
-
-    def kept() -> Sender:
-        [found] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
-        return found
-
-    for batch in (0, 1):
-        sink.write(ROWS, Part("run", batch))
-        assert kept().noted == batch + 1
-    first = kept()
-    sink.write(ROWS, Part("run", 2))
-    assert kept() is first
-    # A task on another machine does this.
-    other = Sender.open({"bootstrap.servers": kafka.servers}, topic, f"beamlike/run/{topic}//0")
-    other.send(3, lambda producer: producer.produce(topic, b'{"points": 9}'))
-    for batch in (3, 4):
-        sink.write(ROWS, Part("run", batch))
-    assert kept() is not first
-    assert [row["points"] for row in rows_of(kafka, topic)] == [1, 2, 3, 1, 2, 3, 1, 2, 3, 9, 1, 2, 3]
-    other.close()
-
-
-def test_a_producer_whose_connection_broke_is_not_used_again(kafka: Cluster) -> None:
-    topic = kafka.topic()
-    sink = bl.KafkaSink(kafka.servers, topic)
-    sink.write(ROWS, Part("run", 0))
-    [first] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
-    assert first.is_sound
-    first._complaints.append("a broker was away")
-    sink.write(ROWS, Part("run", 1))
-    [second] = [one for (of, *_), one in sender._SENDERS.items() if of == topic]
-    assert second is not first
-    assert len(rows_of(kafka, topic)) == 2 * len(ROWS)
 
 
 def test_a_part_that_comes_again_is_there_once(kafka: Cluster) -> None:
@@ -339,8 +301,8 @@ def test_a_commit_that_is_delayed_or_whose_answer_is_lost_touches_no_later_trans
         expect(3)
         send(2)  # which is noted
         expect(3)
-        for place in [place for place in sender._SENDERS if place[0] == topic]:
-            sender._SENDERS.pop(place).close()
+        for place in [place for place in sender._SENDERS._clients if place[0] == topic]:
+            sender._SENDERS._clients.pop(place).close()
 
 
 # Killed on Spark

@@ -15,9 +15,11 @@ from pyarrow import fs
 import beamlike as bl
 from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
 from beamlike.records.history import History
+from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from tests.connectors.jars import jars
-from tests.connectors.s3 import Store
+from tests.connectors.s3 import Store, object_store, requests
 from tests.support.connect_server import Server
+from tests.support.spark_versions import STORES
 
 pytestmark = pytest.mark.connectors
 
@@ -106,6 +108,17 @@ def test_an_object_that_is_replaced_is_in_the_records(bucket: str, store: Store,
     assert "16 bytes of " in batch.sources["users"].changed[path]
 
 
+def test_a_small_file_is_written_with_one_request_and_read_with_two(tmp_path: Path) -> None:
+    files, log = ArrowFiles(), tmp_path / "log"
+    with log.open("w") as file, object_store(file) as store, store.in_environment():
+        bucket = store.bucket()
+        files.write(f"s3://{bucket}/folder/file", "text")
+        assert files.read(f"s3://{bucket}/folder/file") == "text"
+        assert files.read(f"s3://{bucket}/folder/none") is None
+        made = [method for method, path in requests(log, bucket) if path == "folder/file"]
+    assert made == ["PUT", "HEAD", "GET"]
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["files", "delta"])
 def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
@@ -144,7 +157,7 @@ def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any,
     went_on(bucket, runner)
 
 
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_on_spark_connect_with_the_checkpoint_there(
     bucket: str, store: Store, tmp_path: Path, state: Any
 ) -> None:

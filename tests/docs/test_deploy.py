@@ -21,7 +21,8 @@ from prometheus_client import CollectorRegistry
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.observe import PrometheusMetrics
-from beamlike.spark.session import archive, java
+from beamlike.spark.session import archive
+from beamlike.spark.versions import javas
 from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "deploy"
@@ -99,7 +100,7 @@ def test_the_image_has_what_its_lines_say_of_each_other() -> None:
     (extras,) = re.findall(r"beamlike\[([\w,]+)\]", said)
     assert {*extras.split(",")} <= {*project["optional-dependencies"]}
     assert {"plays.py", "run_plays.py"} <= {*steps["COPY"].split()}
-    assert f"openjdk-{java.MINIMUM}-jre-headless" in said
+    assert f"openjdk-{javas()[0]}-jre-headless" in said
     packages = re.search(r"apt-get install (.*)", said)
     assert packages
     assert {"procps", json.loads(steps["ENTRYPOINT"])[0]} <= {*packages[1].split()}

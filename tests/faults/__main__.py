@@ -40,9 +40,9 @@ _NAMES = {"later": "all"}
 @click.option(
     "--state",
     type=click.Choice(["spark", "files"]),
-    default="spark",
+    default="files",
     show_default=True,
-    help="On Spark: its store.",
+    help="On Spark: where the run has its state.",
 )
 @click.option("--attempts/--no-attempts", "at_once", default=True, help="Of several at one task, one counts.")
 def main(kills: int, workers: int, lost: int, seed: int, runner: str, state: str, *, at_once: bool) -> None:

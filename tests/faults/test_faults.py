@@ -30,11 +30,12 @@ from tests.faults.outcome import Outcome, expected, outcome
 from tests.faults.pipeline import DATABASE, TABLES, pipeline
 from tests.faults.trials import Trial, is_death, lives, survive
 from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
+from tests.support.spark_versions import STORES
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_a_job_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path, state: str) -> None:
     planned = lives(seed=1534, deaths=6, workers=8)
     tripped = [wire for wires in survive(tmp_path / "job", planned, seed=1534, state=state) for wire in wires]
@@ -68,7 +69,7 @@ def test_processes_are_killed_at_every_place() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path, state: str
 ) -> None:

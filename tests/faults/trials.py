@@ -111,10 +111,10 @@ class Trial:
 
     folder: Path
     master: str
-    state: str = "spark"
+    state: str = "files"
 
     @classmethod
-    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE, state: str = "spark") -> Trial:
+    def of(cls, folder: Path, *, files: int, seed: int, master: str = ALONE, state: str = "files") -> Trial:
         """Writes `files` files of each source; a batch reads one of each."""
         plays.write(folder / "data", files=files, seed=seed)
         return cls(folder, master, state)
@@ -166,7 +166,7 @@ class Trial:
 
 
 def survive(
-    folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE, state: str = "spark"
+    folder: Path, planned: Sequence[Life], *, seed: int, master: str = ALONE, state: str = "files"
 ) -> Iterator[list[Wire]]:
     """Runs all lives, and at last one to its end; yields the wires that each has tripped.
 
@@ -181,7 +181,7 @@ def survive(
     assert not found, "\n".join(found)
 
 
-def attempts(folder: Path, url: str | None, state: str = "spark") -> list[str]:
+def attempts(folder: Path, url: str | None, state: str = "files") -> list[str]:
     """Runs all cases of `tests.faults.attempts`, perhaps with a database's URL; returns a line for each."""
     command = [sys.executable, "-m", "tests.faults.attempts", str(folder), state, *([url] if url else [])]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=_LONGEST, check=False)

@@ -1,7 +1,9 @@
-"""A run on Spark and one in process, halfway through their input, kept in `tests/data` for each encoding of state.
+"""Runs on Spark, with either store, and one in process, halfway through their input, kept in `tests/data` for each
+encoding of state.
 
-`python -m tests.support.kept` writes `encoding-<number>.tar.xz` and `local-encoding-<number>.tar.xz`. Run it and commit
-the files when the encoding changes; keep the archives of earlier encodings unchanged.
+`python -m tests.support.kept` writes `encoding-<number>.tar.xz`, `files-encoding-<number>.tar.xz` and
+`local-encoding-<number>.tar.xz`. Run it and commit the files when the encoding changes; keep the archives of earlier
+encodings unchanged.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import shutil
 import tarfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import polars as pl
 
@@ -80,8 +82,13 @@ def expected(folder: Path, before: int) -> list[tuple[Any, ...]]:
 
 def main() -> None:
     """Writes the archives of the current encoding."""
-    keep("encoding", bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]"))
+    keep("encoding", on_spark("spark"))
+    keep("files-encoding", on_spark("files"))
     keep("local-encoding", bl.LocalRunner(checkpoint=_FOLDER / "checkpoint"))
+
+
+def on_spark(state: Literal["spark", "files"]) -> bl.SparkRunner:
+    return bl.SparkRunner(str(_FOLDER / "checkpoint"), shards=SHARDS, master="local[2]", state=state)
 
 
 def keep(name: str, runner: Any) -> None:

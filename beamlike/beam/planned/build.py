@@ -10,13 +10,27 @@ from apache_beam.runners.portability.fn_api_runner import translations
 from apache_beam.runners.worker import bundle_processor
 
 from beamlike.beam.grouped import GroupNode
-from beamlike.beam.nodes import StageNode, coder_text
+from beamlike.beam.nodes import StageNode
 from beamlike.beam.planned.job import METRICS, Job
-from beamlike.beam.planned.operators import JobHost, PlannedParDo, SidesParDo
+from beamlike.beam.planned.operators import JobHost, PlannedParDo
+from beamlike.beam.planned.residuals import SplittableParDo
 from beamlike.beam.planned.sources import Impulse, StreamWatermark, impulse_beside_streams, scripts_of
-from beamlike.beam.planned.steps import CHUNKS, Bundle, Chunks, Elements, Encoded, Keyed, Only, Panes, Placed
+from beamlike.beam.planned.steps import (
+    CHUNKS,
+    Bundle,
+    Divided,
+    Elements,
+    Encoded,
+    Keyed,
+    Only,
+    Panes,
+    Placed,
+    SideElements,
+)
 from beamlike.beam.recording import PIPELINE
+from beamlike.beam.sided import SidedNode, SidesParDo
 from beamlike.beam.stateful import StatefulNode
+from beamlike.beam.strategies import coder_text
 from beamlike.beam.streams import Streams
 from beamlike.io.base import Sink, Source
 from beamlike.io.memory import Memory
@@ -26,6 +40,7 @@ from beamlike.plan.route import Route
 from beamlike.steps.base import Step
 from stages.graph import StageGraph
 from stages.operator import MAIN, Operator
+from stages.sides.declarations import ROLE_PREFIX
 from stages.stage import Stage
 from windowing.columns import PANE_FIRST, PANE_INDEX, PANE_LAST, PANE_NONSPECULATIVE_INDEX, PANE_TIMING
 
@@ -42,8 +57,10 @@ def labels_of(node: StageNode) -> str:
 
 
 def waits(node: StageNode | GroupNode) -> bool:
-    """True if a node is a fused stage that needs state, for itself or for the elements that wait for sides."""
-    return isinstance(node, StageNode) and (isinstance(node, StatefulNode) or bool(node.sides))
+    """True if a node is a fused stage that needs state: for itself, for its sides, or for the rest of the input of a
+    splittable DoFn.
+    """
+    return isinstance(node, StatefulNode | SidedNode) or (isinstance(node, StageNode) and node.splittable)
 
 
 @attrs.define
@@ -83,15 +100,14 @@ class PlanBuilder:
         return self.job.worker().run
 
     def _operator(self, node: StageNode) -> Operator:
-        host, sides = JobHost(self.job, node.key, labels_of(node)), self._sides(node)
+        host, said = JobHost(self.job, node.key), labels_of(node)
+        sides = node.sides.declared(host)
         if isinstance(node, StatefulNode):
-            return PlannedParDo(host, node.lateness, sides=sides)
-        return SidesParDo(host, sides)
-
-    def _sides(self, node: StageNode) -> dict[str, bytes]:
-        """Returns the buffers of the sides of a node by the role of its input."""
-        buffers = sorted({side.buffer for side in node.sides})
-        return {f"side.{number}": buffer for number, buffer in enumerate(buffers)}
+            return PlannedParDo(host, node.lateness, sides, node.side_lateness, said)
+        if node.splittable:
+            simulated = bool(self.streams)
+            return SplittableParDo(host, sides, node.side_lateness, said, simulated=simulated)
+        return SidesParDo(host, sides, node.side_lateness, said)
 
     def name_of(self, node: StageNode | GroupNode) -> str:
         """Returns the name of the stage of a node: the label of the transform that has the state."""
@@ -99,9 +115,7 @@ class PlanBuilder:
         if isinstance(node, GroupNode):
             label: str = transforms[node.key].unique_name
             return label
-        first = next(each for each in node.stage.transforms if set(each.inputs.values()) & self._inputs(node))
-        named: str = first.unique_name
-        return named
+        return node.first.removesuffix("/Process") if node.splittable else node.first
 
     def _inputs(self, node: StageNode) -> set[str]:
         """Returns the collections that a fused stage reads from buffers."""
@@ -154,7 +168,7 @@ class PlanBuilder:
         for node, reads in self.run.readers[buffer]:
             said, name = labels_of(node), f"{reads}.bundle"
             if waits(node):
-                kind = Keyed if isinstance(node, StatefulNode) else Placed
+                kind = _decoding(node)
                 yield self._route(self.name_of(node), way, kind(name, self.job, self._coder(node), node.key))
             else:
                 bundle = Bundle(name, self.job, said, node.key, reads)
@@ -162,9 +176,11 @@ class PlanBuilder:
 
     def _coder(self, node: StageNode) -> str:
         """Returns the kinds of the coders of the elements that a fused stage reads."""
+        return ", ".join(sorted(map(self._coder_of, self._inputs(node))))
+
+    def _coder_of(self, collection: str) -> str:
         context = self.run.context
-        coders, named = context.pipeline_components.coders, context.data_channel_coders
-        return ", ".join(sorted(coder_text(coders, named[each]) for each in self._inputs(node)))
+        return coder_text(context.pipeline_components.coders, context.data_channel_coders[collection])
 
     def _after(self, node: StageNode, way: tuple[Step, ...]) -> Iterator[Route]:
         """Yields the routes of the output of a fused stage, and of its metrics."""
@@ -179,10 +195,11 @@ class PlanBuilder:
                 )
             else:
                 yield from self._read(buffer, (*way, only))
-            for reader in filter(waits, self.run.nodes):
-                for role in [role for role, side in self._sides(reader).items() if side == buffer]:
-                    name = self.name_of(reader)
-                    yield self._route(name, (*way, only), Chunks(f"{name}.{role}"), role)
+            for reader, side in self.run.side_readers[buffer]:
+                name, role = self.name_of(reader), f"{ROLE_PREFIX}{side}"
+                said = self._coder_of(reader.sides.inputs[side].collection)
+                last = SideElements(f"{name}.{role}", self.job, said, reader.key, side)
+                yield self._route(name, (*way, only), last, role)
 
     def _route(self, stage: str, way: tuple[Step, ...], last: Step, role: str = MAIN) -> Route:
         return Route(stage, (*way, last), (), role=role)
@@ -239,6 +256,13 @@ class PlanBuilder:
     def _sink(self, metrics: Sink, routes: dict[str, tuple[Route, ...]]) -> SinkPlan:
         inputs = tuple(sorted(name for name, own in routes.items() if OUTPUT in _consumers(own)))
         return SinkPlan(OUTPUT, metrics, inputs, CHUNKS)
+
+
+def _decoding(node: StageNode) -> type[Keyed | Placed | Divided]:
+    """Returns the kind of step that decodes the elements of a fused stage which is a stage of the plan."""
+    if isinstance(node, StatefulNode):
+        return Keyed
+    return Divided if node.splittable else Placed
 
 
 def _consumers(routes: Iterable[Route], role: str | None = None) -> set[str]:

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import attrs
 import polars as pl
-from apache_beam.coders.coder_impl import create_OutputStream
 from apache_beam.options.value_provider import RuntimeValueProvider
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
-from apache_beam.transforms.window import GlobalWindows
-from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 from beamlike.beam.checkpoint import NoCheckpoint
 from beamlike.beam.grouped import GroupNode
-from beamlike.beam.nodes import Context, StageNode
+from beamlike.beam.nodes import Context, Residual, StageNode
+from beamlike.beam.read import encoded_rows
 from beamlike.beam.run import Run, inputs_of
+from beamlike.beam.sided import SidedNode
+from beamlike.beam.splits import LONGEST
 from beamlike.beam.stateful import StatefulNode, alone
-from windowing.columns import EVENT_TIME
-from windowing.time import GLOBAL_WINDOW_END
+from beamlike.beam.strategies import end_of
+from beamlike.io.refreshed import Clock, wall_clock
 
 METRICS: Final = b"metrics"
 """The buffer of the metrics of bundles, which are rows like elements."""
@@ -57,71 +57,61 @@ class Worker:
         self.lock = threading.RLock()
 
     def process(self, stage: str, name: str, chunks: list[bytes]) -> Written:
-        """Processes elements of an input of a fused stage, down to the last residual. Returns output and metrics."""
-        node, data = self.nodes[stage], {name: chunks}
-        written = Written()
-        while data:
-            written += self.run.bundles.process(node, data, {})
-            if node.deferred_hold is not None:
-                time.sleep(max(0.0, node.not_before - time.time()))
-            data = {each: waiting for each, waiting in node.pending.items() if waiting}
-            node.pending = {each: [] for each in node.inputs}
-        return written + self.metrics(stage)
+        """Processes elements of an input of a fused stage. Returns output and metrics."""
+        return self.run.bundles.process(self.nodes[stage], {name: chunks}, {}) + self.metrics(stage)
+
+    def advance(
+        self, stage: str, elements: list[bytes], now: int | None, output: int
+    ) -> tuple[Written, list[Residual]]:
+        """Processes elements of a splittable DoFn, and the residuals that need not wait.
+
+        If the DoFn is unbounded per element, residuals are processed for a second at most.
+
+        Args:
+            stage: The fused stage that begins with the DoFn.
+            elements: Encoded elements.
+            now: The processing time (us). None to wait for all residuals by the clock of this machine.
+            output: The output watermark (us) of the stage.
+
+        Returns:
+            Output with metrics, and the residuals that wait.
+        """
+        node, ends = self.nodes[stage], time.monotonic() + LONGEST
+        (name,) = node.inputs
+        clock: Clock = wall_clock if now is None else lambda: now
+        self.run.bundles.now, node.output = clock, output
+        node.residuals, node.pending, written = [], {name: elements}, Written()
+        while node.has_pending or (now is None and node.residuals):
+            if node.has_pending:
+                data, node.pending = node.pending, {name: []}
+                written += self.run.bundles.process(node, data, {})
+            if now is None and node.residuals:
+                time.sleep(max(0.0, min(node.wakes()) - time.time()))
+            if now is None or not node.endless or time.monotonic() < ends:
+                node.take_due(clock())
+        left, node.residuals = node.residuals, []
+        return written + self.metrics(stage), left
 
     def encoded(self, collection: str, rows: pl.DataFrame) -> bytes:
         """Encodes rows, and their event times (us) if they have some, as elements of a collection."""
         context = self.run.context
         coder = context.pipeline_context.coders[context.data_channel_coders[collection]].get_impl()
-        times = rows[EVENT_TIME].to_list() if EVENT_TIME in rows.columns else [None] * len(rows)
-        users = rows.select(name for name in rows.columns if name != EVENT_TIME)
-        out = create_OutputStream()
-        for row, time_us in zip(users.iter_rows(named=True), times, strict=True):
-            at = MIN_TIMESTAMP if time_us is None else Timestamp(micros=time_us)
-            coder.encode_to_stream(GlobalWindows.windowed_value(row, at), out, True)
-        encoded: bytes = out.get()
-        return encoded
+        return encoded_rows(coder, rows)
 
-    def placed(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, int]]:
-        """Decodes elements to (element in one of its windows, event time in us)."""
+    def divided(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, bytes, int, int]]:
+        """Decodes elements to (element in one of its windows, window, its time, end of the window), times in us."""
         node = self.nodes[stage]
         (name,) = node.inputs
-        coder = node.manager.get_input_coder_impl(name)
+        coder, windows = node.manager.get_input_coder_impl(name), node.window_coder
         return [
-            (alone(coder, element, window), element.timestamp_micros)
+            (
+                alone(coder, element, window),
+                windows.encode_nested(window),
+                element.timestamp_micros,
+                end_of(window),
+            )
             for element in coder.decode_all(b"".join(chunks))
             for window in element.windows
-        ]
-
-    def admit(
-        self,
-        stage: str,
-        elements: list[bytes],
-        contents: Mapping[bytes, list[bytes]],
-        watermarks: Mapping[bytes, int],
-    ) -> list[bool]:
-        """Gives Beam's worker the content of the sides of a fused stage, by buffer, with their watermarks (us).
-
-        Returns for each element whether it need not wait.
-        """
-        node, sides = self.nodes[stage], self.run.sides
-        sides.written = watermarks.__getitem__
-        for buffer, chunks in contents.items():
-            if sides.content[buffer] != chunks:
-                sides.replace(buffer, chunks)
-                for each in self.nodes.values():
-                    each.side_version = None
-        waiting = [side for side in node.sides if watermarks[side.buffer] < GLOBAL_WINDOW_END]
-        sides.publish(node)
-        (name,) = node.inputs
-        coder = node.manager.get_input_coder_impl(name)
-        return [
-            all(
-                sides.is_ready(side, side.mapping(window))
-                for decoded in coder.decode_all(element)
-                for window in decoded.windows
-                for side in waiting
-            )
-            for element in elements
         ]
 
     def metrics(self, stage: str) -> Written:
@@ -140,6 +130,12 @@ class Worker:
         """Returns a fused stage that has state or timers."""
         node = self.nodes[stage]
         assert isinstance(node, StatefulNode)
+        return node
+
+    def sided(self, stage: str) -> StatefulNode | SidedNode:
+        """Returns a fused stage that reads sides."""
+        node = self.nodes[stage]
+        assert isinstance(node, StatefulNode | SidedNode)
         return node
 
 

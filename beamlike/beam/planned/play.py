@@ -14,7 +14,7 @@ from apache_beam.runners.portability.fn_api_runner import fn_runner
 from beamlike.beam.cells import DATA
 from beamlike.beam.planned.build import PlanBuilder
 from beamlike.beam.planned.job import Job
-from beamlike.beam.planned.read import reads_of
+from beamlike.beam.read import reads_of
 from beamlike.beam.streams import streams_of
 from beamlike.io.memory import Memory
 from beamlike.plan.model import Plan
@@ -24,9 +24,13 @@ from beamlike.plan.model import Plan
 class PlanRunner(Protocol):
     """A runner of plans: `bl.SparkRunner`, or `bl.LocalRunner`."""
 
-    checkpoint: Any
-    trigger: Any
-    drain: Any
+    @property
+    def checkpoint(self) -> Any:
+        """The folder from which a run continues."""
+
+    @property
+    def trigger(self) -> Any:
+        """The interval between batches."""
 
     def run(self, plan: Plan) -> Any:
         """Runs a plan to its end."""
@@ -39,7 +43,6 @@ class Taken:
     plan: Plan | None = None
     checkpoint: Any = None
     trigger: Any = None
-    drain: Any = False
 
     def run(self, plan: Plan) -> None:
         self.plan = plan

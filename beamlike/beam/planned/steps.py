@@ -14,15 +14,13 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
-from beamlike.beam.cells import BUFFER, DATA, ELEMENT
+from beamlike.beam.cells import BUFFER, DATA
 from beamlike.beam.planned.job import Job, Worker
+from beamlike.beam.sided import PLACED, SidedNode
 from beamlike.steps.base import Step
-from windowing.columns import EVENT_TIME
 
 CHUNKS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 """The columns of rows between steps: a buffer, and encoded elements."""
-PLACED: Final = pl.Schema({ELEMENT: pl.Binary(), EVENT_TIME: pl.Int64()})
-"""The columns of an element in one of its windows."""
 
 
 @attrs.frozen
@@ -176,29 +174,35 @@ class Keyed(Decoded):
 
 @attrs.frozen
 class Placed(Decoded):
-    """A step that decodes the times of elements for a fused stage with sides: a row for each window of an element."""
+    """A step that decodes the times and windows of elements for a fused stage with sides."""
 
     kind: ClassVar[str] = "beam elements"
     stage: str
 
     def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
-        return pl.DataFrame(worker.placed(self.stage, chunks), PLACED, orient="row")
+        node = worker.sided(self.stage)
+        assert isinstance(node, SidedNode)
+        return node.placed(chunks)
 
 
 @attrs.frozen
-class Chunks(Step):
-    """A step that sends elements to a side."""
+class Divided(Decoded):
+    """A step that decodes elements for a splittable DoFn: a row for each window of an element."""
+
+    kind: ClassVar[str] = "beam restrictions"
+    stage: str
+
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return pl.DataFrame(worker.divided(self.stage, chunks), PLACED, orient="row")
+
+
+@attrs.frozen
+class SideElements(Decoded):
+    """A step that decodes elements for a side: rows for each of their windows, or for each key in them."""
 
     kind: ClassVar[str] = "beam side"
+    stage: str
+    side: str
 
-    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        return frame.select(DATA, pl.lit(0, pl.Int64).alias(EVENT_TIME))
-
-    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
-        return frozenset([DATA])
-
-    def detail(self) -> str:
-        return self.name
-
-    def identity(self) -> Any:
-        return None
+    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
+        return worker.sided(self.stage).sides.inputs[self.side].rows(chunks)

@@ -274,14 +274,23 @@ def file_system(path: str) -> tuple[Any, str]:
     """Returns pyarrow's file system for a path with a scheme, and the path in it. Raises `ValueError` for an unknown
     scheme.
     """
-    from pyarrow import ArrowInvalid, fs
+    from pyarrow import ArrowInvalid
 
     try:
         # Hadoop, and so Spark, has other schemes for S3.
-        system, bare = fs.FileSystem.from_uri(re.sub(r"^s3[an]://", "s3://", path))
+        return _from_uri(re.sub(r"^s3[an]://", "s3://", path))
     except ArrowInvalid as error:
         raise ValueError(f"cannot list the files of {path!r}: {error}") from error
-    return system, bare
+
+
+def _from_uri(uri: str) -> tuple[Any, str]:
+    from pyarrow import ArrowInvalid, fs
+
+    if uri.startswith("s3://") and "?" not in uri:
+        # A small object is then written with one request, not with the three of a multipart upload.
+        with suppress(ArrowInvalid):  # pyarrow 20 does not have the option
+            return fs.FileSystem.from_uri(f"{uri}?allow_delayed_open=true")  # type: ignore[no-any-return]
+    return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
 
 
 class Damaged(Exception):

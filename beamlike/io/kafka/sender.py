@@ -11,9 +11,7 @@ one has another epoch, and the broker refuses the delayed request.
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final, Self
@@ -21,6 +19,7 @@ from typing import Any, Final, Self
 import attrs
 
 from beamlike.io.kafka.client import confluent_kafka
+from beamlike.io.kafka.kept import KeptClients
 from beamlike.io.sinks import overtaken
 
 PATIENCE: Final = 60.0  # seconds to wait for an answer
@@ -28,7 +27,6 @@ _PATIENCE_OF_KEPT: Final = (
     15.0  # seconds to wait with a cached producer, which may never recover from a failure of its broker
 )
 _STEP: Final = 5.0  # seconds of one call of the client, which is then repeated
-_KEPT: Final = 8
 _INFO: Final = 6  # a syslog level; it includes failed connections with pending requests, but not idle ones
 # A broker answers before it has written the end of a transaction, and refuses the next transaction until
 # then. By default the client retries after 100 ms, which would delay every small batch.
@@ -142,8 +140,7 @@ def _listening(complaints: list[Any]) -> logging.Logger:
     return logger
 
 
-_SENDERS: Final[OrderedDict[tuple[Any, ...], Sender]] = OrderedDict()
-_TURN: Final = threading.Lock()
+_SENDERS: Final[KeptClients[Sender]] = KeptClients(Sender.close)
 
 
 def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, produce: Produce) -> None:
@@ -154,8 +151,7 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
     new producer is needed.
     """
     place = (topic, name, *sorted(settings.items()))
-    with _TURN:
-        sender = _SENDERS.pop(place, None)
+    sender = _SENDERS.take(place)
     if sender is not None and (
         sender.noted > batch or not sender.is_sound or not _sent(sender, batch, produce)
     ):
@@ -168,11 +164,7 @@ def send_once(settings: Mapping[str, Any], topic: str, name: str, batch: int, pr
         except BaseException:
             sender.close()
             raise
-    with _TURN:
-        _SENDERS[place] = sender
-        old = [_SENDERS.popitem(last=False)[1] for _ in range(len(_SENDERS) - _KEPT)]
-    for one in old:
-        one.close()
+    _SENDERS.keep(place, sender)
 
 
 def _sent(sender: Sender, batch: int, produce: Produce) -> bool:

@@ -17,6 +17,7 @@ from beamlike.errors import PlanError, WrongType, listed, nearest, unknown_colum
 from beamlike.io.base import Part
 from beamlike.io.kafka.client import confluent_kafka
 from beamlike.io.kafka.codecs import Codec, Json, Plain, codec, json
+from beamlike.io.kafka.kept import KeptClients
 from beamlike.io.kafka.log import Log, UnknownTopic
 from beamlike.io.kafka.messages import VALUE
 from beamlike.io.kafka.sender import PATIENCE, groups, latest_batch, send_once
@@ -34,6 +35,8 @@ _PARTITIONER: Final = "murmur2_random"  # the Java client's, so that all produce
 HEADERS: Final = ("beamlike-run", "beamlike-batch", "beamlike-shard", "beamlike-row")
 """The headers that identify a message of the pipeline, so that readers can detect repeated messages."""
 
+_PRODUCERS: Final[KeptClients[Any]] = KeptClients(lambda producer: producer.flush(0))
+"""The producers that send without transactions, by their settings."""
 _MODES: Final = ("append", "upsert")
 Message = tuple[bytes | None, bytes | None]
 """A key and a value."""
@@ -203,18 +206,19 @@ class KafkaSink:
 
     def _send_all(self, frame: pl.DataFrame, part: Part) -> None:
         failed: list[str] = []
-        producer = confluent_kafka().Producer(
-            {**self._settings(), "enable.idempotence": True, "delivery.report.only.error": True}
-        )
+        settings = {**self._settings(), "enable.idempotence": True, "delivery.report.only.error": True}
+        use = tuple(sorted(settings.items()))
+        producer = _PRODUCERS.take(use) or confluent_kafka().Producer(settings)
 
         def delivered(error: Any, message: Any) -> None:
             failed.append(error.str())
 
         self._produce(producer, frame, part, on_delivery=delivered)
         left = producer.flush(PATIENCE)
-        if failed or left:
+        if failed or left:  # messages that are left are lost with the producer, which is not kept
             why = failed[0] if failed else f"{left} messages were not accepted within {PATIENCE:.0f}s"
             raise OSError(f"Kafka at {self.servers}: {why}")
+        _PRODUCERS.keep(use, producer)
 
     def _send_once(self, frame: pl.DataFrame, part: Part) -> None:
         name = f"{self._prefix(part.query)}{part.sink}/{part.task}"

@@ -35,10 +35,11 @@ class ArrowFiles(StoredFiles):
 
     def _read(self, name: str) -> bytes | None:
         system, path = _find(name)
-        if not _is_there(system, path):
+        try:
+            with system.open_input_stream(path) as file:
+                return bytes(file.read())
+        except FileNotFoundError:
             return None
-        with system.open_input_stream(path) as file:
-            return bytes(file.read())
 
     def _write(self, name: str, content: bytes, seconds: int | None) -> None:
         # An object store shows a file when it is complete. It stores no times of this process's choice.

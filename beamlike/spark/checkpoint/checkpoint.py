@@ -25,7 +25,12 @@ from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayS
 from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.checkpoint.syncing import SparkFiles
-from beamlike.spark.versions import has_row_operators, renaming_file_manager
+from beamlike.spark.versions import (
+    has_row_operators,
+    has_state_store,
+    renaming_file_manager,
+    require_state_store,
+)
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 from stages.facts import from_facts, to_facts
@@ -75,12 +80,18 @@ class Checkpoint(CheckpointFolder):
         """True if Spark's offset log has a batch."""
         return bool(self.files.names(self.of_spark("offsets")))
 
+    @property
+    def new_store(self) -> Store:
+        """The store of the state of a new run: the one that the user asks for, or the default."""
+        # The settings of other storage are those of Hadoop, which the tasks do not have.
+        return self.store or (Store.FILES if self.is_local or not has_state_store() else Store.SPARK)
+
     def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
         levels = described["levels"]
         # With one shard, all levels are in one operator, since no row goes to another shard.
         operators = min(levels, 1) if described["shards"] == 1 else levels
-        made = {**super().new_manifest(described), "operators": operators, "store": self.store or Store.SPARK}
-        if self.store == Store.FILES:
+        made = {**super().new_manifest(described), "operators": operators, "store": self.new_store}
+        if self.new_store == Store.FILES:
             return {**made, "rows": False, "version": WITH_FILES}
         return {**made, "rows": has_row_operators()}
 
@@ -164,12 +175,13 @@ class Checkpoint(CheckpointFolder):
             self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
             self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
-    def tick(self, done: int, over: Iterable[str] = ()) -> None:
-        """Commands that the run begins with a batch, even without input. `done` is the last committed batch.
+    def tick(self, done: int, over: Iterable[str] = (), *, after_end: bool = False) -> None:
+        """Commands a batch, even without input. `done` is the last committed batch.
 
         The command ends only sources that are `over`, so that new stages know of their end. It has the time of the
-        other commands, because Spark ignores files that are much older than a file it has already seen. Commands of
-        earlier runs, whose batches will not be replayed, are removed.
+        other commands, because Spark ignores files that are much older than a file it has already seen; `after_end`,
+        that is the time of the command that ended all sources. Commands of earlier runs, whose batches will not be
+        replayed, are removed.
         """
         for name in self.files.names(self.control()):
             if (
@@ -178,7 +190,8 @@ class Checkpoint(CheckpointFolder):
             ):
                 self.files.remove(f"{self.control()}/{name}")
         order = command_text(EndSources(tuple(over)))
-        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, _FIRST_TIME)
+        seconds = None if after_end else _FIRST_TIME
+        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, seconds)
 
     def has_ended(self, source: str) -> bool:
         """True if the end of the source was commanded in an earlier batch."""
@@ -215,8 +228,25 @@ class Checkpoint(CheckpointFolder):
             self.files.write(done, digest)
 
 
+def require_available(store: Store | None) -> None:
+    """Raises `UnsupportedSpark` if a user asks for a store that the installed Spark lacks."""
+    if store == Store.SPARK:
+        require_state_store("state='spark' has the state", "leave out state=, and the state is in files")
+
+
+def require_readable_state(saved: Mapping[str, Any], path: str) -> None:
+    """Raises `UnsupportedSpark` if the installed Spark lacks the store that has the state of a run."""
+    if saved["store"] == Store.SPARK and saved["operators"]:
+        remedy = "continue it on such a version, or take a savepoint there, which can be restored here"
+        require_state_store(f"the checkpoint {path} has its state", remedy)
+
+
 def require_store(saved: Mapping[str, Any] | None, store: Store | None, path: str) -> None:
-    """Raises `CheckpointError` if the user asks for another store than that of the checkpoint's run."""
+    """Raises `CheckpointError` if the user asks for another store than that of the checkpoint's run, and
+    `UnsupportedSpark` if the installed Spark lacks that store.
+    """
+    if saved is not None:
+        require_readable_state(saved, path)
     if saved is not None and store not in (None, saved["store"]):
         names = {Store.SPARK: "in Spark's state store", Store.FILES: "in files"}
         raise CheckpointError(

@@ -25,6 +25,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.driver_log import BEFORE, DriverLog
 from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
+from beamlike.spark.versions import collected
 from beamlike.system.seals import sealed_lines, unsealed_json, unsealed_lines
 from stages.facts import SPARSE, from_facts, to_facts
 from stages.strategies.validators import SourceFile
@@ -133,8 +134,9 @@ class Lists(DriverLog):
         lists = self.checkpoint.session.read.text(self.folder, wholetext=True)
         # As bytes, because a damaged list may be no text.
         named = lists.selectExpr("input_file_name() AS name", "CAST(value AS BINARY) AS content")
-        rows = named.toArrow().to_pylist()
-        return {os.path.basename(row["name"]): row["content"].decode(errors="replace") for row in rows}
+        return {
+            os.path.basename(name): content.decode(errors="replace") for name, content in collected(named)
+        }
 
     def _text(self, name: str) -> str:
         return self.checkpoint.files.read(f"{self.folder}/{name}") or ""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from beamlike.plan.model import Plan
@@ -35,6 +34,7 @@ from stages.state.memory import D
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 # Built as objects: for a schema given as text, each task would need two more round trips to the JVM.
 _KEY = StructType([StructField("key", StringType())])
@@ -154,6 +154,8 @@ def on_demand(operator: LevelOperator) -> StatefulProcessor:
     operator itself, each of these processes would load all libraries. A class that is defined in a function is pickled
     with its code, so that not even this module is loaded.
     """
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor  # Spark 3.5 has none
+
     load = packed(operator)
 
     class OnDemand(StatefulProcessor):

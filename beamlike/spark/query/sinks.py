@@ -34,7 +34,7 @@ from beamlike.runtime.batch.messages import (
 from beamlike.runtime.batch.writing import writing
 from beamlike.runtime.run.source_turns import SourceTurns
 from beamlike.spark.state.versions import StatePublisher
-from beamlike.spark.versions import collected
+from beamlike.spark.versions import collected, frame_of
 from beamlike.system.activity import ActivityTracker, activity, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
@@ -203,4 +203,4 @@ def on_spark(session: SparkSession, frame: pl.DataFrame) -> DataFrame:
     """Converts rows to a Spark frame with one partition, which is written as a single file. The rows are on the driver
     anyway.
     """
-    return session.createDataFrame(frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)
+    return frame_of(session, frame.cast(_FOR_SPARK).to_arrow()).coalesce(1)

@@ -25,10 +25,11 @@ from beamlike.plan.model import Plan, SourcePlan, StagePlan
 from beamlike.runtime.batch.envelope import Envelope, Topology, to_arrow
 from beamlike.runtime.batch.kept_inputs import INPUTS
 from beamlike.runtime.batch.messages import StateMessage
+from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.spark.checkpoint.checkpoint import Checkpoint
+from beamlike.spark.checkpoint.checkpoint import Checkpoint, require_available, require_readable_state
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.checkpoint.storage import files_of
@@ -43,11 +44,11 @@ from beamlike.spark.query.planner import PlanLog
 from beamlike.spark.savepoint.loading import Loading
 from beamlike.spark.session.connect import archive_for
 from beamlike.spark.session.kinds import is_connect
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
 from beamlike.spark.state.saving import save_from_files
 from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.versions import collected
-from beamlike.system.path_names import file_name
+from beamlike.system.path_names import file_name, is_remote
 
 
 def save(
@@ -59,9 +60,12 @@ def save(
     config: Mapping[str, str] | None = None,
 ) -> Savepoint:
     """Saves the stopped run of a checkpoint in a new folder. Users call `bl.savepoint.save`."""
-    opened = open_session(session, master=master, shards=None, name="beamlike savepoint", config=config or {})
-    source, files = Checkpoint(opened, absolute(checkpoint)), files_of(opened)
-    target = absolute(savepoint)
+    path, target, config = absolute(checkpoint), absolute(savepoint), config or {}
+    opened = None
+    # Without Spark's store, files on this machine are all that is needed.
+    if _store_of(path) != Store.FILES or is_remote(target):
+        opened = open_session(session, master=master, shards=None, name="beamlike savepoint", config=config)
+    source, files = Checkpoint(cast(SparkSession, opened), path), files_of(opened)
     if files.names(target):
         raise not_empty(target, "save")
     if source.manifest() is None:
@@ -69,22 +73,31 @@ def save(
     lock = source.lock("beamlike savepoint")
     try:
         with understood(source):
-            return _save(opened, source, target)
+            return _save(opened, source, target, config)
     finally:
         lock.release()
 
 
-def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
+def _store_of(path: str) -> str | None:
+    """Returns the store of the state of a checkpoint on this machine; None if there is none."""
+    manifest = saved_manifest(path)
+    return None if manifest is None else manifest["store"]
+
+
+def _save(
+    session: SparkSession | None, source: Checkpoint, target: str, config: Mapping[str, str]
+) -> Savepoint:
     files = source.files
     manifest = source.manifest()
     assert manifest is not None
+    require_readable_state(manifest, source.path)
     make_ready(source, manifest)
     batch = last_batch(source, "commits")
     require_to_save(manifest, batch, last_batch(source, "offsets"), source.path)
     offsets = _offsets(source, manifest, batch)
     # The batch is None, because a restored run has other batch numbers, and never replays this one.
     saved = Savepoint(target, manifest, batch, offsets, attrs.evolve(source.tally(), batch=None))
-    _write_state(session, source, saved)
+    _write_state(session, source, saved, config)
     number = 0
     for name, lines in offsets.items():
         if "files listed by" in manifest["sources"][name]:
@@ -110,13 +123,16 @@ def _save(session: SparkSession, source: Checkpoint, target: str) -> Savepoint:
     return saved
 
 
-def _write_state(session: SparkSession | None, source: Checkpoint, saved: Savepoint) -> None:
+def _write_state(
+    session: SparkSession | None, source: Checkpoint, saved: Savepoint, config: Mapping[str, str]
+) -> None:
     """Writes the state after the batch of the savepoint, a file for each shard of each operator."""
     if saved.manifest["store"] == Store.FILES:
         save_from_files(source.state, saved)
         return
+    assert session is not None
+    use_state_store(session, config)
     for operator in range(saved.manifest["operators"]):
-        assert session is not None
         rows = session.read.format("statestore").options(
             operatorId=operator, batchId=saved.batch, stateVarName="state", flattenCollectionTypes=True
         )
@@ -143,6 +159,7 @@ def state_after(
     source = Checkpoint(cast(SparkSession, None), checkpoint)
     manifest = source.manifest()
     assert manifest is not None
+    require_readable_state(manifest, checkpoint)
     opened = None
     if manifest["store"] == Store.SPARK:
         opened = open_session(
@@ -152,7 +169,7 @@ def state_after(
     lock = source.lock("a replay")
     try:
         with understood(source):
-            _write_state(opened, source, saved)
+            _write_state(opened, source, saved, config or {})
     finally:
         lock.release()
     return saved
@@ -199,6 +216,8 @@ def restore(
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     require_told_apart(plan)
+    store = None if state is None else Store(state)
+    require_available(store)
     opened = open_session(session, master=master, shards=shards, name=plan.name, config=config or {})
     ship(opened, modules_of(plan))
     saved = load(absolute(savepoint), files_of(opened))
@@ -206,13 +225,15 @@ def restore(
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
-    target = Checkpoint(opened, absolute(checkpoint), store=None if state is None else Store(state))
+    target = Checkpoint(opened, absolute(checkpoint), store=store)
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
     try:
         manifest = {**target.new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
+        if manifest["store"] == Store.SPARK:
+            use_state_store(opened, config or {})
         _fill(opened, saved, target, plan, manifest)
         put_back = _go_on_from(saved, target, plan)
         copy_tables(plan.tables, saved, target, target.files)

@@ -67,7 +67,7 @@ def open_connect_session(
     require_supported(session.version, "the session", OLDEST_CONNECT)
     opened = _cloned(session)
     for key, value in settings.items():
-        _try(opened, key, value)
+        set_if_allowed(opened, key, value)
     opened.conf.set("spark.sql.shuffle.partitions", str(shards or min(parallelism(session), most)))
     for key, value in config.items():
         try:
@@ -97,7 +97,8 @@ def _patience() -> Any:
     )
 
 
-def _try(session: SparkSession, key: str, value: str) -> None:
+def set_if_allowed(session: SparkSession, key: str, value: str) -> None:
+    """Sets an option, or leaves it as it is if the server does not allow that."""
     try:
         session.conf.set(key, value)
     except PySparkException:

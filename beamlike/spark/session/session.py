@@ -20,19 +20,14 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import RunError
 from beamlike.spark.session.archive import build_archive
-from beamlike.spark.session.connect import connected, open_connect_session, will_ship
+from beamlike.spark.session.connect import connected, open_connect_session, set_if_allowed, will_ship
 from beamlike.spark.session.kinds import is_connect, require_session, runs_here
 from beamlike.spark.session.loading import code_in
-from beamlike.spark.versions import require_supported
+from beamlike.spark.versions import needed_modules, require_modules, require_supported
 from beamlike.system import allocator
 
 MOST_DEFAULT_SHARDS = 200
 _SETTINGS = {
-    # Spark's stateful Python operators work only with this state store.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     # By default, Spark waits for ever for a query that does not stop when it is asked to.
     "spark.sql.streaming.stopTimeout": "120s",
@@ -42,6 +37,13 @@ _SETTINGS = {
     # payloads have megabytes, are limited by bytes.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
+}
+_STATE_STORE = {
+    # Spark's stateful Python operators work only with this state store.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
 # The envelopes of a batch are few rows. The time in the query differs from batch to batch, so code would be
 # compiled again for each. That takes a fifth of the time that tasks need.
@@ -101,6 +103,7 @@ def open_session(
             session, _SETTINGS, shards=shards, most=MOST_DEFAULT_SHARDS, config=config
         )
     require_supported(pyspark.__version__, "the installed PySpark")
+    require_modules()
     from beamlike.spark.session.launch import start  # not there with the client of Spark Connect alone
 
     base = session or _running(master) or start(master, name, config, row_loops=row_loops)
@@ -180,7 +183,7 @@ def _unfit(python: str) -> str | None:
     wanted = f"{sys.version_info.major}.{sys.version_info.minor}"
     program = (
         "import sys, importlib.util as u; print('%d.%d' % sys.version_info[:2], "
-        f"*(name for name in {NEEDED} if u.find_spec(name) is None))"
+        f"*(name for name in {NEEDED + needed_modules()} if u.find_spec(name) is None))"
     )
     asked = subprocess.run(
         [python, "-c", program], capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False
@@ -191,6 +194,15 @@ def _unfit(python: str) -> str | None:
     if version != wanted:
         return f"is Python {version}, and this process Python {wanted}"
     return f"does not have {', '.join(lacking)}, which beamlike needs" if lacking else None
+
+
+def use_state_store(session: SparkSession, config: Mapping[str, str]) -> None:
+    """Sets what Spark's stateful operators in Python, and its reader of their state, need. `config` has the settings of
+    the user, which stay.
+    """
+    for key, value in _STATE_STORE.items():
+        if key not in config:
+            set_if_allowed(session, key, value)
 
 
 def interpret(session: SparkSession) -> None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
 
+from beamlike.spark.state.storage import StateFiles
 from beamlike.system.seals import NotAsWritten
 
 _TRAILER: Final = struct.Struct("<QI8s")
@@ -103,11 +104,11 @@ class StateIndex:
         return found
 
     @classmethod
-    def load(cls, head: Head, read: Callable[[str, int, int], bytes]) -> StateIndex:
-        """Reads the index of a head. `read` returns a range of a file. Raises `NotAsWritten` for a damaged file."""
-        last = _Stored.read(head, read)
+    def load(cls, head: Head, files: StateFiles) -> StateIndex:
+        """Reads the index of a head. Raises `NotAsWritten` for a damaged file."""
+        last = _Stored.read(head, files)
         sizes = {**last.sizes, head.name: head.size}
-        earlier = [_Stored.read(Head(name, sizes[name]), read) for name in last.after]
+        earlier = [_Stored.read(Head(name, sizes[name]), files) for name in last.after]
         index = cls(sizes=sizes, chain=[*last.after, head.name])
         for number, stored in enumerate([*earlier, last]):
             for key in stored.deleted:
@@ -126,30 +127,30 @@ class _Stored:
     sizes: Mapping[str, int]
 
     @classmethod
-    def read(cls, head: Head, read: Callable[[str, int, int], bytes]) -> _Stored:
-        facts = json.loads(_index_of(head, read))
-        files = [head.name, *facts["files"]]
-        places = {key: Place(files[place[0]], *place[1:]) for key, place in facts["values"].items()}
-        return cls(places, facts["deleted"], [files[number] for number in facts["after"]], facts["files"])
+    def read(cls, head: Head, files: StateFiles) -> _Stored:
+        facts = json.loads(_index_of(head, files))
+        names = [head.name, *facts["files"]]
+        places = {key: Place(names[place[0]], *place[1:]) for key, place in facts["values"].items()}
+        return cls(places, facts["deleted"], [names[number] for number in facts["after"]], facts["files"])
 
 
 _TAIL: Final = 64_000
 """The bytes at the end of a file that are read at once. Most indices are smaller."""
 
 
-def _index_of(head: Head, read: Callable[[str, int, int], bytes]) -> bytes:
-    length = min(head.size, _TAIL)
-    tail = read(head.name, head.size - length, length)
+def _index_of(head: Head, files: StateFiles) -> bytes:
+    path, length = f"{files.folder}/{head.name}", min(head.size, _TAIL)
+    tail = files.read(head.name, head.size - length, length)
     if len(tail) < length or length < TRAILER_BYTES:
-        raise NotAsWritten(head.name, "its end is missing")
+        raise NotAsWritten(path, "its end is missing")
     size, total, mark = _TRAILER.unpack(tail[-TRAILER_BYTES:])
     if mark != _MARK or size + TRAILER_BYTES > head.size:
-        raise NotAsWritten(head.name, "it has no index")
+        raise NotAsWritten(path, "it has no index")
     missing = size + TRAILER_BYTES - length
-    before = read(head.name, head.size - length - missing, missing) if missing > 0 else b""
+    before = files.read(head.name, head.size - length - missing, missing) if missing > 0 else b""
     found = (before + tail)[-size - TRAILER_BYTES : -TRAILER_BYTES]
     if zlib.crc32(found) != total:
-        raise NotAsWritten(head.name)
+        raise NotAsWritten(path)
     return found
 
 

@@ -15,13 +15,17 @@ import attrs
 from beamlike.spark.state.index import Head, Place, StateIndex
 from beamlike.spark.state.storage import StateFiles, state_files
 from beamlike.system.seals import NotAsWritten
-from stages.state.memory import D
+from stages.state.memory import D, Memory
 
 _FILE_BYTES: Final = 64_000_000
 """The approximate greatest size of a state file, and of what one batch merges."""
 _MOST_FILES: Final = 32
 """The number of files of a small state. A larger one may have a file more for each half of `_FILE_BYTES`."""
 _SMALL: Final = 64_000
+_REMEMBERED: Final = Memory(limit=250_000_000)
+"""The decoded values of all shards in this process, by shard and key. Their tokens are their places or, before they are
+written, their bytes. A file has the name of one attempt at one batch, so a place always has the same value.
+"""
 
 
 @attrs.frozen
@@ -34,10 +38,11 @@ class Changed:
 
 @attrs.define
 class ShardState:
-    """The state of a shard, as the tasks of one batch see it. `name` is that of the file to be written, which no other
-    attempt has.
+    """The state of a shard, as the tasks of one batch see it. `shard` identifies the shard in this process, and `name`
+    is that of the file to be written, which no other attempt has.
     """
 
+    shard: str
     files: StateFiles
     index: StateIndex
     name: str
@@ -52,7 +57,7 @@ class ShardState:
 
     @property
     def remembers(self) -> bool:
-        return False
+        return True
 
     def get(self, stage: str, key: str) -> bytes | None:
         name = f"{stage}/{key}"
@@ -62,15 +67,20 @@ class ShardState:
         return None if place is None else self._read(place)
 
     def decoded(self, stage: str, key: str, decode: Callable[[bytes], D]) -> D | None:
-        # The next batch of this shard may be processed by another worker, so nothing is remembered.
-        value = self.get(stage, key)
-        return None if value is None else decode(value)
+        name = f"{stage}/{key}"
+        token = self._pending.get(name, self.index.places.get(name))
+        if token is None:
+            return None
+        return _REMEMBERED.get((self.shard, name), token, lambda: decode(self.get(stage, key) or b""))
 
     def put(self, stage: str, key: str, value: bytes) -> None:
-        self._put(f"{stage}/{key}", value)
+        name = f"{stage}/{key}"
+        _REMEMBERED.forget((self.shard, name))
+        self._put(name, value)
 
     def delete(self, stage: str, key: str) -> None:
         name = f"{stage}/{key}"
+        _REMEMBERED.forget((self.shard, name))
         self._bytes -= len(self._pending.pop(name, b""))
         if name in self.index.places:
             self.index.remove(name)
@@ -86,13 +96,20 @@ class ShardState:
         if not (self._pending or self._changed):
             return None
         for name in self._to_merge():
-            self._put(name, self._read(self.index.places[name]))
+            self._move(name)
         parts = self._placed(self.name)
         changed = [name for name in self._changed if name in self.index.places]
         deleted = [name for name in self._changed if name not in self.index.places]
         end, unused = self.index.extend(self.name, changed, deleted)
         head = Head(self.name, self._write(self.name, [*parts, end]))
         return Changed(head, tuple(unused))
+
+    def _move(self, name: str) -> None:
+        """Writes a value again, in the new file."""
+        place = self.index.places[name]
+        value = self._read(place)
+        _REMEMBERED.renew((self.shard, name), place, value)
+        self._put(name, value)
 
     def _put(self, name: str, value: bytes) -> None:
         self._bytes += len(value) - len(self._pending.get(name, b""))
@@ -106,7 +123,9 @@ class ShardState:
         """Returns the pending values, whose places are now in the file."""
         offset, parts = 0, [*self._pending.values()]
         for name, value in self._pending.items():
-            self.index.set(name, Place(file, offset, len(value), zlib.crc32(value)))
+            place = Place(file, offset, len(value), zlib.crc32(value))
+            self.index.set(name, place)
+            _REMEMBERED.renew((self.shard, name), value, place)
             self._changed[name] = None
             offset += len(value)
         self._pending, self._bytes = {}, 0
@@ -120,7 +139,7 @@ class ShardState:
     def _read(self, place: Place) -> bytes:
         value = self.files.read(place.file, place.offset, place.length)
         if zlib.crc32(value) != place.total:
-            raise NotAsWritten(place.file)
+            raise NotAsWritten(f"{self.files.folder}/{place.file}")
         return value
 
     def _to_merge(self) -> list[str]:
@@ -175,8 +194,8 @@ class Shard:
         elif kept is not None and kept[0] == head:
             index = kept[1]
         else:
-            index = StateIndex.load(head, files.read)
-        return ShardState(files, index, name)
+            index = StateIndex.load(head, files)
+        return ShardState(f"{self.folder}/{self.operator}/{self.number}", files, index, name)
 
     def keep(self, head: Head, state: ShardState) -> None:
         """Keeps the index of a state that was committed, for the next batch in this process."""

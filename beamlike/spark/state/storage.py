@@ -25,6 +25,9 @@ _CACHED: Final = 64_000_000  # bytes in each process
 class StateFiles(Protocol):
     """The state files in a folder. Raises `CheckpointError` if the storage fails, or a file is not there."""
 
+    @property
+    def folder(self) -> str: ...
+
     def read(self, name: str, offset: int, length: int) -> bytes:
         """Returns a range of the file."""
 
@@ -40,7 +43,7 @@ def state_files(folder: str) -> StateFiles:
 
 def _gone(name: str) -> CheckpointError:
     return CheckpointError(
-        f"the state file {name} is gone: put it back from a copy, restore a savepoint, or start anew with another "
+        f"the state file {name} is gone: put it back from a copy, restore a savepoint, or start again with another "
         "checkpoint"
     )
 

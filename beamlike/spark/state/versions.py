@@ -70,7 +70,7 @@ def version_after(folder: str, batch: int) -> StateVersion:
     text = _FILES.read(name)
     if text is None:
         raise CheckpointError(
-            f"the version {name} of the state is gone: put it back from a copy, restore a savepoint, or start anew "
+            f"the version {name} of the state is gone: put it back from a copy, restore a savepoint, or start again "
             "with another checkpoint"
         )
     return StateVersion.parse(text, name)
@@ -134,9 +134,9 @@ class StatePublisher:
                 self._remove(old)
         retained = [one for one in batches if batch - self.kept < one <= batch]
         needed = {name for one in retained[1:] for name in self._version(one).unused}
-        read = state_files(data_folder(self.folder)).read
+        files = state_files(data_folder(self.folder))
         for head in self._version(batch).heads.values():
-            needed |= StateIndex.load(head, read).sizes.keys()
+            needed |= StateIndex.load(head, files).sizes.keys()
         for name in _FILES.names(data_folder(self.folder)):
             # Tasks of an earlier driver may still write files of this batch. They are found the next time.
             if name not in needed and _batch_of(name) <= batch:

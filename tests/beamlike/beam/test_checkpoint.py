@@ -89,7 +89,7 @@ def test_a_run_that_is_killed_again_and_again_has_the_same_output(
         assert killed.run(1) == 0
 
 
-@pytest.mark.parametrize("part", ["sides", "streams", "node"])
+@pytest.mark.parametrize("part", ["streams", "node"])
 def test_a_checkpoint_that_forgets_is_found(part: str, expected: list[str], tmp_path: Path) -> None:
     with job(tmp_path / "job") as killed:
         assert killed.run(40, part) == -SIGKILL
@@ -124,6 +124,19 @@ def test_other_windows_are_refused_by_name(tmp_path: Path) -> None:
     in_windows(tmp_path, 10)
     with pytest.raises(CheckpointError, match=r"the grouping 'sums/Group' was .*10s.* is .*20s"):
         in_windows(tmp_path, 20)
+
+
+def beside(checkpoint: Path, seconds: int) -> None:
+    """Runs a pipeline with a side input in windows."""
+    with streaming(checkpoint=checkpoint) as p:
+        placed = p | in_bundles([("a", 1)]) | "side" >> beam.WindowInto(beam.window.FixedWindows(seconds))
+        p | beam.Create([1]) | "read" >> beam.Map(lambda n, side: n, beam.pvalue.AsIter(placed))
+
+
+def test_other_windows_of_a_side_are_refused_by_name(tmp_path: Path) -> None:
+    beside(tmp_path, 10)
+    with pytest.raises(CheckpointError, match=r"the side input 'side' of 'read/.*10s.* is .*20s"):
+        beside(tmp_path, 20)
 
 
 def test_a_run_that_has_ended_is_not_repeated(tmp_path: Path) -> None:

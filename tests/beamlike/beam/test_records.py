@@ -123,7 +123,13 @@ def test_why_names_the_side_input_that_an_element_waits_for(tmp_path: Path) -> N
     read = history(path)
     waiting = next(n for n, each in enumerate(read.batches, 1) if each.stages["totals"].input == 5_000_000)
     text = " ".join(why(history(path, waiting), stage="both"))
-    assert "the element of window [1970-01-01T00:00:00Z, 1970-01-01T00:00:10Z) waits for a side input" in text
+    assert (
+        "holds its output watermark at 1970-01-01T00:00:04Z: a row of 'both' waits for side 'totals'" in text
+    )
+    assert (
+        "or for the watermark of that side to reach 1970-01-01T00:00:10Z, which is at 1970-01-01T00:00:05Z"
+        in text
+    )
     assert "stage `both` waits for stage `totals`" in text
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ beam = pytest.importorskip("apache_beam")
 from apache_beam.options.pipeline_options import PipelineOptions  # noqa: E402
 from apache_beam.testing.util import assert_that, equal_to  # noqa: E402
 
+import beamlike.beam  # noqa: E402
 from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.cells import StatefulParDo  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
 from beamlike.observe import History, why  # noqa: E402
 from tests.beamlike.beam.pipelines import AtTheEnd, RunningSum, in_bundles, pairs, streaming, timed  # noqa: E402
+from tests.docs.site.public_paths import entries  # noqa: E402
 from tests.support.places import ROOT  # noqa: E402
 
 
@@ -132,3 +135,11 @@ def test_the_programs_of_the_docs_run(
     del read.batches[until:]
     (text,) = blocks("text rooms")
     assert text in "".join(f"{line}\n" for line in why(read, stage="show"))
+
+
+def test_each_public_name_has_an_entry_in_the_reference() -> None:
+    described = [path for path in entries() if path.startswith("beamlike.beam.")]
+    assert {f"beamlike.beam.{name}" for name in beamlike.beam.__all__} <= {*described}
+    for path in described:
+        module, _, name = path.rpartition(".")
+        assert getattr(import_module(module), name).__doc__

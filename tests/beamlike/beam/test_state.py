@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -20,10 +20,10 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer  
 from beamlike.beam import checkpoint, stateful  # noqa: E402
 from beamlike.beam import run as beam_run  # noqa: E402
 from beamlike.beam.cells import KEY  # noqa: E402
-from beamlike.beam.sides import Sides  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
 from stages.keys import hashed  # noqa: E402
 from stages.operator import MAIN  # noqa: E402
+from stages.sides.gate import SideGate  # noqa: E402
 from stages.stage import StageResult  # noqa: E402
 from stages.state.store import DictStore  # noqa: E402
 from tests.beamlike.beam.pipelines import AtTheEnd, pairs, see, seen, streaming, timed  # noqa: E402
@@ -113,10 +113,11 @@ class OnShards(StatefulNode):
         """Returns the shard of each row."""
         return hashed(rows, [KEY]) % SHARDS
 
-    def processed(self, rows: pl.DataFrame, times: Times) -> StageResult:
+    def processed(self, arrivals: Mapping[str, pl.DataFrame], times: Times) -> StageResult:
+        rows = arrivals[MAIN]
         shards = self.shards(rows)
         done = [
-            self.engine.step(store, {MAIN: rows.filter(shards == n)}, times)
+            self.engine.step(store, {**arrivals, MAIN: rows.filter(shards == n)}, times)
             for n, store in enumerate(self.stores)
         ]
         least = min(done, key=lambda one: one.watermarks.output)
@@ -262,7 +263,7 @@ FAULTS: dict[str, tuple[Any, str, Any, Callable[[], None]]] = {
     ),
     "shards are mixed up": (beam_run, "StatefulNode", MixedUp, lambda: require_model(EXAMPLE)),
     "nothing holds the watermark": (StatefulNode, "save", forget_holds, require_holds),
-    "sides are ready at once": (Sides, "is_ready", lambda sides, side, read: True, require_sides),
+    "sides are ready at once": (SideGate, "_is_ready", lambda *arguments: True, require_sides),
 }
 
 

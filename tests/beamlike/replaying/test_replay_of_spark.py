@@ -1,9 +1,9 @@
-"""A batch of a run on Spark is replayed in process: from its first batch, and from the state store of Spark."""
+"""A batch of a run on Spark is replayed in process: from its first batch, and from the stored state."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,26 +16,38 @@ from beamlike.spark.recorded import _Logs, _SourceLists, _streams, checkpoint_at
 from beamlike.system.seals import sealed_lines
 from stages.facts import to_facts
 from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
+from tests.support.spark_versions import needs_state_store
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_batches_of_spark_have_the_same_panes_in_process(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("state", "early", "late"),
+    [
+        ("files", "from the state in files", "from the state in files"),
+        pytest.param(
+            "spark", "from the first batch", "from the state store of Spark", marks=needs_state_store
+        ),
+    ],
+)
+def test_batches_of_spark_have_the_same_panes_in_process(
+    spark: SparkSession, tmp_path: Path, state: Literal["spark", "files"], early: str, late: str
+) -> None:
     fill(tmp_path, USERS)
     checkpoint = str(tmp_path / "checkpoint")
-    runner = bl.SparkRunner(checkpoint, shards=2, session=spark)
+    runner = bl.SparkRunner(checkpoint, shards=2, session=spark, state=state)
     pipeline(tmp_path).run(runner)
     options: dict[str, Any] = {"session": spark}
     for number in range(len(USERS)):
         replay = bl.replay(checkpoint, pipeline(tmp_path), batch=number, **options)
-        assert replay.origin.startswith("from the first batch")
+        assert replay.origin.startswith(early if number else "from the first batch")
         assert replay.comparison.differences == ()
         assert any("rows in" in line for line in replay.comparison.compared)
     found = bl.record(checkpoint, pipeline(tmp_path), batches=(2, 3), key={"user": "a"}, **options)
     assert found.sinks == ["out", "streaks out"]
     (tmp_path / "in" / "0.jsonl").unlink()
     replay = bl.replay(checkpoint, pipeline(tmp_path), batch=3, **options)
-    assert replay.origin == "from the state store of Spark"
+    assert replay.origin == late
     assert replay.comparison.differences == ()
     assert replay.state("streaks", {"user": "a"})["s.n"].item() > 0
 

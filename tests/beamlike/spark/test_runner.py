@@ -21,6 +21,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.ingest import source_envelopes
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter
+from tests.support.spark_versions import STORES, settings
 from windowing.triggers.processing_time import AfterProcessingTime
 
 pytestmark = pytest.mark.spark
@@ -153,7 +154,7 @@ def test_a_reader_that_is_no_stream_is_refused(spark: SparkSession, tmp_path: Pa
 def test_a_given_session_stays_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     def state() -> tuple[Any, ...]:
         context = spark.sparkContext
-        return spark.conf.getAll, dict(context.environment), list(context._python_includes), context.listFiles
+        return settings(spark), dict(context.environment), list(context._python_includes), context.listFiles
 
     before = state()
     p = bl.Pipeline("guest")
@@ -251,7 +252,7 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(spark: SparkSession, tm
     assert run.batches[0].sources["plays"].elements == 3
 
 
-@pytest.mark.parametrize("state", ["spark", "files"])
+@pytest.mark.parametrize("state", STORES)
 def test_processing_time_passes_where_a_trigger_waits_for_it(
     spark: SparkSession, tmp_path: Path, state: Literal["spark", "files"]
 ) -> None:

@@ -1,6 +1,6 @@
 """A pipeline that fails or is killed at chosen elements: `python -m tests.beamlike.beam.planned.readings FOLDER`.
 
-It has windows, state, timers, and a side input, and writes each result to a file that is named by it. So a result that
+It has windows, state, timers, and side inputs, and writes each result to a file that is named by it. So a result that
 is written again changes nothing, and one that is wrong or lost is found.
 """
 
@@ -37,6 +37,8 @@ class Trap(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
         self.folder = folder
 
     def process(self, element: Any) -> Iterator[Any]:
+        with open(f"{self.folder}/processed", "a") as processed:
+            processed.write(f"{element[1]}\n")
         trap = Path(self.folder, "traps", str(element[1]))
         if trap.exists():
             process = trap.read_text()
@@ -129,14 +131,21 @@ def build(pipeline: Any, folder: str, *, streamed: bool = False) -> Any:
         | "sort" >> beam.MapTuple(lambda key, values: (key, sorted(values)))
     )
     sums | "write sums" >> beam.ParDo(Write(folder, "sums"))
+    beside = beam.Map(lambda pair, sums: (*pair, *sums[pair[0]]), beam.pvalue.AsMultiMap(sums))
+    minutes | "beside" >> beside | "write beside" >> beam.ParDo(Write(folder, "beside"))
     return pipeline
 
 
 def run(folder: Path, runner: Any, *, streamed: bool = False) -> list[str]:
-    """Runs the pipeline in a folder. Returns all that it has written there, in runs so far."""
+    """Runs the pipeline in a folder, as a plan. Returns all that it has written there, in runs so far."""
+    return run_with(folder, BeamlikeRunner(spark=runner), streamed=streamed)
+
+
+def run_with(folder: Path, runner: Any, *, streamed: bool = False) -> list[str]:
+    """Runs the pipeline in a folder with a Beam runner. Returns all that it has written there, in runs so far."""
     for name in ("out", "traps"):
         folder.joinpath(name).mkdir(parents=True, exist_ok=True)
-    with beam.Pipeline(runner=BeamlikeRunner(spark=runner)) as pipeline:
+    with beam.Pipeline(runner=runner) as pipeline:
         build(pipeline, str(folder), streamed=streamed)
     return written(folder)
 
@@ -152,7 +161,8 @@ def expected() -> list[str]:
         found.append(f"running {(key, EVENTS)} GlobalWindow")
         for first in range(0, EVENTS, 2):
             window = f"[{first * 10:.1f}, {first * 10 + 20:.1f})"
-            found.append(f"sums {(key, values[first : first + 2])} {window}")
+            own = values[first : first + 2]
+            found += [f"sums {(key, own)} {window}", *(f"beside {(key, n, own)} {window}" for n in own)]
     return sorted(found)
 
 
@@ -181,4 +191,6 @@ if __name__ == "__main__":
     place = Path(sys.argv[1])
     for waiting in place.joinpath("traps").iterdir():
         waiting.write_text(str(os.getpid()))
-    run(place, bl.LocalRunner(checkpoint=str(place / "checkpoint"), drain=True, quiet=True))
+    local = bl.LocalRunner(checkpoint=str(place / "checkpoint"), drain=True, quiet=True)
+    own = sys.argv[2:] == ["own"]
+    run_with(place, BeamlikeRunner(checkpoint=place / "own") if own else BeamlikeRunner(spark=local))

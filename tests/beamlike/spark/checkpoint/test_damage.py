@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
-from unittest.mock import ANY
 
 import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.plan.manifest import describe, new_manifest, parse
 from beamlike.records.model import BatchRecord
-from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.query.listing import Listing, Lists
 from beamlike.spark.savepoint import savepoint as savepoints
 from beamlike.system.seals import unsealed
-from stages.state.store import ENCODING
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 Damage = Callable[[Path], object]
 ANEW = "start again with another checkpoint"
+VERSIONS = "beamlike/state/versions"
 
 
 def remove(name: str) -> Damage:
@@ -54,6 +54,17 @@ def flip(name: str, text: str = "") -> Damage:
         content = bytearray(file.read_bytes())
         content[content.index(text.encode()) + len(text) - 1] ^= 1
         file.write_bytes(content)
+
+    return do
+
+
+def damage_data(damage: Callable[[str], Damage]) -> Damage:
+    """Returns a damage of the last file of each shard's state."""
+
+    def do(folder: Path) -> None:
+        files = json.loads((folder / VERSIONS / "000000002.json").read_text())["heads"].values()
+        for name, _ in files:
+            damage(f"beamlike/state/data/{name}")(folder)
 
     return do
 
@@ -90,13 +101,11 @@ def both(*damages: Damage) -> Damage:
 
 
 def undo(checkpoint: Path, batch: int) -> None:
-    """Removes the results of a finished batch: its record, and the versions of state after it."""
+    """Removes the results of a finished batch: its record, and the version of the state after it."""
     records = checkpoint / "beamlike" / "records.jsonl"
     lines = [line for line in records.read_text().splitlines() if json.loads(line).get("batch") != batch]
     records.write_text("".join(f"{line}\n" for line in lines))
-    for pattern in (f"{batch + 1}[._]*", f".{batch + 1}[._]*"):
-        for file in (checkpoint / "state").rglob(pattern):
-            file.unlink()
+    (checkpoint / VERSIONS / f"{batch:09d}.json").unlink()
 
 
 def newest(log: str) -> list[Damage]:
@@ -107,24 +116,41 @@ def newest(log: str) -> list[Damage]:
 @pytest.fixture(scope="module")
 def halfway(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that has read half of its files, in `checkpoint` and in a copy; the other half has arrived since."""
-    folder = tmp_path_factory.mktemp("halfway")
+    return begun(spark, tmp_path_factory.mktemp("halfway"))
+
+
+@pytest.fixture(scope="module")
+def halfway_in_store(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run like that of `halfway`, with its state in Spark's own store."""
+    return begun(spark, tmp_path_factory.mktemp("halfway"), state="spark")
+
+
+def begun(spark: SparkSession, folder: Path, **options: Any) -> Path:
     kept.write(folder / "plays", 0, kept.HALF)
-    run(spark, folder)
+    run(spark, folder, **options)
     shutil.copytree(folder / "checkpoint", folder / "copy")
     kept.write(folder / "plays", kept.HALF, kept.FILES)
     return folder
 
 
+Damaged = Callable[[Damage], Path]
+"""A function that restores a checkpoint and damages it."""
+
+
 @pytest.fixture
-def damaged(halfway: Path) -> Callable[[Damage], Path]:
-    """A function that restores the checkpoint of `halfway` and damages it."""
+def damaged(halfway: Path) -> Damaged:
+    return partial(damage_copy, halfway)
 
-    def do(damage: Damage) -> Path:
-        shutil.rmtree(halfway / "checkpoint")
-        damage(Path(shutil.copytree(halfway / "copy", halfway / "checkpoint")))
-        return halfway
 
-    return do
+@pytest.fixture
+def damaged_in_store(halfway_in_store: Path) -> Damaged:
+    return partial(damage_copy, halfway_in_store)
+
+
+def damage_copy(folder: Path, damage: Damage) -> Path:
+    shutil.rmtree(folder / "checkpoint")
+    damage(Path(shutil.copytree(folder / "copy", folder / "checkpoint")))
+    return folder
 
 
 def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ...]]:
@@ -164,20 +190,46 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
             both(*newest("offsets"), *newest("commits")),
             "Spark's offsets/2 is gone, of a batch that the records",
         ),
+        (remove("beamlike/manifest.json"), "lost its manifest"),
+        (remove(f"{VERSIONS}/000000002.json"), r"the version .*000000002\.json of the state is gone"),
+        (flip(f"{VERSIONS}/000000002.json", '"unused'), r"000000002\.json is not what was written"),
+        (remove("beamlike/state/data"), "the state file .*/data/.* is gone"),
+        (damage_data(lambda name: flip(name, '"values')), "/data/.* is not what was written"),
+        (damage_data(cut), "/data/.*: its end is missing"),
+    ],
+)
+def test_what_is_gone_or_not_whole_is_named(
+    spark: SparkSession, damaged: Damaged, damage: Damage, told: str
+) -> None:
+    require_named(spark, damaged(damage), told)
+
+
+@needs_state_store
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
         (empty("state/0/_stateSchema/default/0_*"), "_stateSchema/default/0_.* is not what was written"),
         (empty("state/0/_metadata/v2/0"), "_metadata/v2/0 is not what was written"),
-        (remove("beamlike/manifest.json"), "lost its manifest"),
         pytest.param(remove("state"), "the state directory is empty or missing", marks=pytest.mark.slow),
         pytest.param(remove("state/1/0/3.changelog"), r"3\.changelog does not exist", marks=pytest.mark.slow),
         pytest.param(cut("state/0/1/3.changelog"), "error occurred during loading", marks=pytest.mark.slow),
         (flip("state/0/0/3.changelog"), r"state/0/0/3\.changelog is not what was written"),
         pytest.param(remove("state/0/_stateSchema"), "_stateSchema.* does not exist", marks=pytest.mark.slow),
+        (
+            both(*newest("offsets"), *newest("commits"), remove("beamlike/records.jsonl")),
+            "Spark's offsets/2 is gone, of a batch that the records or the state",
+        ),
     ],
 )
-def test_what_is_gone_or_not_whole_is_named(
-    spark: SparkSession, damaged: Callable[[Damage], Path], damage: Damage, told: str
+def test_what_is_gone_from_sparks_state_store_is_named(
+    spark: SparkSession, damaged_in_store: Damaged, damage: Damage, told: str
 ) -> None:
-    folder = damaged(damage)
+    require_named(spark, damaged_in_store(damage), told)
+
+
+def require_named(spark: SparkSession, folder: Path, told: str) -> None:
+    """Asserts that a run on a damaged checkpoint fails with this message, and with the remedies."""
     with pytest.raises(bl.CheckpointError, match=told) as refused:
         run(spark, folder)
     assert str(folder / "checkpoint") in str(refused.value)
@@ -222,9 +274,7 @@ def test_a_damaged_control_file_is_named(
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_what_is_known_of_lists_that_were_read_has_checksums(
-    spark: SparkSession, damaged: Callable[[Damage], Path]
-) -> None:
+def test_what_is_known_of_lists_that_were_read_has_checksums(spark: SparkSession, damaged: Damaged) -> None:
     folder = damaged(lambda _: None)
     run(spark, folder)
     checkpoint, before = Checkpoint(spark, str(folder / "checkpoint")), "beamlike/files/plays/_before.json"
@@ -249,7 +299,7 @@ def test_what_is_known_of_lists_that_were_read_has_checksums(
 @pytest.mark.slow
 @pytest.mark.spark
 def test_lists_that_were_read_are_folded_while_a_run_goes_on(
-    spark: SparkSession, damaged: Callable[[Damage], Path], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, damaged: Damaged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = damaged(lambda _: None)
     checkpoint = Checkpoint(spark, str(folder / "checkpoint"))
@@ -268,9 +318,7 @@ def test_lists_that_were_read_are_folded_while_a_run_goes_on(
 
 
 @pytest.mark.spark
-def test_a_number_of_shards_that_was_edited_is_refused(
-    spark: SparkSession, damaged: Callable[[Damage], Path]
-) -> None:
+def test_a_number_of_shards_that_was_edited_is_refused(spark: SparkSession, damaged: Damaged) -> None:
     for shards in (None, 3):
         with pytest.raises(
             bl.CheckpointError, match="says 3 shards, and its state has 2: put that number back"
@@ -289,7 +337,7 @@ def test_a_number_of_shards_that_was_edited_is_refused(
     ],
 )
 def test_what_a_power_cut_leaves_empty_is_written_again(
-    spark: SparkSession, damaged: Callable[[Damage], Path], gone: list[str], empty: list[str]
+    spark: SparkSession, damaged: Damaged, gone: list[str], empty: list[str]
 ) -> None:
     def after(folder: Path) -> None:
         for damage in [*map(remove, gone), *(cut(name, 0) for name in empty)]:
@@ -302,12 +350,13 @@ def test_what_a_power_cut_leaves_empty_is_written_again(
     assert run(spark, folder, drain=True) == kept.expected(folder / "plays", kept.HALF - 1)
 
 
+@needs_state_store
 @pytest.mark.slow
 @pytest.mark.spark
 def test_runs_and_savepoints_sync_what_spark_writes(
-    spark: SparkSession, damaged: Callable[[Damage], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, damaged_in_store: Damaged, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, disk = damaged(lambda _: None), Disk(monkeypatch)
+    folder, disk = damaged_in_store(lambda _: None), Disk(monkeypatch)
     savepoints.save(str(folder / "checkpoint"), str(tmp_path / "saved"), session=spark)
     synced = [call.of for call in disk.calls[: disk.renamed_at(tmp_path / "saved" / "savepoint.json")]]
     parts = [path for path in (tmp_path / "saved").rglob("*") if path.name != "savepoint.json"]
@@ -318,14 +367,14 @@ def test_runs_and_savepoints_sync_what_spark_writes(
         int(path.name) for path in (folder / "checkpoint" / "commits").iterdir() if path.name.isdigit()
     )
     written = [folder / "checkpoint" / "offsets" / str(last)]
-    written += (folder / "checkpoint" / "state").glob(f"*/*/{last + 1}.changelog")
+    written += (folder / "checkpoint").glob(f"state/*/*/{last + 1}.changelog")
     assert len(written) == 1 + 2 * kept.SHARDS
     assert {path.stat().st_ino for path in written} <= {call.of for call in disk.calls}
 
 
 @pytest.mark.spark
 def test_a_checkpoint_that_was_moved_within_a_batch_is_refused(
-    spark: SparkSession, damaged: Callable[[Damage], Path], tmp_path: Path
+    spark: SparkSession, damaged: Damaged, tmp_path: Path
 ) -> None:
     folder = damaged(remove("commits/2"))
     for name in ("plays", "checkpoint"):
@@ -337,52 +386,3 @@ def test_a_checkpoint_that_was_moved_within_a_batch_is_refused(
 @pytest.mark.parametrize("offset", ["-", "5", '{"topic": {"0": 7}}', '[1, "2"]', "null"])
 def test_offsets_of_sources_that_are_no_files_name_none(offset: str) -> None:
     assert [*taken(Checkpoint(cast(Any, None), "c"), "sources/0", offset)] == []
-
-
-# Manifests
-
-
-def manifest() -> dict[str, Any]:
-    """Returns the manifest of a run that has begun."""
-    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
-    return {**new_manifest(describe(plan, kept.SHARDS)), "begun": True}
-
-
-def without(*names: str) -> dict[str, Any]:
-    return {name: fact for name, fact in manifest().items() if name not in names}
-
-
-@pytest.mark.parametrize(
-    ("found", "told"),
-    [
-        ("null", "names no encoding of state: put it back from a copy"),
-        ("[4]", "names no encoding"),
-        ("", "is no JSON: put it back from a copy"),
-        (without("encoding"), "names no encoding"),
-        (without("restoring"), "'restoring' is missing or damaged: put it back"),
-        (manifest() | {"shards": "2"}, "'shards' is missing or damaged"),
-        (manifest() | {"stages": {"games": {}}}, "'stages: games' is missing or damaged"),
-        (
-            without("restoring", "levels") | {"encoding": 1},
-            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: continue with the version",
-        ),
-        (
-            manifest() | {"encoding": ENCODING + 1},
-            f"encoding {ENCODING + 1}, and this version.*: continue with",
-        ),
-    ],
-)
-def test_a_manifest_that_is_none_is_refused_before_spark_starts(
-    found: str | dict[str, Any], told: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "beamlike" / "manifest.json"
-    file.parent.mkdir()
-    file.write_text(found if isinstance(found, str) else json.dumps(found))
-    plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
-    with pytest.raises(bl.CheckpointError, match=f"the checkpoint {tmp_path} has .*{told}.*{ANEW}"):
-        refuse_early(plan, str(tmp_path), None, draining=False)
-
-
-def test_a_manifest_is_read_as_it_was_written() -> None:
-    read = manifest() | {"run": ANY, "operators": 2, "rows": False, "store": "spark"}
-    assert parse(json.dumps(manifest()), "it") == read

@@ -14,11 +14,12 @@ import beamlike as bl
 from beamlike.spark.savepoint import savepoint as savepoints
 from stages.state.store import BROUGHT_ALONG, ENCODING
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 
-def unpacked(encoding: int, folder: Path) -> Path:
+def unpacked(encoding: int, folder: Path, kind: str = "encoding") -> Path:
     """Unpacks the checkpoint of that encoding, and adds the plays that follow it."""
-    with tarfile.open(kept.DATA / f"encoding-{encoding}.tar.xz") as archive:
+    with tarfile.open(kept.DATA / f"{kind}-{encoding}.tar.xz") as archive:
         archive.extractall(folder, filter="data")
     kept.write(folder / "rest", kept.HALF, kept.FILES)
     kept.write(folder / "plays", 0, kept.FILES)
@@ -40,11 +41,15 @@ def test_one_of_each_encoding_is_kept(encoding: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_a_checkpoint_of_this_encoding_is_gone_on_with(spark: SparkSession, tmp_path: Path) -> None:
-    checkpoint = unpacked(ENCODING, tmp_path)
+@pytest.mark.parametrize("kind", [pytest.param("encoding", marks=needs_state_store), "files-encoding"])
+def test_a_checkpoint_of_this_encoding_is_gone_on_with(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    checkpoint = unpacked(ENCODING, tmp_path, kind)
     assert go_on(spark, tmp_path, checkpoint) == kept.expected(tmp_path / "plays", kept.HALF)
 
 
+@needs_state_store
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("encoding", BROUGHT_ALONG)

@@ -21,6 +21,7 @@ from beamlike.spark.session import connect
 from tests.support.connect_job import few, generate, many, written
 from tests.support.connect_server import Server
 from tests.support.places import ROOT
+from tests.support.spark_versions import STORES
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -122,16 +123,19 @@ def test_a_killed_client_and_a_killed_server_cost_no_row(
     assert found == written(tmp_path, ("sums",))
 
 
+@pytest.mark.parametrize("state", STORES)
 def test_savepoints_fit_both_kinds_of_session(
-    session: Any, spark: SparkSession, plays: Path, tmp_path: Path, expected: dict[str, list[str]]
+    session: Any, spark: SparkSession, plays: Path, tmp_path: Path, expected: dict[str, list[str]], state: Any
 ) -> None:
     pipeline = many(plays, tmp_path / "out")
-    pipeline.run(bl.SparkRunner(tmp_path / "connect", session=session))
+    pipeline.run(bl.SparkRunner(tmp_path / "connect", session=session, state=state))
     bl.savepoint.save(tmp_path / "connect", tmp_path / "first", session=session)
     bl.savepoint.restore(tmp_path / "first", tmp_path / "classic", pipeline, shards=1, session=spark)
     pipeline.run(bl.SparkRunner(tmp_path / "classic", session=spark))
     bl.savepoint.save(tmp_path / "classic", tmp_path / "second", session=spark)
-    bl.savepoint.restore(tmp_path / "second", tmp_path / "last", pipeline, shards=2, session=session)
+    bl.savepoint.restore(
+        tmp_path / "second", tmp_path / "last", pipeline, shards=2, session=session, state=state
+    )
     pipeline.run(bl.SparkRunner(tmp_path / "last", session=session, drain=True))
     assert written(tmp_path / "out") == expected
 

@@ -14,8 +14,9 @@ from beamlike.plan.manifest import new_manifest
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.beamlike.spark.savepoint.test_savepoint import FILES, HALF, panes, pipeline, run, write
+from tests.support.spark_versions import needs_state_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs_state_store]
 
 
 def undisturbed(folder: Path) -> list[tuple[Any, ...]]:
@@ -33,12 +34,14 @@ def operators(checkpoint: Path) -> list[str]:
 def test_its_state_goes_to_two_shards_and_two_operators(spark: SparkSession, tmp_path: Path) -> None:
     before, after = bl.Memory(), bl.Memory()
     write(tmp_path / "plays", 0, HALF)
-    run(pipeline(tmp_path, before), tmp_path / "one", session=spark, shards=1)
+    run(pipeline(tmp_path, before), tmp_path / "one", session=spark, shards=1, state="spark")
     assert operators(tmp_path / "one") == ["0"]
     savepoints.save(str(tmp_path / "one"), str(tmp_path / "saved"), session=spark)
     write(tmp_path / "plays", HALF, FILES)
     plan = pipeline(tmp_path, after).plan()
-    savepoints.restore(str(tmp_path / "saved"), str(tmp_path / "two"), plan, shards=2, session=spark)
+    savepoints.restore(
+        str(tmp_path / "saved"), str(tmp_path / "two"), plan, shards=2, session=spark, state="spark"
+    )
     assert operators(tmp_path / "two") == ["0", "1"]
     run(pipeline(tmp_path, after), tmp_path / "two", session=spark, drain=True)
     assert panes(before, after) == undisturbed(tmp_path)

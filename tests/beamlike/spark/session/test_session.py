@@ -18,11 +18,11 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from beamlike.errors import RunError
 from beamlike.spark.session import launch
-from beamlike.spark.session.session import open_session, ship, worker_environment
+from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
+from tests.support.spark_versions import needs_state_store, settings
 
 pytestmark = pytest.mark.spark
 
@@ -79,7 +79,7 @@ def snapshot(session: SparkSession) -> dict[str, object]:
     """Returns the parts of an existing session that a new one might change."""
     context = session.sparkContext
     return {
-        "settings": dict(session.conf.getAll),
+        "settings": settings(session),
         "context": sorted(context.getConf().getAll()),
         "environment": dict(context.environment),
         "includes": list(context._python_includes or []),
@@ -112,11 +112,21 @@ def test_the_new_session_has_the_settings_and_views_of_the_given_one(spark: Spar
 
 def test_our_settings_go_on_top_and_the_users_config_on_top_of_them(spark: SparkSession) -> None:
     opened = beside(spark, spark__sql__session__timeZone="Europe/Paris", spark__driver__memory="2g")
-    provider = "spark.sql.streaming.stateStore.providerClass"
     assert opened.conf.get("spark.sql.shuffle.partitions") == "2"
-    assert str(opened.conf.get(provider)).endswith("RocksDBStateStoreProvider")
     assert opened.conf.get("spark.sql.session.timeZone") == "Europe/Paris"
     assert beside(spark).conf.get("spark.sql.session.timeZone") == "UTC"
+
+
+def test_settings_of_sparks_own_state_store_are_made_only_for_runs_that_use_it(spark: SparkSession) -> None:
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    opened = beside(spark)
+    assert opened.conf.get(provider, None) is None
+    use_state_store(opened, {})
+    assert str(opened.conf.get(provider)).endswith(".RocksDBStateStoreProvider")
+    theirs = {provider: "theirs.RocksDBStateStoreProvider"}
+    opened = beside(spark, **{provider.replace(".", "__"): theirs[provider]})
+    use_state_store(opened, theirs)
+    assert opened.conf.get(provider) == "theirs.RocksDBStateStoreProvider"
 
 
 def test_spark_that_is_started_here_is_patient_with_a_busy_machine(spark: SparkSession) -> None:
@@ -220,38 +230,43 @@ def test_a_module_that_was_edited_is_shipped_again(spark: SparkSession, rules: P
         assert ask_inside(opened, question).startswith(f"{number} of ")
 
 
-class Counter(StatefulProcessor):
-    """An aggregate that needs the user's module where it is unpickled: on the driver, which tests it, and in tasks."""
+def counter(question: Callable[[], Any]) -> Any:
+    """Returns an aggregate that needs the user's module where it is unpickled: on the driver, which tests it, and in
+    tasks.
+    """
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    def __init__(self, question: Callable[[], Any]) -> None:
-        self.question = question
+    class Counter(StatefulProcessor):
+        def init(self, handle: Any) -> None:
+            question()
+            self.count = handle.getValueState("count", "n long")
 
-    def init(self, handle: Any) -> None:
-        self.question()
-        self.count = handle.getValueState("count", "n long")
+        def handleInputRows(
+            self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
+        ) -> Iterator[pd.DataFrame]:
+            n = (self.count.get()[0] if self.count.exists() else 0) + sum(len(frame) for frame in rows)
+            self.count.update((n,))
+            yield pd.DataFrame({"answer": [f"{n}, {question()}"]})
 
-    def handleInputRows(
-        self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any
-    ) -> Iterator[pd.DataFrame]:
-        n = (self.count.get()[0] if self.count.exists() else 0) + sum(len(frame) for frame in rows)
-        self.count.update((n,))
-        yield pd.DataFrame({"answer": [f"{n}, {self.question()}"]})
+        def close(self) -> None: ...
 
-    def close(self) -> None: ...
+    return Counter()
 
 
 @pytest.mark.slow
+@needs_state_store
 def test_a_stateful_query_runs_and_stops_in_silence(
     spark: SparkSession, rules: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     opened, question = beside(spark), limit()
+    use_state_store(opened, {})
     ship(opened, ["rules", __name__])
     stream = opened.readStream.format("rate-micro-batch").option("rowsPerBatch", 4).load()
     with worker_environment(opened):
         counts = (
             stream.selectExpr("value % 1 AS key")
             .groupBy("key")
-            .transformWithStateInPandas(Counter(question), ANSWERED, "Append", "None")
+            .transformWithStateInPandas(counter(question), ANSWERED, "Append", "None")
         )
     answers: list[str] = []
     enough = threading.Event()

@@ -23,6 +23,7 @@ from beamlike.spark.query.operators import LevelOperator, on_demand
 from beamlike.spark.session.session import EARLY
 from beamlike.spark.session.workers import settle, settled
 from examples.session_lengths import pipeline
+from tests.support.spark_versions import needs_state_store
 
 
 @pytest.fixture
@@ -50,6 +51,7 @@ def test_what_a_worker_has_loaded_is_searched_for_garbage_once_only() -> None:
     del kept
 
 
+@needs_state_store
 def test_to_say_what_state_there_is_none_of_our_libraries_is_loaded(tmp_path: Path) -> None:
     plan = pipeline(tmp_path, tmp_path, bl.END_OF_WINDOW).plan()
     level = Level.of(plan, plan.levels[0], Topology.of(plan, (0, 1)), started=0)
@@ -77,6 +79,7 @@ exec(compile(open({path!r} + "/__init__.py").read(), __file__, "exec"))
 """
 
 
+@needs_state_store
 @pytest.mark.parametrize(
     "module",
     [

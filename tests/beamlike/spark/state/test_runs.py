@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 import beamlike as bl
 from beamlike.spark.savepoint import savepoint as savepoints
 from tests.beamlike.spark.savepoint.test_savepoint import FILES, HALF, panes, pipeline, run, write
+from tests.support.spark_versions import needs_state_store
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +38,14 @@ def test_panes_are_those_of_a_run_in_process(spark: SparkSession, tmp_path: Path
     assert panes(before, after) == undisturbed(tmp_path)
 
 
-@pytest.mark.parametrize(("first", "then"), [("spark", "files"), ("files", "spark"), ("files", "files")])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        pytest.param("spark", "files", marks=needs_state_store),
+        pytest.param("files", "spark", marks=needs_state_store),
+        ("files", "files"),
+    ],
+)
 def test_a_savepoint_goes_from_each_store_to_the_other_and_to_other_shards(
     spark: SparkSession, tmp_path: Path, first: str, then: str
 ) -> None:
@@ -96,6 +104,7 @@ def test_an_earlier_state_is_there_and_a_replayed_batch_begins_with_the_one_befo
     assert [row for place, row in enumerate(whole) if row not in whole[:place]] == undisturbed(tmp_path)
 
 
+@needs_state_store
 def test_another_store_than_that_of_the_checkpoint_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "plays", 0, 1)
     run(pipeline(tmp_path, bl.Memory()), tmp_path / "one", session=spark, shards=1, state="files")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from beamlike.spark.state import index, shard, storage
 from beamlike.spark.state.index import Head
 from beamlike.spark.state.shard import Changed, Shard
 from beamlike.system.seals import NotAsWritten
+from stages.state.memory import Memory
+from tests.stages.state.test_memory import Text
 
 KEYS = [f"key {number}" for number in range(12)]
 Changes = dict[str, bytes | None]
@@ -37,6 +40,7 @@ def step(
         else:
             state.put("stage", key, value)
             assert state.get("stage", key) == value
+            assert state.decoded("stage", key, Text) == Text(value)
     changed = state.commit()
     if keep and changed is not None:
         place.keep(changed.head, state)
@@ -48,6 +52,9 @@ def stored(place: Shard, head: Head | None) -> dict[str, bytes]:
     state = place.load(head, 0)
     found = {key: state.get("stage", key) for key in KEYS}
     there = {key: value for key, value in found.items() if value is not None}
+    # What this process remembers of earlier attempts and batches is of these values, or not used.
+    decoded = {key: state.decoded("stage", key, Text) for key in KEYS}
+    assert decoded == {key: None if value is None else Text(value) for key, value in found.items()}
     assert dict(state.values()) == {f"stage/{key}": value for key, value in there.items()}
     return there
 
@@ -149,6 +156,52 @@ def test_a_cached_index_is_used_for_its_own_head_only(tmp_path: Path) -> None:
     step(place, first.head, 1, {"key 1": b"lost", "key 2": b"lost"})  # its batch is played again
     assert place.load(first.head, 1).get("stage", "key 1") == b"first"
     assert place.load(first.head, 1).get("stage", "key 2") is None
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[Shard, Head], list[bytes]]:
+    """A function that returns the values that a batch decodes if it reads all of them."""
+    monkeypatch.setattr(shard, "_REMEMBERED", Memory())
+
+    def decoded(place: Shard, head: Head) -> list[bytes]:
+        found: list[bytes] = []
+        state = place.load(head, 9)
+        for key in KEYS:
+            state.decoded("stage", key, lambda value: found.append(value) or Text(value))  # type: ignore[func-returns-value]
+        return found
+
+    return decoded
+
+
+def test_later_batches_decode_only_what_was_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Shard, Head], list[bytes]]
+) -> None:
+    place = Shard(str(tmp_path), 0, 0)
+    first = step(place, None, 0, {"key 1": b"one", "key 2": b"two"}, keep=False)
+    assert first is not None
+    assert read(place, first.head) == []  # the first batch has decoded them
+    with monkeypatch.context() as other_process:
+        other_process.setattr(shard, "_REMEMBERED", Memory())
+        second = step(place, first.head, 1, {"key 2": b"three"}, keep=False)
+    assert second is not None
+    assert read(place, second.head) == [b"three"]
+    assert read(place, second.head) == []
+    assert read(Shard(str(tmp_path), 0, 1), second.head) == [b"one", b"three"]
+
+
+def test_values_that_are_merged_are_not_decoded_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Shard, Head], list[bytes]]
+) -> None:
+    monkeypatch.setattr(shard, "_MOST_FILES", 4)
+    place = Shard(str(tmp_path), 0, 0)
+    head: Head | None = None
+    for batch, key in enumerate(KEYS):
+        changed = step(place, head, batch, {key: key.encode()})
+        assert changed is not None
+        head = changed.head
+    assert head is not None
+    assert len(place.load(head, 9).index.live) < len(KEYS)
+    assert read(place, head) == []
 
 
 def test_a_file_that_is_gone_or_damaged_is_reported_by_name(tmp_path: Path) -> None:
