@@ -1,6 +1,7 @@
 """The cost of a batch of arrivals with much state: on a stage alone, on the Spark runner, and in native Spark.
 
-Operators whose state is read by key (`state_operators`) run on a stage only.
+Operators whose state is read by key (`state_operators`) run on a stage, and native Spark runs those that it has
+(`state_native`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from benchmarks.kept import Figures
 from benchmarks.machine import machine
 from benchmarks.measure import measure
 from benchmarks.section import Section, resume
+from benchmarks.state_native import NATIVE
 from benchmarks.state_operators import OPERATORS
 from benchmarks.workloads import WORKLOADS
 from examples.drawing import figures, save
@@ -98,8 +100,9 @@ def run(engine: str, workload: str, rows: int, batches: int, work: Path) -> Stat
     shards = SHARDS if engine == "stage" else 1
     options = {"rows": rows // shards, "arrivals": ARRIVALS // shards, "batches": batches}
     arguments = [f"--{name}={value}" for name, value in options.items()]
-    of_stage = "benchmarks.state_operators" if workload in OPERATORS else "benchmarks.state_stage"
-    module = [of_stage] if engine == "stage" else ["benchmarks.state_spark", engine]
+    module = ["benchmarks.state_stage"] if engine == "stage" else ["benchmarks.state_spark", engine]
+    if workload in OPERATORS:
+        module = ["benchmarks.state_operators" if engine == "stage" else "benchmarks.state_native"]
     log = work / f"{engine}-{workload.replace(', ', '-')}-{rows}.log"
     env = dict(os.environ) | {"POLARS_MAX_THREADS": "1"}  # as in Spark's workers
     with tempfile.NamedTemporaryFile("r", suffix=".json") as out, open(log, "w") as file:
@@ -213,7 +216,7 @@ FRONT = Section("open windows", SECTION.key, front, SECTION.path, readme.FRONT)
 
 
 def plot(states: Sequence[State], path: Path) -> None:
-    """Plots the median time of a batch against the live rows: a panel per kind of windows, a line per engine."""
+    """Plots the CPU time of a batch against the live rows: a panel per workload, a line per engine."""
     workloads = [name for name in JOBS if any(each.workload == name for each in states)]
     across = min(3, len(workloads))
     down = -(-len(workloads) // across)
@@ -227,13 +230,13 @@ def plot(states: Sequence[State], path: Path) -> None:
                 key=lambda each: each.rows,
             )
             if mine:
-                seconds = [each.median for each in mine]
+                seconds = [each.cpu for each in mine]
                 panel.plot([each.rows for each in mine], seconds, f"C{color}o-", label=engine)
         panel.set(title=name, xscale="log", yscale="log")
         panel.grid(alpha=0.3)
         panel.legend(fontsize="small")
     figure.supxlabel("live (key, window) rows")
-    figure.supylabel("seconds for a batch, median")
+    figure.supylabel("CPU seconds for a batch, median")
     save(figure, path)
 
 
@@ -315,9 +318,11 @@ def _ordinary(engine: str) -> list[str]:
 
 
 def _runs(engine: str, workload: str) -> bool:
-    """True if the engine can run a workload: native Spark has no triggers, and operators run on a stage only."""
+    """True if the engine can run a workload: native Spark has no triggers, and operators run on a stage, and in native
+    Spark if it has them.
+    """
     if workload in OPERATORS:
-        return engine == "stage"
+        return engine == "stage" or (engine == "native" and workload in NATIVE)
     return engine != "native" or not WORKLOADS[workload].early
 
 

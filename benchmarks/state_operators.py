@@ -120,25 +120,38 @@ class Bench:
 
     def fill(self) -> None:
         """Makes the live rows, of which each has another key or, in joins, each side has."""
+        for part in self.parts():
+            times = part[EVENT_TIME]
+            rows = self._input(part, right_only=self.job.versions)
+            clock = int(times[-1]) if self.job.ends else MIN_TIME if self.job.versions else 0
+            self.stage.step(self.store, {MAIN: rows}, Times.of(clock, 0))
+
+    def parts(self) -> Iterator[pl.DataFrame]:
+        """Yields the users, scores and times of the live rows."""
         keys = self._random.permutation(self.rows) % self._keys
         times = np.zeros(self.rows, np.int64)
         if self.job.ends:
             times = np.sort(self._random.integers(-_HOUR, 0, self.rows))
         for first in range(0, self.rows, _PART):
             part = slice(first, first + _PART)
-            rows = self._frame(keys[part], times[part], right_only=self.job.versions)
-            clock = int(times[part][-1]) if self.job.ends else MIN_TIME if self.job.versions else 0
-            self.stage.step(self.store, {MAIN: rows}, Times.of(clock, 0))
+            yield self._rows(keys[part], times[part])
+
+    def arriving(self, count: int) -> Iterator[pl.DataFrame]:
+        """Yields the users, scores and times of the rows of batches."""
+        for number in range(count):
+            times = number * self._span + np.sort(self._random.integers(0, self._span, self.arrivals))
+            yield self._rows(self._random.integers(0, self._keys, len(times)), times)
+
+    @property
+    def _span(self) -> int:
+        """The event time (us) of a batch."""
+        return max(1, _HOUR * self.arrivals // self.rows) if self.job.ends else _SECOND
 
     def batches(self, count: int) -> Iterator[Batch]:
         """Yields the costs of batches."""
-        span = max(1, _HOUR * self.arrivals // self.rows) if self.job.ends else _SECOND
-        for number in range(count):
-            times = number * span + np.sort(self._random.integers(0, span, self.arrivals))
-            rows = self._with_retractions(
-                self._frame(self._random.integers(0, self._keys, len(times)), times)
-            )
-            now = Times.of((number + 1) * span, (number + 1) * span)
+        for number, arrived in enumerate(self.arriving(count)):
+            rows = self._with_retractions(self._input(arrived))
+            now = Times.of((number + 1) * self._span, (number + 1) * self._span)
             self.store.reset()
             wall, cpu = time.perf_counter(), time.process_time()
             step = self.stage.step(self.store, {MAIN: rows}, now)
@@ -146,10 +159,14 @@ class Bench:
             used = self.store.calls, self.store.read, self.store.written
             yield Batch(wall, cpu, *used, len(step.panes), step.live, self.store.bytes)
 
-    def _frame(self, keys: np.ndarray, times: np.ndarray, *, right_only: bool = False) -> pl.DataFrame:
-        schema = self.stage.operator.inputs[MAIN].schema
+    def _rows(self, keys: np.ndarray, times: np.ndarray) -> pl.DataFrame:
         columns = {"user": keys, "score": self._random.integers(0, 100, len(keys)), "at": times}
-        rows = pl.DataFrame({**columns, EVENT_TIME: times}).with_columns(pl.lit(False).alias(PANE_RETRACTED))
+        return pl.DataFrame({**columns, EVENT_TIME: times})
+
+    def _input(self, rows: pl.DataFrame, *, right_only: bool = False) -> pl.DataFrame:
+        """Converts rows to the input of the stage."""
+        schema = self.stage.operator.inputs[MAIN].schema
+        rows = rows.with_columns(pl.lit(False).alias(PANE_RETRACTED))
         if LEFT in schema:
             right = pl.lit(True) if right_only else pl.int_range(pl.len()) % 2 == 1
             side = pl.struct("user", "score")

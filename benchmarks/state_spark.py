@@ -26,11 +26,11 @@ from benchmarks import native
 from benchmarks.measure import cpu_of_family
 from benchmarks.workloads import SCHEMA, SECOND, START, WORKLOADS, Load, Workload
 
-_WARM_UP = 5  # batches that are not measured
+WARM_UP = 5  # batches that are not measured
 _INTERVAL = 0.1  # between two looks at the CPU time, seconds
-_CORES = 2
+CORES = 2
 _MEMORY = "4g"  # of the JVM
-_SETTINGS = {"spark.driver.memory": _MEMORY, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
+SETTINGS = {"spark.driver.memory": _MEMORY, "spark.sql.streaming.numRecentProgressUpdates": "1000"}
 _NATIVE_TYPES = "user long, score long, event_time timestamp"
 
 Progress: TypeAlias = dict[str, Any]
@@ -84,7 +84,7 @@ class Told:
 def prepare(workload: Workload, load: Load, batches: int, folder: Path) -> None:
     """Writes the workload's files, those of its batches last, in the order of reading."""
     folder.mkdir()
-    arrivals = (workload.batch(load, number) for number in range(_WARM_UP + batches))
+    arrivals = (workload.batch(load, number) for number in range(WARM_UP + batches))
     for number, plays in enumerate(itertools.chain(workload.before(load), arrivals)):
         path = folder / f"{number:05d}.parquet"
         plays.write_parquet(path, compression="snappy")
@@ -112,7 +112,7 @@ def pipeline(workload: Workload, load: Load, work: Path) -> bl.Pipeline:
 def run_spark(workload: Workload, load: Load, batches: int, work: Path) -> list[Batch]:
     """Runs the job on the Spark runner."""
     runner = bl.SparkRunner(
-        checkpoint=str(work / "checkpoint"), master=f"local[{_CORES}]", shards=_CORES, config=_SETTINGS
+        checkpoint=str(work / "checkpoint"), master=f"local[{CORES}]", shards=CORES, config=SETTINGS
     )
     clock = CpuClock()
     clock.start()
@@ -120,7 +120,7 @@ def run_spark(workload: Workload, load: Load, batches: int, work: Path) -> list[
     (query,) = run.session.streams.active
     run.wait()
     told = {record.batch: _told(record) for record in run.batches}
-    return _measured(_progress(query), told, clock, load, batches)
+    return measured_batches(progress_of(query), told, clock, load, batches)
 
 
 def _told(record: BatchRecord) -> Told:
@@ -146,7 +146,7 @@ def native_scores(spark: SparkSession, workload: Workload, load: Load, data: Pat
 
 def run_native(workload: Workload, load: Load, batches: int, work: Path) -> list[Batch]:
     """Runs the job in native Spark, with its file sink."""
-    spark = native.session(_CORES, _SETTINGS)
+    spark = native.session(CORES, SETTINGS)
     clock = CpuClock()
     clock.start()
     query = (
@@ -158,9 +158,9 @@ def run_native(workload: Workload, load: Load, batches: int, work: Path) -> list
         .start()
     )
     query.awaitTermination()
-    progress = _progress(query)
+    progress = progress_of(query)
     told = {each["batchId"]: _told_by_native(each) for each in progress}
-    return _measured(progress, told, clock, load, batches)
+    return measured_batches(progress, told, clock, load, batches)
 
 
 def _told_by_native(progress: Progress) -> Told:
@@ -169,11 +169,11 @@ def _told_by_native(progress: Progress) -> Told:
     return Told(progress["numInputRows"], operator["numRowsRemoved"], operator["numRowsTotal"], state)
 
 
-def _progress(query: StreamingQuery) -> list[Progress]:
+def progress_of(query: StreamingQuery) -> list[Progress]:
     return [json.loads(each.json) for each in query.recentProgress]
 
 
-def _measured(
+def measured_batches(
     progress: Sequence[Progress], told: Mapping[int, Told], clock: CpuClock, load: Load, batches: int
 ) -> list[Batch]:
     """Returns the last batches with ordinary arrivals. A batch's CPU time lasts until the next batch begins."""
@@ -188,9 +188,9 @@ def _measured(
         if facts is not None and facts.elements == load.arrivals:
             cpu = clock.at(end) - clock.at(begin)
             found.append(Batch(wall, cpu, facts.panes, facts.live, facts.state))
-    if len(found) != _WARM_UP + batches:
-        raise RuntimeError(f"{len(found)} batches of {load.arrivals} arrivals, expected {_WARM_UP + batches}")
-    return found[_WARM_UP:]
+    if len(found) != WARM_UP + batches:
+        raise RuntimeError(f"{len(found)} batches of {load.arrivals} arrivals, expected {WARM_UP + batches}")
+    return found[WARM_UP:]
 
 
 _ENGINES = {"spark": run_spark, "native": run_native}

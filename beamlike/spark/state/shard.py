@@ -57,7 +57,7 @@ class ShardState:
 
     @property
     def remembers(self) -> bool:
-        return False
+        return True
 
     def get(self, stage: str, key: str) -> bytes | None:
         name = f"{stage}/{key}"

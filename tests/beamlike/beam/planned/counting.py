@@ -7,7 +7,6 @@ numbers are written to files that are named by them, and each number that is cla
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ import beamlike as bl
 from beamlike.beam import BeamlikeRunner
 from tests.beamlike.beam.killed import Counting
 from tests.beamlike.beam.planned.readings import Write, written
+from tests.faults.processes import descendants, kill
 
 NUMBERS = 7
 """The number of numbers."""
@@ -54,7 +54,7 @@ class Slowly(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
         if trap.exists():
             process = int(trap.read_text() or os.getpid())
             trap.unlink()
-            os.kill(process, signal.SIGKILL)
+            kill([process, *descendants(process)])
         yield beam.window.TimestampedValue(number, number)
         estimator.set_watermark(Timestamp(number + 1))
         tracker.defer_remainder(Duration(self.delay))

@@ -22,13 +22,14 @@ from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
 import beamlike as bl
 from beamlike.beam import BeamlikeRunner, Read
 from tests.beamlike.beam.pipelines import pairs, timed
+from tests.faults.processes import descendants, kill
 
 EVENTS = 6
 """The number of bundles of elements."""
 
 
 class Trap(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
-    """Raises an error, or kills a process, when it processes a value for which there is a file with this name.
+    """Raises an error, or kills a process tree, when it processes a value for which there is a file with this name.
 
     The file contains the id of the process, or nothing for an error. It is removed first.
     """
@@ -45,7 +46,7 @@ class Trap(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
             trap.unlink()
             if not process:
                 raise RuntimeError("trapped")
-            os.kill(int(process), signal.SIGKILL)
+            kill([int(process), *descendants(int(process))])
         yield element
 
 
