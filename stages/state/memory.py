@@ -31,7 +31,7 @@ def most_bytes(limit: Path = _LIMIT) -> int:
     with suppress(OSError, ValueError, AttributeError):  # Windows has no sysconf
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     with suppress(OSError, ValueError):
-        sizes.append(int(limit.read_text()))
+        sizes.append(int(limit.read_text("utf-8")))
     return max(LEAST_BYTES, min(sizes, default=0) // _SHARE)
 
 

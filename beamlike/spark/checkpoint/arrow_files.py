@@ -78,7 +78,7 @@ class ArrowFiles(StoredFiles):
         if _is_there(from_files, from_path):
             if _is_there(to_files, to_path):
                 raise CheckpointError(f"cannot copy {source} to {target}, which is there")
-            to_files.create_dir(to_path.rpartition("/")[0], recursive=True)
+            to_files.create_dir(to_path, recursive=True)
             fs.copy_files(from_path, to_path, source_filesystem=from_files, destination_filesystem=to_files)
 
     def _remove(self, folder: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.model import Plan
+from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop import HadoopFiles
 from beamlike.spark.failures import failure
@@ -35,6 +36,24 @@ def test_storage_that_is_full_or_cannot_be_written_is_told(tmp_path: Path) -> No
             refused(f"{name}/deep")
     with pytest.raises(bl.CheckpointError, match=f"cannot read {tmp_path}: "):
         files.read(str(tmp_path))
+
+
+def test_a_folder_is_copied_whole_without_spark(tmp_path: Path) -> None:
+    for name in ("0", ".0.crc", "deep/1"):
+        (tmp_path / "log" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "log" / name).write_text(name)
+    files = ArrowFiles()
+    files.copy(str(tmp_path / "log"), str(tmp_path / "saved" / "of" / "it"))
+    copied = tmp_path / "saved" / "of" / "it"
+    assert {path.name: path.read_text() for path in copied.rglob("*") if path.is_file()} == {
+        "0": "0",
+        ".0.crc": ".0.crc",
+        "1": "deep/1",
+    }
+    files.copy(str(tmp_path / "nowhere"), str(tmp_path / "else"))
+    assert not (tmp_path / "else").exists()
+    with pytest.raises(bl.CheckpointError, match="which is there"):
+        files.copy(str(tmp_path / "log"), str(copied))
 
 
 @pytest.mark.parametrize(
