@@ -237,9 +237,10 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     write(tmp_path / "plays", 0, 2)
     job = ("run", "savepoint_mine:scores", "--runner", "spark", "--checkpoint")
     invoke(*job, "first", "--shards", "2")
-    with pytest.raises(ValueError, match=r"spark\.driver\.memory='3g' can only be set when Spark starts"):
-        bl.savepoint.save("first", "saved", config={"spark.driver.memory": "3g"})
     assert "after batch 0, on 2 shards" in invoke("savepoint", "first", "saved", "--conf", "spark.x=1")
+    with pytest.raises(ValueError, match=r"spark\.driver\.memory='3g' can only be set when Spark starts"):
+        other = sys.modules["savepoint_mine"].other()
+        bl.savepoint.restore("saved", "never", other, config={"spark.driver.memory": "3g"})
     write(tmp_path / "plays", 2, 4)
     told = invoke("restore", "saved", "without", "savepoint_mine:other")
     assert "stage 'sessions' is gone: its part of the savepoint is left out" in told
