@@ -238,8 +238,8 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     job = ("run", "savepoint_mine:scores", "--runner", "spark", "--checkpoint")
     invoke(*job, "first", "--shards", "2")
     assert "after batch 0, on 2 shards" in invoke("savepoint", "first", "saved", "--conf", "spark.x=1")
+    other = sys.modules["savepoint_mine"].other()
     with pytest.raises(ValueError, match=r"spark\.driver\.memory='3g' can only be set when Spark starts"):
-        other = sys.modules["savepoint_mine"].other()
         bl.savepoint.restore("saved", "never", other, config={"spark.driver.memory": "3g"})
     write(tmp_path / "plays", 2, 4)
     told = invoke("restore", "saved", "without", "savepoint_mine:other")
