@@ -54,6 +54,11 @@ def grouping(pairs: Any) -> Any:
     return pairs | beam.WindowInto(beam.window.FixedWindows(60)) | beam.CombinePerKey(sum)
 
 
+def sessions(pairs: Any) -> Any:
+    """Returns sums for each session of a user."""
+    return pairs | beam.WindowInto(beam.window.Sessions(15)) | beam.CombinePerKey(sum)
+
+
 def minutes(scores: bl.Collection) -> bl.Collection:
     """Sums for each user and minute, in beamlike's interface."""
     return scores.window_into(bl.FixedWindows("1m")).group_by("user").aggregate(score=bl.sum("score"))
@@ -78,6 +83,7 @@ def side_input(pairs: Any) -> Any:
 JOBS: Final[dict[str, Callable[[Any], Any]]] = {
     "grouping": grouping,
     "in columns": in_columns,
+    "sessions": sessions,
     "state": state,
     "side input": side_input,
 }
