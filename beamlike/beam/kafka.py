@@ -70,19 +70,23 @@ class PositionTracker(RestrictionTracker):  # type: ignore[misc, unused-ignore]
     """The tracker of a `Position`, which is split only where a bundle ends."""
 
     def __init__(self, position: Position) -> None:
-        self.left, self.ended = position, False
+        self.left, self.ended, self.reading = position, False, False
 
     def current_restriction(self) -> Position:
         return self.left
 
-    def try_claim(self, position: Position) -> bool:
-        """Claims everything before a position."""
-        if not self.ended:
-            self.left = position
-        return not self.ended
+    def try_claim(self, position: Position | None) -> bool:
+        """Claims everything before a position.
+
+        None announces a batch: until its position is claimed, the bundle does not end.
+        """
+        if self.ended:
+            return False
+        self.left, self.reading = position or self.left, position is None
+        return True
 
     def try_split(self, fraction_of_remainder: float) -> tuple[Position, Position] | None:
-        if fraction_of_remainder or self.ended:
+        if fraction_of_remainder or self.ended or self.reading:
             return None
         self.ended = True
         return self.left, self.left
@@ -132,14 +136,15 @@ class _Read(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
             estimator.set_watermark(self._watermark(position, reader.end, now))
             tracker.defer_remainder(Duration(_POLL))
             return
+        if not tracker.try_claim(None):
+            return  # the runner has ended the bundle, and the next one reads this batch
         span = batch.input or {"begin": {}, "end": {}}
         rows = reader.log.read(span["begin"], span["end"])
         if self.most is not None:
             rows = rows.head(self.most - position.count)
         reader.passed(batch)
         position = _after(position, batch.position, rows)
-        if not tracker.try_claim(position):
-            return  # the runner has ended the bundle, and the next one reads these messages
+        tracker.try_claim(position)
         yield from self._elements(rows, now)
         if self.most is not None and position.count >= self.most:
             estimator.set_watermark(MAX_TIMESTAMP)
