@@ -74,9 +74,11 @@ def test_a_killed_run_continues_a_residual_that_waits(how: str, tmp_path: Path) 
 
 
 def test_a_run_that_can_be_continued_leaves_a_residual_to_the_next_one(tmp_path: Path) -> None:
-    for _ in range(3):
+    found: list[int] = []
+    while len(found) < 3:  # a run that begins before the residual is due leaves it, too
         run(tmp_path, planned(tmp_path))
-    assert claimed(tmp_path) == [*range(3)]
+        before, found = found, claimed(tmp_path)
+        assert found in (before, [*range(len(before) + 1)])
     assert run(tmp_path, planned(tmp_path, drain=True)) == expected()
 
 
