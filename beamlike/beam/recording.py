@@ -14,6 +14,7 @@ from beamlike.beam.described import source_of, stage_of
 from beamlike.beam.flow import Flow, Parts
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import StageNode
+from beamlike.beam.sided import SidedNode
 from beamlike.beam.stateful import StatefulNode
 from beamlike.beam.units import Unit
 from beamlike.records.graph import RunDescription, StageDescription
@@ -143,7 +144,7 @@ class Recording:
             else:
                 self.sources[unit.label] = self._source(unit, new, now)
         for node in self.run.nodes:
-            if isinstance(node, GroupNode | StatefulNode):
+            if isinstance(node, GroupNode | StatefulNode | SidedNode):
                 node.done = None
         batch = BatchRecord(self.number, now, {**self.sources}, {**self.last}, finished=self.run.now())
         self.records.write(batch)
@@ -194,10 +195,10 @@ class Recording:
         record = self.last.get(unit.label, StageRecord(MIN_TIME, MIN_TIME, "")).quiet()
         holders = list[HoldOwner]()
         for node in self._nodes(unit):
-            if isinstance(node, GroupNode | StatefulNode) and node.done is not None:
+            if isinstance(node, GroupNode | StatefulNode | SidedNode) and node.done is not None:
                 reports = {name: Report(one.watermark) for name, one in upstream.items()}
                 record = stage_record(node.done, reports, now, {})
-                if isinstance(node, StatefulNode):  # its rows are encoded bundles
+                if not isinstance(node, GroupNode):  # its rows are encoded bundles
                     record = attrs.evolve(record, panes={})
             holders += [] if (holder := node.holder()) is None else [holder]
         least = min(holders, key=lambda holder: holder.hold, default=None)

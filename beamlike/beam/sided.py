@@ -24,7 +24,7 @@ from stages.sides.contents import SideContents
 from stages.sides.declarations import Side
 from stages.sides.gate import SideGate
 from stages.sides.operator import sides_facts
-from stages.stage import Stage
+from stages.stage import Stage, StageResult
 from stages.state.store import StateStore
 from stages.state_tables import State, StateTable, Table
 from windowing.clocks import WATERMARK, Times
@@ -32,12 +32,21 @@ from windowing.columns import EVENT_TIME, WINDOW_END
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME
 from windowing.windows import GlobalWindows
 
+COUNT: Final = "count"
 OUTPUT: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 """The columns of output: a buffer, and encoded elements."""
 PLACED: Final = pl.Schema(
-    {ELEMENT: pl.Binary(), WINDOW: pl.Binary(), EVENT_TIME: pl.Int64(), WINDOW_END: pl.Int64()}
+    {
+        ELEMENT: pl.Binary(),
+        WINDOW: pl.Binary(),
+        EVENT_TIME: pl.Int64(),
+        WINDOW_END: pl.Int64(),
+        COUNT: pl.Int64(),
+    }
 )
-"""The columns of encoded elements in one window, with the least event time. Elements without a window never wait."""
+"""The columns of encoded elements in one window, with the least event time and their number. Elements without a window
+never wait, and are not counted, since they are never late.
+"""
 _ROW_BYTES: Final = 1 << 16
 """The size of encoded elements from which a further row begins."""
 
@@ -106,7 +115,7 @@ class SidesParDo(Operator):
         elements = [each for part in admitted for each in part[ELEMENT]]
         with self.host.reading(contents):
             written = self.host.process(elements) if elements else []
-        panes, late = pl.DataFrame(written, OUTPUT, orient="row"), int(gone.sum())
+        panes, late = pl.DataFrame(written, OUTPUT, orient="row"), int(arrived.filter(gone)[COUNT].sum())
         dropped = {LATE: late} if late else {}
         return StepOutput(panes, len(arrived), len(arrived), len(elements), dropped)
 
@@ -123,6 +132,7 @@ class SidedNode(StageNode):
         self.operator = SidesParDo(self, self.sides.declared(self), self.side_lateness, self.first)
         self.engine = Stage(self.key, self.operator)
         self.clock: Times | None = None
+        self.done: StageResult | None = None
         self.waiting = 0
         """The number of rows that wait."""
 
@@ -156,30 +166,30 @@ class SidedNode(StageNode):
             isinstance(side.windows, GlobalWindows) for side in self.operator.sides
         )
         rows = undivided(chunks) if ended and stays else self.placed(chunks)
-        done = self.engine.step(self.store, {MAIN: rows, **self.side_arrivals()}, to)
+        done = self.done = self.engine.step(self.store, {MAIN: rows, **self.side_arrivals()}, to)
         self.clock, self.waiting, self.held = to, done.pending, done.holder
         moved = self.advance(done.watermarks.output)
         return list(done.panes.iter_rows()), bool(arrived or len(done.panes)) or moved
 
     def placed(self, chunks: Iterable[bytes]) -> pl.DataFrame:
         """Decodes elements to a row for each run of elements in the same window."""
-        coder, rows = self.manager.get_input_coder_impl(self.name), list[tuple[bytes, bytes, int, int]]()
-        out, window, earliest = create_OutputStream(), None, 0
+        coder, rows = self.manager.get_input_coder_impl(self.name), list[tuple[bytes, bytes, int, int, int]]()
+        out, window, earliest, count = create_OutputStream(), None, 0, 0
         for element in coder.decode_all(b"".join(chunks)):
             for own in element.windows:
                 if out.size() and (own != window or out.size() > _ROW_BYTES):
-                    rows.append(self._row(out, window, earliest))
-                    out = create_OutputStream()
+                    rows.append((*self._run(out, window, earliest), count))
+                    out, count = create_OutputStream(), 0
                 time = element.timestamp_micros
                 earliest = min(earliest, time) if out.size() else time
-                window = own
+                window, count = own, count + 1
                 alone = element if len(element.windows) == 1 else in_window(element, own)
                 coder.encode_to_stream(alone, out, True)
         if out.size():
-            rows.append(self._row(out, window, earliest))
+            rows.append((*self._run(out, window, earliest), count))
         return pl.DataFrame(rows, PLACED, orient="row")
 
-    def _row(self, out: Any, window: Any, earliest: int) -> tuple[bytes, bytes, int, int]:
+    def _run(self, out: Any, window: Any, earliest: int) -> tuple[bytes, bytes, int, int]:
         return out.get(), self.window_coder.encode_nested(window), earliest, end_of(window)
 
     def process(self, chunks: list[bytes]) -> list[tuple[bytes, bytes]]:
@@ -193,5 +203,5 @@ def in_window(element: Any, window: Any) -> Any:
 
 def undivided(chunks: Iterable[bytes]) -> pl.DataFrame:
     """Returns rows of elements that need not wait, whatever their windows are."""
-    rows = [(chunk, None, MIN_TIME, GLOBAL_WINDOW_END) for chunk in chunks]
+    rows = [(chunk, None, MIN_TIME, GLOBAL_WINDOW_END, 0) for chunk in chunks]
     return pl.DataFrame(rows, PLACED, orient="row")

@@ -98,8 +98,8 @@ class Worker:
         coder = context.pipeline_context.coders[context.data_channel_coders[collection]].get_impl()
         return encoded_rows(coder, rows)
 
-    def divided(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, bytes, int, int]]:
-        """Decodes elements to (element in one of its windows, window, its time, end of the window), times in us."""
+    def divided(self, stage: str, chunks: list[bytes]) -> list[tuple[bytes, bytes, int, int, int]]:
+        """Decodes elements to (element in one of its windows, window, its time, end of the window, 1), times in us."""
         node = self.nodes[stage]
         (name,) = node.inputs
         coder, windows = node.manager.get_input_coder_impl(name), node.window_coder
@@ -109,6 +109,7 @@ class Worker:
                 windows.encode_nested(window),
                 element.timestamp_micros,
                 end_of(window),
+                1,
             )
             for element in coder.decode_all(b"".join(chunks))
             for window in element.windows

@@ -19,7 +19,7 @@ from beamlike.beam.cells import DUE, ELEMENT
 from beamlike.beam.nodes import Residual
 from beamlike.beam.planned.operators import JobHost
 from beamlike.beam.planned.steps import CHUNKS
-from beamlike.beam.sided import PLACED, SidesParDo
+from beamlike.beam.sided import COUNT, PLACED, SidesParDo
 from stages.clock import StepClock
 from stages.declared import Declaration
 from stages.dropped import LATE
@@ -145,7 +145,7 @@ class SplittableParDo(SidesParDo):
         gone = self.gate.is_gone(due, clock)
         admitted = self.gate.admitted(state, due.filter(~gone)[list(PLACED)], contents, clock)
         reading.enter_context(self.host.reading(contents))
-        return [each for part in admitted for each in part[ELEMENT]], int(gone.sum())
+        return [each for part in admitted for each in part[ELEMENT]], int(due.filter(gone)[COUNT].sum())
 
 
 def _held(clock: StepClock, waiting: pl.DataFrame, arrived: pl.DataFrame) -> StepClock:

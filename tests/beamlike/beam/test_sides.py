@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -21,6 +22,8 @@ from apache_beam.transforms.userstate import BagStateSpec  # noqa: E402
 
 import beamlike as bl  # noqa: E402
 from beamlike.beam import BeamlikeRunner, checkpoint  # noqa: E402
+from beamlike.observe import History  # noqa: E402
+from stages.dropped import LATE  # noqa: E402
 from stages.state.store import DictStore  # noqa: E402
 from tests.beamlike.beam.killed import Counting  # noqa: E402
 from tests.beamlike.beam.pipelines import pairs, see, seen, streaming, timed  # noqa: E402
@@ -164,6 +167,15 @@ def test_an_element_is_late_when_the_content_that_it_would_read_is_gone(planned:
     steps: list[Step] = [("side", [(1, "a", 7)]), ("main", 12), ("main", [(2, "a", 1)]), ("side", 12)]
     # The watermark of its stream is past the window, but the side is not.
     assert play([*steps, ("main", [(3, "a", 2)])], Case(), runner) == [(1, [7])]
+
+
+def test_late_elements_are_counted_one_by_one(tmp_path: Path) -> None:
+    steps: list[Step] = [("side", [(1, "a", 7)]), ("main", [(2, "a", 1)]), ("main", 12), ("side", 12)]
+    late: Step = ("main", [(3, "a", 2), (4, "b", 3), (5, "b", 4)])
+    records = tmp_path / "records.jsonl"
+    play([*steps, late], Case(), BeamlikeRunner(records=records))
+    stages = [batch.stages["read"] for batch in History.open(records).batches]
+    assert sum(stage.dropped.get(LATE, 0) for stage in stages) == 3
 
 
 class Stores:
