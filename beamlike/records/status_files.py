@@ -113,8 +113,12 @@ def _made_if_missing(path: str, flags: int) -> int:
 
 def _write(file: IO[bytes], now: RunStatus | TaskStatus) -> None:
     """Overwrites the file, which is cheap. If the content was longer, its rest stays after the new line."""
-    file.seek(0)
-    file.write(to_json(now) + b"\n")
+    content = to_json(now) + b"\n"
+    if hasattr(os, "pwrite"):  # one call of the system instead of two, many times in each batch
+        os.pwrite(file.fileno(), content, 0)
+    else:
+        file.seek(0)
+        file.write(content)
 
 
 def read_status(kind: type[Now], path: str) -> Now | None:
