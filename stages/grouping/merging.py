@@ -146,7 +146,7 @@ class WindowMerger:
 
     @cached_property
     def _folds_of_unnumbered(self) -> list[pl.Expr]:
-        """Those of `_folds` that change windows without a pane that are not closed."""
+        """Aggregations like `_folds`, for windows without a pane that are not closed: other columns stay the same."""
         return _named(
             {name: fold for name, fold in self.layout.folds.items() if name not in (*PANE_STATE, CLOSED)}
         )
