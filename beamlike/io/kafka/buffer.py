@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -103,7 +104,8 @@ def _by_partition(messages: Sequence[Any], schema: pl.Schema) -> dict[str, pl.Da
 def _columns(messages: Sequence[Any], topic: str, partition: int, schema: pl.Schema) -> pl.DataFrame:
     """Returns messages of one partition as columns."""
     of = confluent_kafka().Message
-    kinds, times = map(list, zip(*map(of.timestamp, messages), strict=True))
+    stamps = list(map(of.timestamp, messages))
+    kinds, times = (list(map(itemgetter(place), stamps)) for place in (0, 1))
     given: dict[str, Any] = {
         OFFSET: map(of.offset, messages),
         KEY: map(of.key, messages),
