@@ -17,6 +17,10 @@ SPARSE: Final[Mapping[str, bool]] = {"sparse": True}
 
 _CONVERTER: Final = Converter(detailed_validation=False)
 
+# `json.dumps` would create an encoder in each call.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_ORDERED: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+
 
 def _is_plain(declared: object) -> bool:
     """True for the type of summaries and histograms, which are facts already. It saves a slow conversion."""
@@ -54,7 +58,7 @@ def from_facts(kind: type[T], facts: Any) -> T:
 
 def to_json(value: Any, *, ordered: bool = False) -> bytes:
     """Converts a value to a line of JSON. If `ordered`, names are sorted, so that equal values have equal bytes."""
-    return json.dumps(to_facts(value), separators=(",", ":"), sort_keys=ordered).encode()
+    return (_ORDERED if ordered else _ENCODER).encode(to_facts(value)).encode()
 
 
 def from_json(kind: type[T], text: str | bytes) -> T:

@@ -54,7 +54,8 @@ def _hash_column(values: pl.Series) -> pl.Series:
         whole = whole.zip_with((whole != 0).fill_null(True), pl.Series([0.0]))
         numbers = whole.reinterpret(dtype=pl.UInt64)
     if numbers.dtype in _WHOLE:
-        return _mixed(numbers.cast(pl.UInt64, wrap_numerical=True).fill_null(_NULL_BITS))
+        bits = numbers.cast(pl.UInt64, wrap_numerical=True)
+        return _mixed(bits.fill_null(_NULL_BITS) if bits.null_count() else bits)
     text: pl.Expr = plh.col("key").nchash.wyhash()
     return _text(values).fill_null(_NULL).to_frame("key").select(text).to_series()
 
@@ -108,13 +109,19 @@ def shown(values: pl.Series) -> pl.Series:
     return text.zip_with(~long, text.str.head(_SHOWN) + "...") if long.any() else text
 
 
+def named_one(value: pl.Series) -> str:
+    """Converts the only value of a key column as `key_named` does. A text takes no query."""
+    if value.dtype != pl.String:
+        return str(_named(value).item())
+    text = value.item()
+    return "null" if text is None else text_named(text)
+
+
 def shown_one(value: pl.Series) -> str:
     """Converts the only value of a key column as `shown` does. A text takes no query."""
     if value.dtype != pl.String:
         return str(shown(value).item())
-    if (text := value.item()) is None:
-        return "null"
-    named = text_named(text)
+    named = named_one(value)
     return f"{named[:_SHOWN]}..." if len(named.encode()) > 4 * _SHOWN else named
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar, cast
 
 import attrs
 import polars as pl
@@ -28,6 +28,19 @@ def _fixed(size: int, offset: int) -> tuple[pl.Expr, pl.Expr]:
     # In polars, % has the sign of the divisor, so this rounds down for negative times, too.
     start = _TIME - (_TIME - offset) % size
     return start.alias(WINDOW_START), _end(start, size).alias(WINDOW_END)
+
+
+def _fixed_bounds(times: pl.Series, size: int, offset: int) -> list[pl.Series] | None:
+    """Computes the expressions of `_fixed` without a query. None if a time is null, or near the end of time."""
+    least, greatest = cast(int | None, times.min()), cast(int | None, times.max())
+    if least is None or greatest is None or times.null_count() or greatest > GLOBAL_WINDOW_END - size:
+        return None
+    first, last = (time - (time - offset) % size for time in (least, greatest))
+    if first == last:  # as in most small batches
+        ones = (pl.Series(WINDOW_START, [first]), pl.Series(WINDOW_END, [first + size]))
+        return [one.new_from_index(0, len(times)) for one in ones]
+    start = (times - (times - offset) % size).alias(WINDOW_START)
+    return [start, (start + size).alias(WINDOW_END)]
 
 
 @lru_cache(maxsize=256)
@@ -152,6 +165,10 @@ class FixedWindows(WindowFn):
         return self.size
 
     def assign(self, frame: Frame) -> Frame:
+        if isinstance(frame, pl.DataFrame) and WINDOW_START not in frame.columns:
+            times = frame.get_column(EVENT_TIME)
+            if (bounds := _fixed_bounds(times, self.size, self.offset)) is not None:
+                return frame.hstack(bounds)
         return frame.with_columns(_fixed(self.size, self.offset))
 
 

@@ -131,9 +131,19 @@ class SourceInputFeed:
     _early: frozenset[str] = attrs.field(init=False)
     _started: dict[str, StartedTask[_Prefetched]] = attrs.field(factory=dict, init=False)
     _ahead: dict[str, _Prefetched] = attrs.field(factory=dict, init=False)
+    _acknowledging: dict[str, AcceptsCommits] = attrs.field(init=False)
+    """The readers that are notified of committed batches."""
+    _changing: dict[str, FileReader | CompleteReader] = attrs.field(init=False)
+    """The readers that find changed files."""
 
     def __attrs_post_init__(self) -> None:
         self._worth, self._early = self.threads, may_prefetch(self.plan)
+        # Tests for a protocol are slow, so they are not made for each batch.
+        own = {name: self._own_reader(name) for name in self.readers}
+        self._acknowledging = {name: one for name, one in own.items() if isinstance(one, AcceptsCommits)}
+        self._changing = {
+            name: one for name, one in self.readers.items() if isinstance(one, FileReader | CompleteReader)
+        }
 
     @classmethod
     def of(
@@ -208,22 +218,18 @@ class SourceInputFeed:
 
     @property
     def acknowledges(self) -> bool:
-        return any(_acknowledges(self._own_reader(name)) for name in self.readers)
+        return any(map(_acknowledges, self._acknowledging.values()))
 
     def committed(self, batch: LoggedBatch) -> None:
         for name, taken in batch.taken.items():
             # The last batch of a restored savepoint is of another run, and can have sources that this plan
             # has not.
-            reader = self._own_reader(name)
-            if isinstance(reader, AcceptsCommits):
+            if (reader := self._acknowledging.get(name)) is not None:
                 with activity("source", name), naming_source(name):
                     reader.committed(taken)
 
     def changed(self) -> Mapping[str, Mapping[str, str]]:
-        files = {
-            name: one for name, one in self.readers.items() if isinstance(one, FileReader | CompleteReader)
-        }
-        return {name: found for name, reader in files.items() if (found := reader.changed())}
+        return {name: found for name, reader in self._changing.items() if (found := reader.changed())}
 
     def _own_reader(self, name: str) -> object:
         """Returns the reader that the source itself has opened; None for a source that the plan does not have."""
@@ -283,7 +289,5 @@ def _gone(batch: int, source: str, error: Exception) -> CheckpointError:
     )
 
 
-def _acknowledges(reader: object) -> bool:
-    if isinstance(reader, PlannedReader):
-        return reader.acknowledges
-    return isinstance(reader, AcceptsCommits)
+def _acknowledges(reader: AcceptsCommits) -> bool:
+    return reader.acknowledges if isinstance(reader, PlannedReader) else True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Any, Final, Self
 
 import attrs
@@ -66,7 +67,7 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
         require_fitting(saved, fit, checkpoint.path, draining=draining)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@attrs.frozen(slots=False, eq=False, kw_only=True)
 class OpenLocalRun:
     """An open run in process: batches can begin."""
 
@@ -156,7 +157,7 @@ class OpenLocalRun:
             started=options.clock(),
         )
 
-    @property
+    @cached_property
     def plays(self) -> bool:
         """True if the plan reads test streams, which end by themselves."""
         return steps_of(self.plan) is not None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
 
@@ -67,6 +68,7 @@ def mark_seen(folder: str, keys: SeenKeys) -> None:
     new = [places for places in _places(keys.rows, len(known) * 8) if not _are_set(known, places)]
     if not new:
         return
+    known = known.copy()
     for places in new:
         np.bitwise_or.at(known, *_bits(places))
     with open(f"{path}.new", "wb") as file:
@@ -124,13 +126,24 @@ def _places(rows: pl.DataFrame, bits: int) -> list[npt.NDArray[np.uint64]]:
 
 
 def _load(path: str) -> Bits | None:
-    """Reads the filter in a file; None if there is no file. Raises `NotAsWritten` if it is damaged."""
+    """Returns the filter in a file; None if there is no file. Raises `NotAsWritten` if it is damaged.
+
+    The filter must not be changed, since the next call returns it again if the file is the same.
+    """
     try:
-        with open(path, "rb") as file:
-            content = file.read()
+        file = os.stat(path)
+        return _read(path, (file.st_ino, file.st_mtime_ns, file.st_size))
     except FileNotFoundError:
         return None
+
+
+# After some batches there are hardly any new keys, so the file seldom changes.
+@lru_cache(maxsize=16)
+def _read(path: str, version: tuple[int, ...]) -> Bits:
+    """Reads the filter in a file. `version` changes whenever the file is replaced."""
+    with open(path, "rb") as file:
+        content = file.read()
     # The size of a filter without a checksum, as earlier versions wrote it, is a power of two.
     size = len(content)
     bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
-    return np.frombuffer(bits, np.uint8).copy()
+    return np.frombuffer(bits, np.uint8)

@@ -91,7 +91,9 @@ class RunStatusFile:
         """Writes the current batch to the file. Errors of storage, such as a full disk, are ignored."""
         if not self._file.closed:
             with suppress(OSError):
-                _write(self._file, attrs.evolve(self.now, in_hand=in_hand))
+                # Many times in each batch, so without `attrs.evolve`, which takes several times as long.
+                now = self.now
+                _write(self._file, RunStatus(now.pid, now.host, now.simulated, in_hand, now.page))
 
     def remove(self) -> None:
         """Removes the file at the end of the run. Later calls change nothing."""
@@ -111,8 +113,12 @@ def _made_if_missing(path: str, flags: int) -> int:
 
 def _write(file: IO[bytes], now: RunStatus | TaskStatus) -> None:
     """Overwrites the file, which is cheap. If the content was longer, its rest stays after the new line."""
-    file.seek(0)
-    file.write(to_json(now) + b"\n")
+    content = to_json(now) + b"\n"
+    if hasattr(os, "pwrite"):  # one call of the system instead of two, many times in each batch
+        os.pwrite(file.fileno(), content, 0)
+    else:
+        file.seek(0)
+        file.write(content)
 
 
 def read_status(kind: type[Now], path: str) -> Now | None:

@@ -105,12 +105,36 @@ def read_event_time(
 
 def event_times(rows: pl.DataFrame, column: str, unit: str | None, future: Future | None) -> pl.Series | None:
     """Returns the column EVENT_TIME of rows in memory, as `read_event_time` adds it; None if it has a null."""
-    times = rows.select(_read_column(column, rows.collect_schema()[column], unit)).to_series()
+    times = _read_series(rows.get_column(column), unit)
+    if times is None:
+        times = rows.select(_read_column(column, rows.collect_schema()[column], unit)).to_series()
     first, last = cast(int | None, times.min()), cast(int | None, times.max())
     if first is None or last is None or times.null_count():
         return None
     # A comparison of all rows takes several times as long as the least and the greatest one.
     return times if first >= MIN_TIME and last <= _last(future) else None
+
+
+def _read_series(values: pl.Series, unit: str | None) -> pl.Series | None:
+    """Returns EVENT_TIME of integers or times that are all within the range of event times, without a query.
+
+    Otherwise None.
+    """
+    dtype = values.dtype
+    if isinstance(dtype, pl.Datetime):
+        values, unit = values.to_physical(), dtype.time_unit
+    elif dtype != pl.Int64 or unit is None:
+        return None
+    factor = _UNITS[unit]
+    first, last = cast(int | None, values.min()), cast(int | None, values.max())
+    if first is None or last is None or values.null_count():
+        return None
+    if factor == 0:
+        return (values // 1_000).alias(EVENT_TIME)
+    # Polars multiplies modulo 2**64.
+    if first * factor < MIN_TIME or last * factor >= GLOBAL_WINDOW_END:
+        return None
+    return (values * factor if factor > 1 else values).alias(EVENT_TIME)
 
 
 @lru_cache(maxsize=256)

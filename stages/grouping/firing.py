@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import attrs
 import polars as pl
@@ -82,7 +82,7 @@ def _emit(
         rows = rows.with_columns(_silent(layout).alias(SILENT))
     asked = _Asked(layout.asked, clock, context.watermark, closing)
     if not layout.retracts:
-        panes = _panes(rows.filter(emits), layout, asked)
+        panes = _panes(_emitting(rows, emits), layout, asked)
         return (rows if closing else _after(rows, emits, layout)), panes
     emitting, silent = rows.filter(emits), rows.filter(~emits)
     panes = _panes(emitting, layout, asked)
@@ -107,6 +107,12 @@ def _emits(layout: WindowLayout) -> pl.Expr:
     if windowing.on_time == ALWAYS:
         emits = emits | (pl.col(PANE_TIMING) == ON_TIME)
     return emits | pl.col(PANE_LAST) if windowing.closing == ALWAYS else emits
+
+
+def _emitting(rows: pl.DataFrame, emits: pl.Expr) -> pl.DataFrame:
+    """Returns the windows that emit a pane. Mostly all of them have new elements, which the least count shows."""
+    least = rows[PENDING].min()
+    return rows if least is not None and cast(int, least) > 0 else rows.filter(emits)
 
 
 @attrs.frozen

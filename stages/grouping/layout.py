@@ -16,6 +16,7 @@ from stages.aggregates.base import Aggregate, Part
 from stages.aggregates.combine_fn import PICKLE, Combine
 from stages.aggregates.lists import merged, only
 from stages.aggregates.multisets import added
+from stages.frames import repeated
 from stages.operator import HOLD, OUTSTANDING_HOLD, PENDING
 from windowing.columns import (
     ASKED_COLUMNS,
@@ -238,15 +239,19 @@ class WindowLayout:
         """Returns the key, window, accumulators and hold of single elements. The hold is null, since their window alone
         determines it.
         """
-        if self._lifted_elements:
-            return self.marked(placed).select(self._lifted_alone)
-        return placed[:, [*self.keys, *WINDOW_COLUMNS]].hstack([_NO_HOLD.new_from_index(0, len(placed))])
+        constants, computed = self._lifted_alone
+        columns = [repeated(one, len(placed)) for one in (_NO_HOLD, *constants)]
+        if computed:
+            columns += self.marked(placed).select(computed).get_columns()
+        return placed[:, [*self.keys, *WINDOW_COLUMNS]].hstack(columns)
 
     @cached_property
-    def _lifted_alone(self) -> list[pl.Expr]:
-        kept = [pl.col(name) for name in (*self.keys, *WINDOW_COLUMNS)]
+    def _lifted_alone(self) -> tuple[list[pl.Series], list[pl.Expr]]:
+        """The accumulators of single elements: constants, such as that of a count, and those that are computed."""
         lifted = [value.alias(name) for name, value in self._lifted_elements.items()]
-        return [*kept, pl.lit(None, pl.Int64).alias(NEW_HOLD), *lifted]
+        computed = [value for value in lifted if not value.meta.is_literal(allow_aliasing=True)]
+        constants = (value for value in lifted if value.meta.is_literal(allow_aliasing=True))
+        return pl.select(constants).get_columns(), computed
 
     def standing(self, time: pl.Expr, watermark: int, *, retractions: bool) -> pl.Expr:
         """Returns an expression for the pane time that a single element determines; null, or an empty list, for a late

@@ -24,7 +24,7 @@ from stages.grouping.layout import CLOSED, COUNT, NEW_HOLD, STANDING, WindowLayo
 from stages.operator import HOLD, PENDING
 from windowing.columns import WINDOW_COLUMNS, WINDOW_END
 from windowing.overlap import merges_with_any
-from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE
+from windowing.panes import LAST_TIMING, NEXT_INDEX, NEXT_NONSPECULATIVE, PANE_STATE
 from windowing.triggers.base import ALL, EVERYWHERE, ROOT, TriggerContext
 from windowing.windows import RUN, WindowFn
 
@@ -84,7 +84,13 @@ class WindowMerger:
             return self._combine_merging(state, incoming, context)
         # Lists in several chunks are slow to merge.
         both = pl.concat([state, incoming], rechunk=has_nested(state))
-        return Combined(self._grouped(both), lambda: self._placed(incoming, WINDOW_COLUMNS))
+        if _is_unnumbered(state) and not state[CLOSED].any():
+            open_ = both.group_by(*self._window, maintain_order=True).agg(self._folds_of_unnumbered)
+            fresh = [repeated(column, len(open_)) for column in self._unnumbered]
+            combined = open_.hstack(fresh)[:, list(self.layout.incoming)]
+        else:
+            combined = self._grouped(both)
+        return Combined(combined, lambda: self._placed(incoming, WINDOW_COLUMNS))
 
     def _combine_merging(
         self, state: pl.DataFrame, incoming: pl.DataFrame, context: TriggerContext
@@ -132,6 +138,18 @@ class WindowMerger:
     def _folds(self) -> list[pl.Expr]:
         """Aggregations that merge several rows of one window into one row."""
         return _named(self.layout.folds)
+
+    @cached_property
+    def _unnumbered(self) -> list[pl.Series]:
+        """The columns that are the same in all windows without a pane that are not closed."""
+        return self.layout.fresh_row[:, [*PANE_STATE, CLOSED]].get_columns()
+
+    @cached_property
+    def _folds_of_unnumbered(self) -> list[pl.Expr]:
+        """Aggregations like `_folds`, for windows without a pane that are not closed: other columns stay the same."""
+        return _named(
+            {name: fold for name, fold in self.layout.folds.items() if name not in (*PANE_STATE, CLOSED)}
+        )
 
     @cached_property
     def _folds_of_arrivals(self) -> dict[bool, list[pl.Expr]]:

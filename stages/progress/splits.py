@@ -17,7 +17,7 @@ import attrs
 import polars as pl
 
 from stages.facts import SPARSE
-from stages.keys import key_named
+from stages.keys import key_named, named_one
 from stages.strategies.base import MonotonousTimestamps, Summary, WatermarkStrategy
 from stages.strategies.histogram import histogram, merge_histograms
 from stages.strategies.lateness import HALF_LIFE, Lateness, learn, percentile_watermark
@@ -88,7 +88,7 @@ def _split(
 
 def split_name(rows: pl.DataFrame, column: str) -> str:
     """Returns the name of the split to which the rows belong."""
-    return str(rows[:1].select(_name(column)).item())
+    return named_one(rows.get_column(column)[:1])
 
 
 def newest_of_splits(column: str, rows: pl.DataFrame) -> SourceSummary:

@@ -60,8 +60,13 @@ class Buckets:
         if all(_depth(bucket) == 0 for bucket in self.existing):
             if self.spread is None:
                 return rows.hstack([repeated(_FIRST, len(rows))])
-            turns = rows[self.spread.column].to_numpy() // self._width % TIMES
-            return rows.hstack([pl.Series(BUCKET, TIMES + turns)])
+            times = rows.get_column(self.spread.column)
+            least, greatest = cast(int | None, times.min()), cast(int | None, times.max())
+            if least is None or greatest is None or least // self._width != greatest // self._width:
+                turns = times.to_numpy() // self._width % TIMES
+                return rows.hstack([pl.Series(BUCKET, TIMES + turns)])
+            only = pl.Series(BUCKET, [TIMES + least // self._width % TIMES])
+            return rows.hstack([repeated(only, len(rows))])
         return rows.with_columns(self.number().alias(BUCKET))
 
     def number(self) -> pl.Expr:

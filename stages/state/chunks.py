@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from itertools import groupby
@@ -202,7 +203,7 @@ def read(
     found = []
     for number in numbers:
         key = _key(bucket, number)
-        chunk = store.decoded(stage, key, Chunk.of) if again else _once(store.get(stage, key))
+        chunk = store.decoded(stage, key, _decoded) if again else _once(store.get(stage, key))
         if chunk is None:
             raise KeyError(f"the state of stage {stage!r} lacks {key!r}, which its index has")
         found.append(chunk)
@@ -210,7 +211,26 @@ def read(
 
 
 def _once(value: bytes | None) -> Chunk | None:
-    return None if value is None else Chunk.of(value)
+    return None if value is None else _decoded(value)
+
+
+def _decoded(value: bytes) -> Chunk:
+    return _WRITTEN.get(value) or Chunk.of(value)
+
+
+_WRITTEN: Final = OrderedDict[bytes, Chunk]()
+"""The last small chunks that this process has written, by value. The next step need not decode them."""
+
+_MOST_WRITTEN: Final = 64
+_MOST_BYTES: Final = 256_000
+
+
+def _remember(value: bytes, patch: Patch) -> None:
+    """Remembers a small chunk that was just written."""
+    if patch.deleted is None and patch.rows.width and size_of(patch.rows) <= _MOST_BYTES:
+        _WRITTEN[value] = Chunk(patch.rows.rechunk(), {}, len(patch.rows), None)
+        if len(_WRITTEN) > _MOST_WRITTEN:
+            _WRITTEN.popitem(last=False)
 
 
 def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
@@ -218,8 +238,9 @@ def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) 
     pieces = list(_slices(patch.rows, pieces_of(patch.rows, store)))
     parts = [Patch(pieces[0], patch.deleted), *map(Patch, pieces[1:])]
     values = [pack(part, store.compress_from) for part in parts]
-    for number, value in enumerate(values, start=first):
+    for number, (value, part) in enumerate(zip(values, parts, strict=True), start=first):
         store.put(stage, _key(bucket, number), value)
+        _remember(value, part)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])
 
 

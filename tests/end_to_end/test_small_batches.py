@@ -9,8 +9,13 @@ import sys
 
 from tests.support import small_batches
 
-QUERIES = 8
-CALLS = 7_700
+# The measured queries, and slightly above the measured calls. Lower them when these decrease: docs/architecture.md says
+# how.
+MOST = {
+    "flagship": {"queries": 8, "calls": 7_700},
+    "windows": {"queries": 2, "calls": 3_050},
+    "messages": {"queries": 1, "calls": 1_050},
+}
 
 
 def test_a_small_batch_takes_few_queries_and_python_calls() -> None:
@@ -20,7 +25,7 @@ def test_a_small_batch_takes_few_queries_and_python_calls() -> None:
         command, env=os.environ | {"POLARS_MAX_THREADS": "1"}, stdout=subprocess.PIPE, check=True
     )
     found = json.loads(done.stdout)
-    # The measured queries, and slightly above the measured calls. Lower them when these decrease: docs/architecture.md
-    # says how.
-    assert found["queries"] <= QUERIES
-    assert found["calls"] <= CALLS
+    assert found.keys() == MOST.keys()
+    for job, most in MOST.items():
+        assert found[job]["queries"] <= most["queries"], job
+        assert found[job]["calls"] <= most["calls"], job

@@ -20,6 +20,7 @@ from beamlike.io.files.encodings import UTF8, is_utf8, recoded
 from beamlike.io.files.faults import ERRORS, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
+from beamlike.io.files.json_columns import JsonColumns
 from beamlike.io.files.new_columns import warn_new
 from beamlike.io.files.paths import Damaged, write_file
 from beamlike.io.sinks import SinkInput
@@ -247,10 +248,8 @@ class JSONLines(_Text):
         return found
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        columns = {name: jsonl.column(name, dtype) for name, dtype in schema.items()}
-        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
-        return jsonl.frames(file, raw, [typed for _, typed in columns.values()], see)
+        return jsonl.frames(file, JsonColumns.of(schema), see)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         warn_nonfinite(frame, f"JSONLines {self.path!r}")

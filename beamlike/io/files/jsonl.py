@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Final, NoReturn
 
 import attrs
@@ -28,10 +29,9 @@ from beamlike.io.files.faults import (
     unfit,
     why_unfit,
 )
+from beamlike.io.files.json_columns import INEXACT, JsonColumns, readable
 from beamlike.io.files.paths import Damaged, open_file
-from beamlike.rows.dtypes import as_dtype, type_name
-from beamlike.rows.numbers import narrow
-from beamlike.rows.values import from_text, reads_natively
+from beamlike.rows.dtypes import type_name
 
 BLOCK: Final = 8 << 20
 """The number of bytes that are parsed together."""
@@ -46,9 +46,6 @@ _DEEPEST: Final = 64  # levels
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
 """A name in a JSON object, or text that looks like one. Names in nested objects match, too."""
-
-_INEXACT: Final = r"(?:-?(?:\d+[.eE]|\d{19})|-0)"
-"""The beginning of a number that polars would change as an integer or a float."""
 
 _NUMBER: Final = r'((?:"(?:[^"\\]|\\.)*"|[^"\d-])*)(-?\d[\d.eE+-]*)'
 """A number, with the text between the previous number and this one."""
@@ -81,70 +78,31 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
             raise damaged
 
 
-def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """Returns the type as which polars reads a column, and an expression that converts the column to `dtype`.
-
-    Raises `TypeError` for a type that cannot be read.
-    """
-    value = pl.col(name)
-    if dtype in (pl.Int8, pl.Int16, pl.UInt8, pl.UInt16):  # polars cannot read these types
-        return pl.Int64(), value.cast(dtype, strict=False)
-    if dtype == pl.Float32:
-        return pl.Float64(), narrow(value)
-    if dtype.is_nested():
-        _require_readable(dtype)
-    elif not reads_natively(dtype):
-        return pl.String(), from_text(value, dtype).alias(name)
-    return dtype, value
-
-
-def _require_readable(dtype: pl.DataType) -> None:
-    """Raises `TypeError` for a type that polars cannot read within nested values."""
-    if isinstance(dtype, pl.Struct):
-        inner = [field.dtype for field in dtype.fields]
-    elif isinstance(dtype, pl.List) or (
-        isinstance(dtype, pl.Array) and not as_dtype(dtype.inner).is_decimal()
-    ):
-        inner = [dtype.inner]
-    elif dtype in (pl.Array, pl.Time, pl.Binary, pl.Duration):
-        raise TypeError(f"JSON cannot be read as {dtype} within a nested column; declare String there")
-    else:
-        return
-    for one in inner:
-        _require_readable(one() if isinstance(one, type) else one)
-
-
 def frames(
-    file: str,
-    raw: pl.Schema,
-    typed: Sequence[pl.Expr],
-    see: Callable[[Iterable[str]], None] | None = None,
+    file: str, columns: JsonColumns, see: Callable[[Iterable[str]], None] | None = None
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
     """Yields the result of `parse` for each block. Raises `Damaged` at the end of a damaged file.
 
-    `see` is called with the columns of each block that may have columns which `raw` lacks.
+    `see` is called with the columns of each block that may have columns which `columns` lacks.
     """
-    known = {name.encode() for name in raw}
+    known = {name.encode() for name in columns.raw}
     for block in blocks(file):
         if see is not None and (new := {*_KEY.findall(block)} - known):
             see(infer(block))
             known |= new
-        yield parse(file, block, raw, typed)
+        yield parse(file, block, columns)
 
 
-def parse(
-    file: str, block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr]
-) -> tuple[pl.DataFrame, Faulty | None]:
+def parse(file: str, block: bytes, columns: JsonColumns) -> tuple[pl.DataFrame, Faulty | None]:
     """Returns a row for each valid line, with nulls for missing values, and dead letters for invalid lines.
 
-    `raw` has the types that polars reads. A line is invalid if it is no object, or has a value that is not of its type.
-    Blank lines are skipped.
+    A line is invalid if it is no object, or has a value that is not of its type. Blank lines are skipped.
     """
-    frame = _parse_whole(block, raw, typed, lambda: _lines(block))
+    frame = _parse_whole(block, columns, lambda: _lines(block))
     if frame is not None:
         return frame, None
     lines = _lines(block)
-    found = _sort_out(lines, raw, typed)
+    found = _sort_out(lines, columns)
     return found.frame, joined([of_each(file, [(why, lines[index]) for index, why in found.wrong])])
 
 
@@ -157,28 +115,32 @@ class Parsed:
     wrong: Sequence[tuple[int, str]] = ()
 
 
-def parse_lines(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
-    """Parses lines, each of which must end with a line end. Blank lines are invalid."""
-    frame = _parse_whole(b"".join(lines), raw, typed, lambda: lines)
+def parse_lines(lines: Sequence[bytes], columns: JsonColumns) -> Parsed:
+    """Parses lines. Blank lines are invalid. A line end within a line counts as a space."""
+    block = b"\n".join([*lines, b""])
+    if block.count(b"\n") > len(lines):  # never in text, as JSON escapes it
+        return parse_lines([line.replace(b"\n", b" ") for line in lines], columns)
+    ended = cache(lambda: [line + b"\n" for line in lines])
+    frame = _parse_whole(block, columns, ended)
     if frame is None or len(frame) != len(lines):
-        return _sort_out(lines, raw, typed)
+        return _sort_out(ended(), columns)
     return Parsed(frame, pl.int_range(len(lines), dtype=pl.UInt32, eager=True))
 
 
 def _parse_whole(
-    block: bytes, raw: pl.Schema, typed: Sequence[pl.Expr], lines: Callable[[], Sequence[bytes]]
+    block: bytes, columns: JsonColumns, lines: Callable[[], Sequence[bytes]]
 ) -> pl.DataFrame | None:
     """Parses a block as a whole. Returns None if a line is invalid."""
     try:
-        found = _read(block, raw)
-        frame = _as_written_in(block, found, raw).select(typed)
+        found = pl.read_ndjson(block, schema=columns.read_as)
+        frame = _as_written_in(block, found, columns)
+        # `found` has no line that could not be read, so without a conversion no value is lost.
+        frame = frame if columns.as_read else frame.select(columns.typed)
     except ERRORS:
         return None
-    return (
-        frame
-        if fit(found, frame) and not (_half(block) or any(_no_texts(found, frame.schema, lines)))
-        else None
-    )
+    if frame is not found and not fit(found, frame):
+        return None
+    return None if _half(block) or any(_no_texts(found, frame.schema, columns, lines)) else frame
 
 
 def infer(block: bytes) -> pl.Schema:
@@ -195,27 +157,19 @@ def infer(block: bytes) -> pl.Schema:
 
 
 def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
-    kinds = {name: json_nested.plain(dtype) if dtype.is_nested() else dtype for name, dtype in schema.items()}
-    return pl.read_ndjson(block, schema=kinds, ignore_errors=lenient)
+    return pl.read_ndjson(block, schema=readable(schema), ignore_errors=lenient)
 
 
-def _as_written_in(block: bytes, found: pl.DataFrame, raw: pl.Schema) -> pl.DataFrame:
+def _as_written_in(block: bytes, found: pl.DataFrame, columns: JsonColumns) -> pl.DataFrame:
     """Replaces numbers in text columns, and decimals, by the text in the block, because polars reads them as floats."""
-    texts = {name: dtype for name, dtype in raw.items() if dtype == pl.String}
-    nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
-    exact = {
-        name: dtype for name, dtype in nested.items() if json_nested.has(dtype, json_nested.loses_digits)
-    }
-    with_text = {name: dtype for name, dtype in nested.items() if json_nested.has(dtype, _is_text)}
+    texts, exact, with_text = columns.texts, columns.exact, columns.with_text
     if not (texts or exact or with_text):
         return found
     text = pl.Series([block]).cast(pl.String)
-    if texts:
-        names = "|".join(re.escape(json.dumps(name, ensure_ascii=False)) for name in texts)
-        if text.str.contains(rf"(?:{names})\s*:\s*{_INEXACT}").item():
-            found = found.with_columns(_read(_with_numbers_quoted(block), texts, lenient=True))
-    if with_text and text.str.contains(rf"[:\[,]\s*{_INEXACT}").item():
-        exact |= with_text
+    if texts and text.str.contains(columns.inexact).item():
+        found = found.with_columns(_read(_with_numbers_quoted(block), texts, lenient=True))
+    if with_text and text.str.contains(rf"[:\[,]\s*{INEXACT}").item():
+        exact = exact | with_text
     return found.with_columns(_nested(block, exact)) if exact else found
 
 
@@ -224,10 +178,6 @@ def _nested(block: bytes, columns: Mapping[str, pl.DataType]) -> list[pl.Series]
     kinds = {name: json_nested.quoted(dtype) for name, dtype in columns.items()}
     quoted = _read(_with_numbers_quoted(block, json_nested.MARK), kinds, lenient=True)
     return [json_nested.typed(quoted[name], dtype) for name, dtype in columns.items()]
-
-
-def _is_text(dtype: pl.DataType) -> bool:
-    return dtype == pl.String
 
 
 def _with_numbers_quoted(block: bytes, mark: str = "") -> bytes:
@@ -244,12 +194,13 @@ def _lines(block: bytes) -> list[bytes]:
 
 
 def _no_texts(
-    found: pl.DataFrame, typed: pl.Schema, lines: Callable[[], Sequence[bytes]]
+    found: pl.DataFrame, typed: pl.Schema, columns: JsonColumns, lines: Callable[[], Sequence[bytes]]
 ) -> Iterator[tuple[str, pl.Series]]:
     """Yields text columns, with the rows in which polars wrote a list, an object or a boolean as text."""
-    texts = [name for name, dtype in found.schema.items() if dtype == pl.String]
     # In a column that is converted to a time or number, such text becomes null anyway.
-    texts = [name for name in texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
+    texts = [name for name in columns.texts if not (typed[name].is_temporal() or typed[name].is_decimal())]
+    if not texts:
+        return
     alike = found.select(map(_looks_like_no_text, texts))
     suspects = {name: rows for name in texts if len(rows := alike[name].arg_true())}
     given = lines() if suspects else ()
@@ -339,23 +290,27 @@ def _no_json(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _sort_out(lines: Sequence[bytes], raw: pl.Schema, typed: Sequence[pl.Expr]) -> Parsed:
+def _sort_out(lines: Sequence[bytes], columns: JsonColumns) -> Parsed:
     """Parses lines, one by one if necessary. Each must end with a line end."""
+    raw, nested = columns.raw, columns.nested
     places, wrong = _objects(lines)
     good = [lines[index] for index in places]
-    nested = {name: dtype for name, dtype in raw.items() if dtype.is_nested()}
     inside = list(broken(good, lambda data: _read(data, nested))) if nested else []
     for place in reversed(inside):
         wrong.append((places.pop(place), _why(good.pop(place), nested)))
     block = b"".join(good)
     there = _read(block, raw, lenient=True)
-    found = _as_written_in(block, there, raw)
-    no_texts = _no_texts(found, found.select(typed).schema, lambda: good)
+    found = _as_written_in(block, there, columns)
+    no_texts = _no_texts(found, found.select(columns.typed).schema, columns, lambda: good)
     texts = [found[name].scatter(rows, None) for name, rows in no_texts]
-    frame, kept = found.with_columns(texts).select(typed), pl.Series(places, dtype=pl.UInt32)
+    frame, kept = found.with_columns(texts).select(columns.typed), pl.Series(places, dtype=pl.UInt32)
     if raw:
-        flat = pl.Schema({name: pl.String() for name in raw if name not in nested})
-        as_text = _as_written_in(block, _read(block, flat), flat) if flat else pl.DataFrame(height=len(good))
+        flat = JsonColumns.of({name: pl.String() for name in raw if name not in nested})
+        as_text = (
+            _as_written_in(block, _read(block, flat.raw), flat)
+            if flat.raw
+            else pl.DataFrame(height=len(good))
+        )
         # For nested values, only their presence counts here, because their text is read from the line.
         as_text = as_text.with_columns(
             pl.when(there[name].is_not_null()).then(pl.lit("")).alias(name) for name in nested

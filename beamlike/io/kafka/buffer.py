@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
@@ -23,9 +24,10 @@ from beamlike.io.kafka.messages import (
     raw_schema,
 )
 from beamlike.io.kafka.offsets import Offsets, split_name, split_of
+from stages.frames import concat_nonempty, repeated
 
 
-@attrs.define(eq=False)
+@attrs.define(eq=False, slots=False)
 class MessageBuffer:
     """Received messages of each partition, in the order of their offsets. `headers`: message headers are kept."""
 
@@ -35,7 +37,7 @@ class MessageBuffer:
     def put(self, messages: Sequence[Any]) -> Offsets:
         """Adds messages. Returns, for each partition with messages, the offset after the last one."""
         come: dict[str, int] = {}
-        for name, frame in _by_partition(messages, self._given).items():
+        for name, frame in _by_partition(messages, self._schema).items():
             self._frames.setdefault(name, []).append(frame)
             come[name] = _end(frame)
         return come
@@ -47,9 +49,7 @@ class MessageBuffer:
         Only partitions in `ends` are affected.
         """
         parts = [part for name in sorted(ends, key=split_of) for part in self._take(name, ends[name])]
-        kind = pl.col(TIMESTAMP_TYPE) - 1  # 0 means that there is no time
-        moment = pl.when(kind >= 0).then(pl.col(TIMESTAMP) * 1000).cast(pl.Datetime("us", "UTC"))
-        return pl.concat([pl.DataFrame(schema=self._given), *parts]).with_columns(moment, kind)
+        return concat_nonempty(*parts) if parts else pl.DataFrame(schema=self._schema)
 
     def _take(self, name: str, to: int) -> list[pl.DataFrame]:
         taken, left = list[pl.DataFrame](), list[pl.DataFrame]()
@@ -77,10 +77,9 @@ class MessageBuffer:
         """The offset after the last buffered message of each partition."""
         return {name: _end(frames[-1]) for name, frames in self._frames.items()}
 
-    @property
-    def _given(self) -> pl.Schema:
-        """The columns as the client returns them. Times are in milliseconds; their kind is a number, 0 for no time."""
-        return pl.Schema({**raw_schema(headers=self.headers), TIMESTAMP: pl.Int64()})
+    @cached_property
+    def _schema(self) -> pl.Schema:
+        return raw_schema(headers=self.headers)
 
 
 def _end(frame: pl.DataFrame) -> int:
@@ -95,32 +94,35 @@ def _before(frame: pl.DataFrame, offset: int) -> int:
 
 
 def _by_partition(messages: Sequence[Any], schema: pl.Schema) -> dict[str, pl.DataFrame]:
-    if not messages:
-        return {}
-    of = confluent_kafka().Message
-    frame = _columns(messages, schema)
-    places = set(zip(map(of.topic, messages), map(of.partition, messages), strict=True))
-    if len(places) == 1:
-        return {split_name(*places.pop()): frame}
-    parts = frame.partition_by(TOPIC, PARTITION, as_dict=True, maintain_order=True)
-    return {split_name(topic, partition): part for (topic, partition), part in parts.items()}
+    of, parts = confluent_kafka().Message, dict[tuple[str, int], list[Any]]()
+    places = zip(map(of.topic, messages), map(of.partition, messages), strict=True)
+    for place, message in zip(places, messages, strict=True):
+        parts.setdefault(place, []).append(message)
+    return {split_name(*place): _columns(part, *place, schema) for place, part in parts.items()}
 
 
-def _columns(messages: Sequence[Any], schema: pl.Schema) -> pl.DataFrame:
+def _columns(messages: Sequence[Any], topic: str, partition: int, schema: pl.Schema) -> pl.DataFrame:
+    """Returns messages of one partition as columns."""
     of = confluent_kafka().Message
-    times = list(map(of.timestamp, messages))
+    stamps = list(map(of.timestamp, messages))
+    kinds, times = (list(map(itemgetter(place), stamps)) for place in (0, 1))
     given: dict[str, Any] = {
-        TOPIC: map(of.topic, messages),
-        PARTITION: map(of.partition, messages),
         OFFSET: map(of.offset, messages),
-        TIMESTAMP: map(itemgetter(1), times),
-        TIMESTAMP_TYPE: map(itemgetter(0), times),
         KEY: map(of.key, messages),
         VALUE: map(of.value, messages),
     }
     if HEADERS in schema:
         given[HEADERS] = map(_headers, map(of.headers, messages))
-    return pl.DataFrame([pl.Series(name, list(given[name]), dtype) for name, dtype in schema.items()])
+    columns = {name: pl.Series(name, list(values), schema[name]) for name, values in given.items()}
+    for name, value in ((TOPIC, topic), (PARTITION, partition)):
+        columns[name] = repeated(pl.Series(name, [value], schema[name]), len(messages))
+    # Times are in milliseconds; their kind is 0 for no time.
+    moments = pl.Series(TIMESTAMP, times, pl.Int64) * 1000
+    columns[TIMESTAMP_TYPE] = pl.Series(TIMESTAMP_TYPE, kinds, schema[TIMESTAMP_TYPE]) - 1
+    if 0 in kinds:
+        moments = moments.set(columns[TIMESTAMP_TYPE] < 0, None)
+    columns[TIMESTAMP] = moments.cast(schema[TIMESTAMP])
+    return pl.DataFrame([columns[name] for name in schema])
 
 
 def _headers(headers: list[tuple[str, bytes | None]] | None) -> list[dict[str, Any]] | None:

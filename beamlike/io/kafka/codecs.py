@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final, Protocol, runtime_checkable
 
 import attrs
@@ -10,6 +11,7 @@ import polars as pl
 
 from beamlike.io.base import Declared, declared
 from beamlike.io.files import json_array, jsonl
+from beamlike.io.files.json_columns import JsonColumns
 from beamlike.rows.dtypes import SchemaLike
 from beamlike.rows.values import json_columns
 
@@ -70,7 +72,7 @@ def _text(value: bytes) -> str | None:
         return None
 
 
-@attrs.frozen
+@attrs.frozen(slots=False)
 class Json:
     """The format of JSON objects. Columns that an object lacks are null."""
 
@@ -92,17 +94,14 @@ class Json:
 
     def decode(self, values: pl.Series, name: str) -> Decoded:
         """Decodes objects. A value that is not an object, or has a value of another type, is invalid."""
-        columns = {name: jsonl.column(name, dtype) for name, dtype in self.columns(name).items()}
-        raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
-        typed = [expression for _, expression in columns.values()]
-        lines = values.to_list()
-        if values.bin.contains(b"\n").any():  # never in text, as JSON escapes it
-            lines = [line.replace(b"\n", b" ") for line in lines]
-        lines = [line + b"\n" for line in lines]
-        found = jsonl.parse_lines(lines, raw, typed)
+        found = jsonl.parse_lines(values.to_list(), self._parsed)
         # The advice about arrays is only for files.
         wrong = [(line, why.removesuffix(f": {json_array.ADVICE}")) for line, why in found.wrong]
         return Decoded(found.frame, found.kept, wrong)
+
+    @cached_property
+    def _parsed(self) -> JsonColumns:
+        return JsonColumns.of(self.columns(""))
 
     def encode(self, frame: pl.DataFrame) -> pl.Series:
         """Encodes each row as an object, without line ends."""

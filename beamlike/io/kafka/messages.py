@@ -10,6 +10,8 @@ import polars as pl
 from beamlike.io.base import Faulty, FromFile, Pieces
 from beamlike.io.files.faults import decoded
 from beamlike.io.kafka.codecs import Codec
+from beamlike.io.kafka.offsets import split_name
+from stages.frames import repeated
 
 KEY: Final = "key"
 VALUE: Final = "value"
@@ -53,12 +55,12 @@ def rows_of(messages: pl.DataFrame, codecs: Mapping[str, Codec], *, headers: boo
     """
     wrong: list[tuple[int, str]] = []
     parts = [decode_column(messages[name], codec, name, wrong) for name, codec in codecs.items()]
+    about = _about(messages, headers=headers)
+    rows = pl.DataFrame([column for part in parts for column in part.iter_columns()] + about)
     if wrong:
         bad = pl.Series([index for index, _ in wrong], dtype=pl.UInt32).unique()
         good = pl.int_range(len(messages), dtype=pl.UInt32, eager=True).is_in(bad.implode()).not_()
-        rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal").filter(good)
-        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows, "")])
-    rows = pl.concat([*parts, _about(messages, headers=headers)], how="horizontal")
+        return Pieces([FromFile(_dead_letters(messages, wrong), ""), FromFile(rows.filter(good), "")])
     return Pieces([FromFile(rows, "")])
 
 
@@ -78,10 +80,31 @@ def decode_column(values: pl.Series, codec: Codec, name: str, wrong: list[tuple[
     return every.join(placed, on=_AT, how="left", maintain_order="left").drop(_AT)
 
 
-def _about(messages: pl.DataFrame, *, headers: bool) -> pl.DataFrame:
-    split = pl.concat_str(pl.col(TOPIC), pl.lit("-"), pl.col(PARTITION)).alias(SPLIT)
-    kind = pl.col(TIMESTAMP_TYPE).replace_strict(_KINDS, default=None, return_dtype=pl.String)
-    return messages.select(*_WHERE, split, TIMESTAMP, kind, *(_HEADERS if headers else ()))
+def _about(messages: pl.DataFrame, *, headers: bool) -> list[pl.Series]:
+    """Returns the columns that Kafka adds. Mostly all messages of a batch have one partition and kind of timestamp."""
+    topic, partition, kind = (messages[name] for name in (TOPIC, PARTITION, TIMESTAMP_TYPE))
+    if _is_constant(partition) and _is_constant(topic):
+        split = repeated(pl.Series([split_name(topic[0], partition[0])]), len(messages))
+    else:
+        split = topic + "-" + partition.cast(pl.String)
+    if _is_constant(kind):
+        kind = repeated(pl.Series([_KINDS.get(kind[0])], dtype=pl.String), len(messages))
+    else:
+        kind = kind.replace_strict(_KINDS, default=None, return_dtype=pl.String)
+    moments, others = messages[TIMESTAMP], [messages[name] for name in (_HEADERS if headers else ())]
+    return [
+        *(messages[name] for name in _WHERE),
+        split.alias(SPLIT),
+        moments,
+        kind.alias(TIMESTAMP_TYPE),
+        *others,
+    ]
+
+
+def _is_constant(column: pl.Series) -> bool:
+    """True if all rows have the same value, and there are some."""
+    least = column.min()
+    return least is not None and least == column.max() and not column.null_count()
 
 
 def _dead_letters(messages: pl.DataFrame, wrong: Sequence[tuple[int, str]]) -> Faulty:

@@ -46,7 +46,8 @@ def _ingest_parts(source: SourcePlan, chunk: Chunk, now: int) -> Iterator[Ingest
                 yield Ingested({}, {})
         case Pieces():
             unread = known(chunk.known)
-            yield Ingested({}, unread, arrivals=unread)
+            if unread or not chunk.pieces:
+                yield Ingested({}, unread, arrivals=unread)
             for piece in chunk.pieces:
                 yield from _ingest_parts(source, piece, now)
         case Announced():

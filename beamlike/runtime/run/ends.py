@@ -20,7 +20,7 @@ def is_over(plan: Plan, last: BatchRecord | None) -> bool:
     if last is None or not plan.sources:
         return False
     return all(
-        (source.complete or source.whole) and name in last.sources and last.sources[name].over
+        name in last.sources and last.sources[name].over and (source.complete or source.whole)
         for name, source in plan.sources.items()
     )
 

@@ -86,9 +86,11 @@ def test_python_calls_do_not_grow_with_the_windows_that_fire(
     windows: WindowFn, trigger: Trigger, accumulation: Accumulation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Chunks of the store have a size of their own: of more rows there are more, each with a few calls. And of a large
-    # bucket not all is looked at, which takes some calls, too. Few rows are sorted by another library than many.
+    # bucket not all is looked at, which takes some calls, too. Few rows are sorted by another library than many. Only
+    # small chunks are remembered.
     monkeypatch.setattr("stages.state.chunks.CHUNK_BYTES", 10**9)
     monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 10**9)
+    monkeypatch.setattr("stages.state.chunks._MOST_BYTES", 0)
     monkeypatch.setattr("windowing.sweep._FEW", 0)
     windowing = Windowing(windows, trigger, accumulation, allowed_lateness="1h")
     few, many = Firing(windowing, 2_000), Firing(windowing, 10_000)

@@ -24,6 +24,7 @@ from beamlike.io.files import csv as csvlines
 from beamlike.io.files import jsonl as jsonlines
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.files import Files
+from beamlike.io.files.json_columns import JsonColumns
 from tests.beamlike.io.test_sources import put, sorted_out
 
 if TYPE_CHECKING:
@@ -330,12 +331,12 @@ BAD_LINES = [
 @settings(max_examples=5 * settings().max_examples)
 @given(st.lists(st.sampled_from([*LINES, *BAD_LINES, "", " "])), st.integers(1, 100))
 def test_good_lines_of_a_json_file_are_all_read(lines: list[str], size: int) -> None:
-    raw = pl.Schema({"n": pl.Int64(), "t": pl.String()})
+    columns = JsonColumns.of({"n": pl.Int64(), "t": pl.String()})
     rows: list[Any] = []
     letters: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for block in jsonlines.blocks(str(put(Path(folder) / "f", "\n".join(lines))), size):
-            frame, faulty = jsonlines.parse("f", block, raw, [pl.col("n"), pl.col("t")])
+            frame, faulty = jsonlines.parse("f", block, columns)
             rows += frame.rows()
             letters += [] if faulty is None else faulty.dead_letters["row"].to_list()
     objects = [json.loads(line) for line in lines if line in LINES]
