@@ -56,6 +56,9 @@ class RecentRecords(Sequence[BatchRecord]):
     def __len__(self) -> int:
         return len(self._kept)
 
+    def __eq__(self, other: object) -> bool:
+        return list(self) == list(other) if isinstance(other, RecentRecords) else NotImplemented
+
     def __repr__(self) -> str:
         return repr(list(self))
 

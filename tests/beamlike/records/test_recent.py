@@ -35,6 +35,7 @@ def test_they_are_a_sequence() -> None:
     )
     assert (recent.index(known[3]), known[2] in recent, record(9) in recent) == (3, True, False)
     assert repr(recent) == repr(known)
+    assert recent == filled(5) != filled(4)
 
 
 def test_without_batches_there_is_no_last_record() -> None:
