@@ -100,7 +100,7 @@ def main(data: Path, out: Path, parallelism: int, operator: str) -> None:
 
 
 def _settle() -> None:
-    """Waits until Flink has done no work for some seconds. It begins with a new file half a second after it is there."""
+    """Waits until Flink has had no work for some seconds, which is longer than it takes to find a new file."""
     busy, used = time.monotonic(), _cpu_of_java()
     while time.monotonic() - busy < _QUIET:
         time.sleep(_QUIET / 6)
