@@ -22,10 +22,11 @@ from benchmarks.workloads import Load
 
 OPERATORS: Final = ("early panes", "dedup", "distinct", "interval join", "interval join, outer")
 """Those of `state_operators` that Flink SQL has."""
-_WARM_UP: Final = 20
-BATCHES: Final = 30
+_WARM_UP: Final = 10
+BATCHES: Final = 20
 """The number of batches whose arrivals are measured, after others."""
 
+_LIMIT: Final = 600  # seconds of a run
 _ENGINE: Final = ENGINES["flink-sql"]
 _JOB: Final = Path(__file__).parent / "peers" / "flink_state.py"
 
@@ -43,7 +44,7 @@ def command(operator: str, work: Path, environments: Path) -> tuple[list[str], d
     """
     python = install(_ENGINE, environments.absolute())
     env = {**os.environ, "JAVA_HOME": str(find_java().home)}
-    run = [str(python), str(_JOB), str(work), str(work), str(CORES), operator]
+    run = ["timeout", str(_LIMIT), str(python), str(_JOB), str(work), str(work), str(CORES), operator]
     return run, variables(_ENGINE, python, environments.absolute(), env)
 
 

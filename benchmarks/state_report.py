@@ -160,10 +160,10 @@ def growth(states: Sequence[State]) -> Iterator[str]:
 def lines(figures: Sequence[Figures]) -> Iterator[str]:
     """Yields the tables of the page, for windows and operators, and the growth of costs."""
     states = states_of(figures)
-    yield from side_by_side(states, WORKLOADS, "windows")
-    yield ""
-    yield from side_by_side(states, OPERATORS, "operator")
-    yield ""
+    for jobs, title in ((WORKLOADS, "windows"), (OPERATORS, "operator")):
+        if any(each.workload in jobs for each in states):
+            yield from side_by_side(states, jobs, title)
+            yield ""
     yield "CPU time of a batch with the most rows by that with the least:"
     yield ""
     yield from (f"- {line}" for line in growth(states))

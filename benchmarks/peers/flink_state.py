@@ -54,6 +54,7 @@ SETTINGS: Mapping[str, str] = {
     "table.exec.mini-batch.size": "50000",
     "state.backend.type": "rocksdb",
     "state.backend.rocksdb.use-bloom-filter": "true",
+    "state.backend.rocksdb.timer-service.factory": "HEAP",
     "taskmanager.memory.managed.size": "2g",
     "execution.checkpointing.interval": "5 s",
     "execution.checkpointing.incremental": "true",
