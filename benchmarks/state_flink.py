@@ -21,7 +21,7 @@ from benchmarks.state_native import frames
 from benchmarks.workloads import Load
 
 OPERATORS: Final = ("early panes", "dedup", "distinct", "interval join", "interval join, outer")
-"""Those of `state_operators` that Flink SQL has."""
+"""The operators of `state_operators` that Flink SQL has."""
 _WARM_UP: Final = 10
 BATCHES: Final = 20
 """The number of batches whose arrivals are measured, after others."""

@@ -21,7 +21,7 @@ from examples.drawing import figures, save
 ENGINES = ("stage", "spark", "native", "flink")
 JOBS = (*WORKLOADS, *OPERATORS)
 SHARDS = 2
-"""Of a stage, of which one is run."""
+"""The shards of a stage. One of them is run."""
 
 
 @attrs.frozen

@@ -59,7 +59,7 @@ SETTINGS: Mapping[str, str] = {
     "execution.checkpointing.interval": "5 s",
     "execution.checkpointing.incremental": "true",
 }
-"""As in the community's runs of Nexmark, with memory for all of the state, and more frequent checkpoints."""
+"""The settings of the community's runs of Nexmark, with memory for all of the state, and more frequent checkpoints."""
 
 _QUIET = 3.0  # seconds without work, after which all rows are done
 _LITTLE = 0.1  # of a core
