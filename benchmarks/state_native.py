@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -60,15 +61,21 @@ NATIVE: Final[dict[str, Callable[[DataFrame], DataFrame]]] = {
 """The operators that native Spark has, by their names in `state_operators`. Its totals are emitted in each batch."""
 
 
-def prepare(operator: str, load: Load, batches: int, folder: Path) -> None:
-    """Writes the files of rows, in the order of reading: first those that make the state."""
-    folder.mkdir()
+def frames(operator: str, load: Load, batches: int) -> Iterator[pl.DataFrame]:
+    """Yields the rows that make the state, and then those of each batch. In joins, every other row is a right one."""
     bench = Bench(OPERATORS[operator], load.rows, load.arrivals)
-    for number, rows in enumerate([*bench.parts(), *bench.arriving(WARM_UP + batches)]):
+    for rows in itertools.chain(bench.parts(), bench.arriving(batches)):
         at = (pl.col(EVENT_TIME) + START).cast(pl.Datetime("us", "UTC")).alias("at")
         right = (pl.int_range(pl.len()) % 2 == 1).alias("right")
+        yield rows.select("user", "score", right, at)
+
+
+def prepare(operator: str, load: Load, batches: int, folder: Path) -> None:
+    """Writes a file for each of the frames, in the order of reading."""
+    folder.mkdir()
+    for number, rows in enumerate(frames(operator, load, WARM_UP + batches)):
         path = folder / f"{number:05d}.parquet"
-        rows.select("user", "score", right, at).write_parquet(path, compression="snappy")
+        rows.write_parquet(path, compression="snappy")
         os.utime(path, (START // SECOND + number,) * 2)  # Spark reads the oldest first
 
 
