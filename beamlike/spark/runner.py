@@ -174,7 +174,7 @@ class SparkRunner:
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
         path = absolute(self.checkpoint or temporary_checkpoint())
-        return SparkRun.begin(plan, self, session, Checkpoint(session, path, store=self._store))
+        return SparkRun.begin(plan, self, session, Checkpoint.of(session, path, self._store))
 
     @property
     def _store(self) -> Store | None:
