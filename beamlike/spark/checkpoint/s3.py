@@ -13,12 +13,14 @@ from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.access import forget, use
+from beamlike.io.files.paths import file_system
 from beamlike.runtime.batch.storage import not_stored
 from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.hadoop import stored
 from beamlike.spark.checkpoint.s3_settings import NotFollowed, S3Settings
 from beamlike.spark.java_errors import Py4JError, Py4JJavaError
 from beamlike.spark.session.kinds import is_connect
+from beamlike.system.secrets import without_secrets
 
 _S3: Final = re.compile(r"(?i)s3a?://(?P<bucket>[^/]+)")
 _CLIENT: Final = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -30,7 +32,7 @@ def follow(session: SparkSession | None, path: str) -> str | None:
     """Uses the settings of a classic session in this process, if the path is in S3 and pyarrow can follow them. Tasks
     use them when they receive a copy (`Access`).
 
-    Returns the setting that pyarrow cannot follow; None if there is none.
+    Returns None, or the reason why pyarrow cannot access the path: a setting, or the error of the first request.
     """
     forget(path)
     found = _S3.match(path)
@@ -42,7 +44,7 @@ def follow(session: SparkSession | None, path: str) -> str | None:
         conf = _conf(session, bucket)
         client = jvm.org.apache.hadoop.fs.Path(path).getFileSystem(conf).getClass().getName()
         if client != _CLIENT:  # a platform's own, which has other settings
-            return f"fs.{path.partition('://')[0]}.impl ({client})"
+            return f"has no equivalent for fs.{path.partition('://')[0]}.impl ({client})"
 
         def secret(name: str) -> str | None:
             # A file of keys (JCEKS) may have it instead of the settings.
@@ -52,18 +54,30 @@ def follow(session: SparkSession | None, path: str) -> str | None:
         try:
             options = S3Settings(bucket, conf.get, secret).options()
         except NotFollowed as error:
-            return str(error)
+            return f"has no equivalent for {error}"
+    return _reached(path, options, bucket)
+
+
+def _reached(path: str, options: tuple[tuple[str, Any], ...], bucket: str) -> str | None:
+    """Uses the settings if pyarrow reaches the path with them. A store may need more, such as a certificate that only
+    Java has.
+    """
+    try:
         use(path, _with_region(options, bucket))
+        system, base = file_system(path)
+        system.get_file_info(base)
+    except (OSError, ValueError) as error:
+        forget(path)
+        return f"cannot access it: {without_secrets(str(error))}"
     return None
 
 
 def require_followed(session: SparkSession | None, path: str) -> None:
-    """Raises `CheckpointError` if state in files of this checkpoint needs settings that pyarrow cannot follow."""
-    if (setting := follow(session, path)) is not None:
+    """Raises `CheckpointError` if pyarrow cannot access a checkpoint that has its state in files."""
+    if (reason := follow(session, path)) is not None:
         raise CheckpointError(
-            f"the checkpoint {path} cannot have its state in files: tasks write it with pyarrow, which has no "
-            f"equivalent for {setting}; leave out that setting, or have the state in Spark's state store, with "
-            "state='spark'"
+            f"the checkpoint {path} cannot have its state in files: tasks write it with pyarrow, which {reason}; "
+            "change that, or have the state of a new checkpoint in Spark's state store, with state='spark'"
         )
 
 
