@@ -12,6 +12,16 @@ import beamlike as bl
 from beamlike.records.model import BatchRecord
 
 
+def totals(folder: Path) -> bl.Pipeline:
+    """Declares the totals of each user, of the files in `in`, one in a batch, in files in `out`."""
+    p = bl.Pipeline("plays")
+    source = bl.JSONLines(folder / "in", {"user": str, "at": int}, max_files_per_trigger=1)
+    plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
+    counted = plays.group_by("user", name="totals").running(order="arrival", keep_forever=True, n=bl.count())
+    counted.write("out", bl.JSONLines(folder / "out"))
+    return p
+
+
 def main(checkpoint: str, folder: str, config: str, last: int) -> None:
     """Runs to the end of the input, or to the record of the batch `last`, which Spark has not committed then."""
 
@@ -19,15 +29,10 @@ def main(checkpoint: str, folder: str, config: str, last: int) -> None:
         if record.batch == last:
             os.killpg(0, signal.SIGKILL)
 
-    p = bl.Pipeline("plays")
-    source = bl.JSONLines(Path(folder, "in"), {"user": str, "at": int}, max_files_per_trigger=1)
-    plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())
-    totals = plays.group_by("user", name="totals").running(order="arrival", keep_forever=True, n=bl.count())
-    totals.write("out", bl.JSONLines(Path(folder, "out")))
     runner = bl.SparkRunner(
         checkpoint, master="local[2]", shards=1, config=json.loads(config), quiet=True, on_batch=on_batch
     )
-    p.run(runner)
+    totals(Path(folder)).run(runner)
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from beamlike.records.model import BatchRecord
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.s3 import require_followed
 from tests.connectors.jars import jars
+from tests.connectors.killed_on_s3 import totals
 from tests.connectors.s3 import Store, object_store, requests
 
 pytestmark = [pytest.mark.connectors, pytest.mark.spark]
@@ -99,15 +100,7 @@ def test_a_steady_batch_makes_few_requests_with_the_settings_of_its_bucket(
             config={**settings, "spark.sql.streaming.minBatchesToRetain": "4"},
             on_batch=on_batch,
         )
-        p = bl.Pipeline("plays")
-        source = bl.JSONLines(tmp_path / "in", {"user": str, "at": int}, max_files_per_trigger=1)
-        watermark = bl.MonotonousTimestamps()
-        plays = p.read("plays", source, timestamp="at", timestamp_unit="s", watermark=watermark)
-        totals = plays.group_by("user", name="totals").running(
-            order="arrival", keep_forever=True, n=bl.count()
-        )
-        totals.write("out", bl.JSONLines(tmp_path / "out"))
-        p.run(runner)
+        totals(tmp_path).run(runner)
         part = tmp_path / "part"
         part.write_bytes(log.read_bytes()[sizes[2 * FILES - 1] : sizes[3 * FILES - 1]])
     require_right(tmp_path, 3 * FILES)
@@ -136,14 +129,11 @@ def test_a_setting_that_pyarrow_cannot_follow_leaves_the_state_to_spark(
     bucket = store.bucket()
     path, name = f"s3a://{bucket}/checkpoint", f"fs.s3a.bucket.{bucket}.requester.pays.enabled"
     assert Checkpoint.of(spark, path, None).new_store == "files"
-    p = bl.Pipeline("plays")
-    plays = p.read("plays", bl.JSONLines(tmp_path / "in", {"user": str, "at": int}), timestamp="at")
-    plays.group_by("user").running(order="arrival", keep_forever=True, n=bl.count()).write("out", bl.Memory())
     session = spark.newSession()
     session.conf.set(name, "true")
     assert Checkpoint.of(session, path, None).new_store == "spark"
     with pytest.raises(CheckpointError, match=rf"no equivalent for {name}; .*state='spark'"):
-        p.run(bl.SparkRunner(path, session=session, state="files"))
+        totals(tmp_path).run(bl.SparkRunner(path, session=session, state="files"))
     session.conf.set(name, "false")
     session.conf.set(f"fs.s3a.bucket.{bucket}.endpoint", "http://127.0.0.1:1")
     assert Checkpoint.of(session, path, None).new_store == "spark"
