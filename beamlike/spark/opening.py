@@ -12,6 +12,7 @@ import attrs
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from beamlike.io.files.access import access_to
 from beamlike.io.files.paths import uri
 from beamlike.plan.manifest import Store, needs_processing_time
 from beamlike.plan.matching import Fit, fitted
@@ -35,8 +36,10 @@ from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.runtime.run.run_records import RecordHooks
 from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
+from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.memory_rows import with_rows_as_files
+from beamlike.spark.checkpoint.s3 import require_followed
 from beamlike.spark.checkpoint.sound import make_ready
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.connect.relay import Batch, Relay
@@ -99,6 +102,8 @@ class OpenSparkRun:
         before = checkpoint.manifest()
         store = checkpoint.new_store if before is None else before["store"]
         require_python(session, stateful=bool(plan.levels) and store == Store.SPARK)
+        if store == Store.FILES and plan.levels:
+            require_followed(session, checkpoint.path)
         if is_connect(session):
             require_reached(session, checkpoint.keep_code(archive_for(session)), NEEDED)
         require_run(before, checkpoint, options.continue_as)
@@ -253,7 +258,8 @@ class OpenSparkRun:
             return None
         # A batch that is not committed may be replayed, from the version before it.
         kept = max(2, int(self.session.conf.get(_RETAINED) or 0))
-        return StatePublisher(self.checkpoint.state, kept, may_replay=self.run.may_replay)
+        files = self.checkpoint.direct or ArrowFiles()
+        return StatePublisher(self.checkpoint.state, kept, may_replay=self.run.may_replay, files=files)
 
     def _parts(self) -> PartWriter:
         return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
@@ -262,7 +268,7 @@ class OpenSparkRun:
         topology = Topology.of(self.plan, labels(self.run.manifest["shards"]))
         started = MIN_TIME if self.plays else wall_clock()
         trackers = TaskTrackers(self.run.records.tasks, self.run.records.keys)
-        control, listings = self.checkpoint.control(), self.listings.sources
+        control, listings = self.checkpoint.control, self.listings.sources
         options = self.options
         asked = options.drain and options.checkpoint is not None and not self.plays
         stream = envelopes(
@@ -294,7 +300,7 @@ class OpenSparkRun:
 
 def _with_tick(checkpoint: Checkpoint, on_batch: Callable[[BatchRecord], None], record: BatchRecord) -> None:
     on_batch(record)
-    checkpoint.tick(record.batch)
+    checkpoint.tick_again(record.batch)
 
 
 def _drains(plan: Plan, options: SparkOptions) -> bool:
@@ -332,7 +338,7 @@ def _sinks(
 
     A run that has an end may replace the files of an earlier run. A run with an interval may not.
     """
-    letters = CheckpointLetters(checkpoint.dead_letters)
+    letters = CheckpointLetters(checkpoint.dead_letters, access=access_to(checkpoint.path))
     replaces = options.checkpoint is None and not reads_rows(plan)
     if replaces:
         # As in process, a later run has the same name, and replaces the files of this one.

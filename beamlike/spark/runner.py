@@ -39,6 +39,7 @@ from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, ship
 from beamlike.spark.stopping import RunningQuery
 from beamlike.system.path_names import is_remote
+from beamlike.system.secrets import shown_settings
 from beamlike.system.signals import signals
 
 
@@ -71,8 +72,8 @@ class SparkRunner:
         quiet: If True, neither a terminal nor a notebook shows progress.
         continue_as: For an older copy of a checkpoint, the id of the run that continues from it. Rows of later batches
             are removed from sinks that can do that; the log reports which rows are doubled in others.
-        state: Where a new checkpoint has its state: in files that the tasks write ("files", the default unless it is on
-            remote storage), or in Spark's own state store ("spark"). Spark 3.5 has only "files".
+        state: Where a new checkpoint has its state: in files that the tasks write ("files", the default on file systems
+            and in S3), or in Spark's own state store ("spark"). Spark 3.5 has only "files".
         telemetry: `bl.observe.OpenTelemetry()` or `bl.observe.OpenLineage()`, or a list of both. Each exports the run
             in a thread of its own; if its collector fails, the run continues without.
 
@@ -89,7 +90,7 @@ class SparkRunner:
     shards: int | None = attrs.field(default=None, validator=is_positive)
     session: SparkSession | None = None
     master: str | None = None
-    config: Mapping[str, str] = attrs.field(factory=dict)
+    config: Mapping[str, str] = attrs.field(factory=dict, repr=shown_settings)
     records: str | None = attrs.field(default=None, converter=path_text_if_any)
     on_batch: Callable[[BatchRecord], None] | None = None
     quiet: bool = False
@@ -174,7 +175,7 @@ class SparkRunner:
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
         path = absolute(self.checkpoint or temporary_checkpoint())
-        return SparkRun.begin(plan, self, session, Checkpoint(session, path, store=self._store))
+        return SparkRun.begin(plan, self, session, Checkpoint.of(session, path, self._store))
 
     @property
     def _store(self) -> Store | None:
@@ -183,13 +184,9 @@ class SparkRunner:
     def _session(self, plan: Plan) -> SparkSession:
         # Before Spark starts, so that an object that cannot be pickled is found early.
         modules = modules_of(plan)
+        given, master, config, loops = self.session, self.master, self.config, reads_rows(plan)
         session = open_session(
-            self.session,
-            master=self.master,
-            shards=self.shards,
-            name=plan.name,
-            config=self.config,
-            row_loops=reads_rows(plan),
+            given, master=master, shards=self.shards, name=plan.name, config=config, row_loops=loops
         )
         ship(session, modules)
         return session

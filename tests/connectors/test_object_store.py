@@ -16,6 +16,7 @@ import beamlike as bl
 from beamlike.errors import CheckpointError, MissingFiles, SinkError, SourceError
 from beamlike.records.history import History
 from beamlike.spark.checkpoint.arrow_files import ArrowFiles
+from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from tests.connectors.jars import jars
 from tests.connectors.s3 import Store, object_store, requests
 from tests.support.connect_server import Server
@@ -149,12 +150,16 @@ def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
     assert found() == ([0, 1, 2] if kind == "files" else [0, 1, 1, 2])
 
 
-@pytest.mark.parametrize(("state", "shards"), [("spark", 1), ("files", 1), ("files", 2)])
+@pytest.mark.parametrize(("state", "shards"), [("spark", 1), (None, 1), ("files", 2)])
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any, shards: int) -> None:
+    states = iter([state, None])  # a run that asks for no store goes on with that of the checkpoint
+
     def runner(**how: Any) -> bl.SparkRunner:
-        return bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=shards, state=state, **how)
+        return bl.SparkRunner(f"{bucket}/checkpoint", session=spark, shards=shards, state=next(states), **how)
 
     went_on(bucket, runner)
+    manifest = Checkpoint.of(spark, f"{bucket}/checkpoint", None).manifest()
+    assert (manifest or {})["store"] == (state or "files")
 
 
 @pytest.mark.parametrize("state", STORES)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from beamlike.errors import nearest
+from beamlike.io.files.access import access_to, s3_of
 from beamlike.io.files.order import in_order
 from beamlike.io.sources import FoundFile
 from beamlike.system.path_names import is_remote, with_slashes
@@ -276,6 +277,9 @@ def file_system(path: str) -> tuple[Any, str]:
     """
     from pyarrow import ArrowInvalid
 
+    access = access_to(path)
+    if access is not None and (system := s3_of(access)) is not None:
+        return system, path.partition("://")[2].rstrip("/")
     try:
         # Hadoop, and so Spark, has other schemes for S3.
         return _from_uri(re.sub(r"^s3[an]://", "s3://", path))

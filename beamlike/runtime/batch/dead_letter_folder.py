@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from beamlike.io import JSONLines
+from beamlike.io.files.access import Access
 from beamlike.io.files.part_files import forget_killed
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import file_name
@@ -12,7 +13,12 @@ from beamlike.system.path_names import file_name
 
 @attrs.frozen(slots=False)
 class CheckpointLetters(JSONLines):
-    """The folder for dead letters in a checkpoint. Its storage errors count as errors of the checkpoint's storage."""
+    """The folder for dead letters in a checkpoint. Its storage errors count as errors of the checkpoint's storage.
+
+    Tasks that write to it use `access`, the settings of the checkpoint.
+    """
+
+    access: Access | None = attrs.field(default=None, kw_only=True, repr=False)
 
 
 def dead_letter_folder(pipeline: str, number: int = 1) -> str:

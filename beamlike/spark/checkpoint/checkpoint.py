@@ -12,6 +12,7 @@ import attrs
 from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
+from beamlike.io.files.access import access_to
 from beamlike.io.files.paths import uri
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import WITH_FILES, Store
@@ -23,6 +24,7 @@ from beamlike.runtime.run.dead_letter_limit import Counted
 from beamlike.runtime.run.digests import other_streams
 from beamlike.spark.checkpoint.commands import ControlCommand, EndSources, PlayStep, command_text
 from beamlike.spark.checkpoint.files import StoredFiles
+from beamlike.spark.checkpoint.s3 import S3Files, follow
 from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.checkpoint.syncing import SparkFiles
 from beamlike.spark.versions import (
@@ -59,12 +61,19 @@ class Checkpoint(CheckpointFolder):
     """The checkpoint of a query: a folder on any storage that Spark supports.
 
     Without a session, only its files can be read. `store` is the store that the user asks for, for the state of the
-    run.
+    run. `direct` has the files of a run that this process accesses itself, without Spark's Java.
     """
 
     session: SparkSession
     path: str
     store: Store | None = attrs.field(default=None, kw_only=True)
+    direct: StoredFiles | None = attrs.field(default=None, kw_only=True)
+
+    @classmethod
+    def of(cls, session: SparkSession, path: str, store: Store | None) -> Checkpoint:
+        """Returns the checkpoint of a run. If it is in S3, pyarrow uses the settings of the session."""
+        follow(session, path)
+        return cls(session, path, store=store, direct=S3Files(path, session) if access_to(path) else None)
 
     @property
     def is_local(self) -> bool:
@@ -73,7 +82,7 @@ class Checkpoint(CheckpointFolder):
 
     @property
     def files(self) -> StoredFiles:
-        return files_of(self.session)
+        return self.direct or files_of(self.session)
 
     @property
     def has_batches(self) -> bool:
@@ -83,8 +92,9 @@ class Checkpoint(CheckpointFolder):
     @property
     def new_store(self) -> Store:
         """The store of the state of a new run: the one that the user asks for, or the default."""
-        # The settings of other storage are those of Hadoop, which the tasks do not have.
-        return self.store or (Store.FILES if self.is_local or not has_state_store() else Store.SPARK)
+        # The settings of other storage are those of Hadoop, which tasks have only where pyarrow can follow them.
+        in_files = self.is_local or not has_state_store() or access_to(self.path) is not None
+        return self.store or (Store.FILES if in_files else Store.SPARK)
 
     def new_manifest(self, described: Mapping[str, Any]) -> dict[str, Any]:
         levels = described["levels"]
@@ -97,7 +107,9 @@ class Checkpoint(CheckpointFolder):
 
     def open(self, fit: Fit, *, draining: bool) -> dict[str, Any]:
         require_store(self.manifest(), self.store, self.path)
-        return super().open(fit, draining=draining)
+        manifest = super().open(fit, draining=draining)
+        self.files.make(self.control)
+        return manifest
 
     @property
     def state(self) -> str:
@@ -111,9 +123,7 @@ class Checkpoint(CheckpointFolder):
     def keep_code(self, archive: Path) -> str:
         """Stores the code that workers import, instead of that of earlier runs. Returns its path."""
         files, folder = self.files, self.at("code")
-        for name in files.names(folder):
-            if name != archive.name:
-                files.remove(f"{folder}/{name}")
+        files.remove_files(f"{folder}/{name}" for name in files.names(folder) if name != archive.name)
         if archive.name not in files.names(folder):
             files.make(folder)
             files.write_bytes(f"{folder}/{archive.name}", archive.read_bytes())
@@ -156,15 +166,14 @@ class Checkpoint(CheckpointFolder):
         """
         self.keep(_TALLY, to_facts(counted))
 
+    @property
     def control(self) -> str:
-        """Returns the folder of control files. Creates it if needed."""
-        directory = uri(self.at("control"))
-        self.files.make(directory)
-        return directory
+        """The folder of control files."""
+        return uri(self.at("control"))
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Commands the end of these sources. The next batch then closes all windows that only they kept open."""
-        self.files.write(f"{self.control()}/{END}", command_text(EndSources(tuple(sorted(sources)))))
+        self.files.write(f"{self.control}/{END}", command_text(EndSources(tuple(sorted(sources)))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
         """Commands the end of these sources after the first batch, unless an earlier run did so."""
@@ -172,8 +181,8 @@ class Checkpoint(CheckpointFolder):
         new = sorted({*sources} - {*before})
         if new:
             order = command_text(EndSources(tuple(new)))
-            self.files.write(f"{self.control()}/whole-{len(before):06d}.json", order, _FIRST_TIME)
-            self.files.write(f"{self.control()}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
+            self.files.write(f"{self.control}/whole-{len(before):06d}.json", order, _FIRST_TIME)
+            self.files.write(f"{self.control}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
 
     def tick(self, done: int, over: Iterable[str] = (), *, after_end: bool = False) -> None:
         """Commands a batch, even without input. `done` is the last committed batch.
@@ -183,22 +192,31 @@ class Checkpoint(CheckpointFolder):
         that is the time of the command that ended all sources. Commands of earlier runs, whose batches will not be
         replayed, are removed.
         """
-        for name in self.files.names(self.control()):
-            if (
-                name.startswith(_TICK)
-                and int(name.removeprefix(_TICK).partition(".")[0]) + _TICKS_KEPT <= done
-            ):
-                self.files.remove(f"{self.control()}/{name}")
-        order = command_text(EndSources(tuple(over)))
-        seconds = None if after_end else _FIRST_TIME
-        self.files.write(f"{self.control()}/{_TICK}{done + 1:09d}.json", order, seconds)
+        ticks = [name for name in self.files.names(self.control) if name.startswith(_TICK)]
+        old = [
+            name for name in ticks if int(name.removeprefix(_TICK).partition(".")[0]) + _TICKS_KEPT <= done
+        ]
+        self.files.remove_files(f"{self.control}/{name}" for name in old)
+        self._write_tick(done + 1, EndSources(tuple(over)), None if after_end else _FIRST_TIME)
+
+    def tick_again(self, done: int) -> None:
+        """Commands a batch, like `tick`, in a run that has commanded the batches before."""
+        if done >= _TICKS_KEPT:
+            self.files.remove_files([self._tick(done - _TICKS_KEPT)])
+        self._write_tick(done + 1, EndSources(()), _FIRST_TIME)
+
+    def _write_tick(self, batch: int, order: ControlCommand, seconds: int | None) -> None:
+        self.files.write(self._tick(batch), command_text(order), seconds)
+
+    def _tick(self, batch: int) -> str:
+        return f"{self.control}/{_TICK}{batch:09d}.json"
 
     def has_ended(self, source: str) -> bool:
         """True if the end of the source was commanded in an earlier batch."""
         return source in self._ended()
 
     def _ended(self) -> list[str]:
-        name = f"{self.control()}/{_ENDED}"
+        name = f"{self.control}/{_ENDED}"
         text = self.files.read(name)
         try:
             found = [] if text is None else unsealed(json.loads(text))
@@ -214,7 +232,7 @@ class Checkpoint(CheckpointFolder):
         checkpoint belongs to other streams.
         """
         # A hidden name, which Spark does not read.
-        done = f"{self.control()}/_steps"
+        done = f"{self.control}/_steps"
         saved = self.files.read(done)
         if saved is not None and re.fullmatch("[0-9a-f]{64}", saved) is None:
             raise self.damaged(f"{done} is not what was written")
@@ -223,7 +241,7 @@ class Checkpoint(CheckpointFolder):
         if saved is None:
             orders: list[ControlCommand] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
             for number, order in enumerate(orders):
-                name = f"{self.control()}/{number:06d}.json"
+                name = f"{self.control}/{number:06d}.json"
                 self.files.write(name, command_text(order), _FIRST_TIME + number)
             self.files.write(done, digest)
 

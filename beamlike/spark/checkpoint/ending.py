@@ -27,5 +27,5 @@ def take_back_end(checkpoint: Checkpoint) -> bool:
         checkpoint.files.remove(checkpoint.of_spark("offsets", str(begun)))
         for name in (str(entry), f"{entry}{_COMPACT}"):
             checkpoint.files.remove(f"{folder}/{name}")
-    checkpoint.files.remove(f"{checkpoint.control()}/{END}")
+    checkpoint.files.remove(f"{checkpoint.control}/{END}")
     return True

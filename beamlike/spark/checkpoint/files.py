@@ -81,13 +81,15 @@ class StoredFiles:
         before = self._versions(name)
         newest = int(before[-1].rpartition(".")[2]) if before else 0
         self.write(f"{name}.{newest + 1:09d}", text)
-        for old in [name, *before]:
-            self.remove(old)
+        self.remove_files([name, *before])
 
     def latest(self, name: str) -> str | None:
         """Returns the text that `replace` or `write` stored last; None if there is none."""
-        versions = self._versions(name)
-        return self.read(versions[-1] if versions else name)
+        return self.read(self._newest(name))
+
+    def _newest(self, name: str) -> str:
+        """Returns the path of the newest version, or `name` if there are no versions."""
+        return [name, *self._versions(name)][-1]
 
     def _versions(self, name: str) -> list[str]:
         """Returns the paths of the versions, oldest first. On this machine there are none."""
@@ -138,6 +140,11 @@ class StoredFiles:
         """Removes a folder with its content."""
         with self._storing("write", folder):
             self._remove(folder)
+
+    def remove_files(self, names: Iterable[str]) -> None:
+        """Removes files. Missing files are ignored."""
+        for name in names:
+            self.remove(name)
 
     def sync(self, folder: str) -> None:
         """Syncs the files in a folder on this machine, because Spark does not sync what it writes."""

@@ -18,6 +18,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from beamlike.errors import CheckpointError
+from beamlike.io.files.access import Access, access_to
 from beamlike.plan.manifest import Store
 from beamlike.runtime.batch.envelope import ARROW, RECORDS, Envelope, in_batches, message_envelope, to_arrow
 from beamlike.runtime.batch.messages import StateMessage
@@ -35,11 +36,12 @@ from beamlike.spark.state.versions import StateVersion, data_folder, version_aft
 @attrs.frozen
 class StateFolder:
     """The folder of the state of a run. `query` names the query, in which a version that a batch begins with does not
-    change. `offsets` is the folder of Spark's offset log.
+    change. `offsets` is the folder of Spark's offset log. Tasks use `access`, the settings of the checkpoint.
     """
 
     path: str
     offsets: str
+    access: Access | None = None
     query: str = attrs.field(factory=lambda: uuid.uuid4().hex)
 
     @classmethod
@@ -47,7 +49,7 @@ class StateFolder:
         """Returns the folder for a query on a checkpoint; None if the state is in Spark's own store."""
         if manifest["store"] != Store.FILES:
             return None
-        return cls(checkpoint.state, checkpoint.of_spark("offsets"))
+        return cls(checkpoint.state, checkpoint.of_spark("offsets"), access_to(checkpoint.path))
 
     def before(self, batch: int) -> StateVersion:
         """Returns the version with which a batch begins."""

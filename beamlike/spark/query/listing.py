@@ -173,8 +173,7 @@ class Lists(DriverLog):
         folds, there = self._folds(), read.keys() & {*files.names(self.folder)}
         if folds or there:
             self.keep(self.taken(batch))
-            for name in [*folds, *there]:
-                files.remove(f"{self.folder}/{name}")
+            files.remove_files(f"{self.folder}/{name}" for name in [*folds, *there])
 
     def _folds(self) -> list[str]:
         """Returns the names of hidden lists that replaced others during a run."""
@@ -190,8 +189,7 @@ class Lists(DriverLog):
         files = {one.number: one for one in entries if isinstance(one, FilePart)}
         lines = [to_facts(_read(files[number])) for number in sorted(files)]
         self.checkpoint.files.write(f"{self.folder}/_{level}-{min(files):012d}.json", sealed_lines(lines))
-        for name in names:
-            self.checkpoint.files.remove(f"{self.folder}/{name}")
+        self.checkpoint.files.remove_files(f"{self.folder}/{name}" for name in names)
         if len(alike := [name for name in self._folds() if name.startswith(f"_{level}-")]) >= FOLDED:
             self.fold(alike, level + 1)
 

@@ -120,13 +120,13 @@ class PlanLog(DriverLog):
     def set_aside(self, names: Iterable[str]) -> None:
         """Hides log entries whose batches are done, so that Spark does not read them, and removes the oldest ones."""
         files = self.checkpoint.files
+        names = [*names]
         for name in names:
             if (text := files.read(f"{self.folder}/{name}")) is not None:
                 files.write(f"{self.folder}/{_DONE}{name}", text)
-            files.remove(f"{self.folder}/{name}")
+        files.remove_files(f"{self.folder}/{name}" for name in names)
         done = [name for name in files.hidden(self.folder) if name.startswith(_DONE)]
-        for name in done[:-KEPT_PLANS]:
-            files.remove(f"{self.folder}/{name}")
+        files.remove_files(f"{self.folder}/{name}" for name in done[:-KEPT_PLANS])
 
     def keep(self, last: LoggedPlan) -> None:
         """Stores that this plan and all earlier ones are done."""

@@ -6,6 +6,7 @@ position of every source: the files that were read, or Spark's own log.
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.complete import without_end
+from beamlike.io.files.access import Access, access_to
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
 from beamlike.plan.manifest import VERSION, Store, needs_processing_time
@@ -29,7 +31,9 @@ from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.savepoint.resharding import take_apart
 from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
+from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, require_available, require_readable_state
+from beamlike.spark.checkpoint.s3 import follow, require_followed
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.checkpoint.storage import files_of
@@ -128,7 +132,8 @@ def _write_state(
 ) -> None:
     """Writes the state after the batch of the savepoint, a file for each shard of each operator."""
     if saved.manifest["store"] == Store.FILES:
-        save_from_files(source.state, saved)
+        require_followed(session, source.path)
+        save_from_files(source.state, saved, source.files)
         return
     assert session is not None
     use_state_store(session, config)
@@ -225,7 +230,11 @@ def restore(
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
+    for path in (absolute(savepoint), absolute(checkpoint)):
+        follow(opened, path)
     target = Checkpoint(opened, absolute(checkpoint), store=store)
+    if target.new_store == Store.FILES:
+        require_followed(opened, target.path)
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")
     lock = target.lock("beamlike restore")
@@ -265,7 +274,8 @@ def _fill(
         lines = session.readStream.format("text").load(uri(parts))
         folder = StateFolder.of(target, manifest)
         given = lines if folder is None else session.read.format("text").load(uri(parts))
-        stream = _state(given.repartition(max(1, len(names))), plan, before=before, now=topology)
+        given, access = given.repartition(max(1, len(names))), access_to(saved.path)
+        stream = _state(given, plan, before=before, now=topology, access=access)
         for number, numbered in enumerate(operators_of(plan, manifest["operators"])):
             first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
             levels = [Loading.of(plan, names, topology) for _, names in numbered]
@@ -294,23 +304,27 @@ def _publish(folder: StateFolder, stream: DataFrame) -> None:
     StatePublisher(folder.path, kept=1, may_replay=False).publish(0, changes)
 
 
-def _state(lines: DataFrame, plan: Plan, *, before: Topology, now: Topology) -> DataFrame:
-    """Returns envelopes with the state. `lines` has the names of the state files, and each task reads one."""
+def _state(
+    lines: DataFrame, plan: Plan, *, before: Topology, now: Topology, access: Access | None
+) -> DataFrame:
+    """Returns envelopes with the state. `lines` has the names of the state files, and each task reads one. `access` has
+    the settings of their storage.
+    """
     stages = plan.stages
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for name in filter(None, rows["value"].to_pylist()):
-                yield from _envelopes(name, stages, before, now)
+                place = name if access is None else io.BytesIO(ArrowFiles().read_bytes(name) or b"")
+                yield from _envelopes(pl.read_parquet(place), stages, before, now)
 
     return applied(lines, run)
 
 
 def _envelopes(
-    file: str, stages: Mapping[str, StagePlan], before: Topology, now: Topology
+    state: pl.DataFrame, stages: Mapping[str, StagePlan], before: Topology, now: Topology
 ) -> Iterator[pa.RecordBatch]:
-    """Yields envelopes with the state of these stages in a file."""
-    state = pl.read_parquet(file)
+    """Yields envelopes with the state of these stages in a file, whose rows are `state`."""
     for (shard,), rows in state.partition_by("shard", as_dict=True).items():
         values = dict(rows.select("key", "value").iter_rows())
         for name, stage in stages.items():

@@ -7,16 +7,15 @@ import io
 import polars as pl
 
 from beamlike.runtime.savepoint.savepoint import Savepoint
-from beamlike.spark.checkpoint.arrow_files import ArrowFiles
+from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.state.shard import Shard
 from beamlike.spark.state.versions import data_folder, version_after
 
 _SCHEMA = {"shard": pl.Int32, "key": pl.String, "value": pl.Binary}
 
 
-def save_from_files(folder: str, saved: Savepoint) -> None:
-    """Writes the state after the batch of the savepoint."""
-    files = ArrowFiles()
+def save_from_files(folder: str, saved: Savepoint, files: StoredFiles) -> None:
+    """Writes the state after the batch of the savepoint to its `files`."""
     for (operator, shard), head in sorted(version_after(folder, saved.batch).heads.items()):
         state = Shard(data_folder(folder), operator, shard).load(head, saved.batch)
         rows = [(shard, key, value) for key, value in state.values()]

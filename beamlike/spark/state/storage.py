@@ -14,12 +14,14 @@ from typing import Any, Final, Protocol
 import attrs
 
 from beamlike.errors import CheckpointError
+from beamlike.io.files.access import Access, access_to
 from beamlike.io.files.paths import file_system, path_text
 from beamlike.runtime.batch.storage import stored
 from beamlike.system import durable
 from beamlike.system.path_names import is_remote
 
 _CACHED: Final = 64_000_000  # bytes in each process
+_MOST_OPEN: Final = 64  # files in each process
 
 
 class StateFiles(Protocol):
@@ -35,9 +37,14 @@ class StateFiles(Protocol):
         """Writes a new file."""
 
 
-@lru_cache(maxsize=16)
 def state_files(folder: str) -> StateFiles:
     """Returns access to the state files in a folder."""
+    return cached_files(folder, access_to(folder))
+
+
+@lru_cache(maxsize=16)
+def cached_files(folder: str, access: Access | None) -> StateFiles:
+    """Returns access to the state files in a folder, with these settings, and their cache in this process."""
     return _RemoteFiles(folder) if is_remote(folder) else _LocalFiles(path_text(folder))
 
 
@@ -87,6 +94,8 @@ class _RemoteFiles:
     _system: Any = attrs.field(init=False)
     _path: str = attrs.field(init=False)
     _cache: _Ranges = attrs.field(factory=lambda: _Ranges(), init=False)
+    _open: OrderedDict[str, Any] = attrs.field(factory=OrderedDict, init=False)
+    """The files that were read last. To open one is a request."""
 
     def __attrs_post_init__(self) -> None:
         system, path = file_system(self.folder)
@@ -96,16 +105,23 @@ class _RemoteFiles:
     def read(self, name: str, offset: int, length: int) -> bytes:
         if (known := self._cache.get((name, offset, length))) is not None:
             return known
-        path = f"{self._path}/{name}"
         try:
-            with stored("read", f"{self.folder}/{name}"), self._system.open_input_file(path) as file:
-                content: bytes = file.read_at(length, offset)
+            with stored("read", f"{self.folder}/{name}"):
+                content: bytes = self._opened(name).read_at(length, offset)
         except CheckpointError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise _gone(f"{self.folder}/{name}") from None
             raise
         self._cache.put((name, offset, length), content)
         return content
+
+    def _opened(self, name: str) -> Any:
+        if name not in self._open:
+            self._open[name] = self._system.open_input_file(f"{self._path}/{name}")
+        self._open.move_to_end(name)
+        if len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
+        return self._open[name]
 
     def write(self, name: str, parts: Sequence[bytes]) -> None:
         with (

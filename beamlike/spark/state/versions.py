@@ -16,6 +16,7 @@ from beamlike.errors import CheckpointError
 from beamlike.runtime.batch.messages import StateMessage
 from beamlike.spark.checkpoint.arrow_files import ArrowFiles
 from beamlike.spark.checkpoint.checkpoint import VERSIONS
+from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.state.index import Head, StateIndex
 from beamlike.spark.state.storage import state_files
 from beamlike.system import durable
@@ -92,7 +93,7 @@ class StatePublisher:
     folder: str
     kept: int
     may_replay: bool = True
-    _last: tuple[int, StateVersion] | None = attrs.field(default=None, init=False)
+    files: StoredFiles = _FILES
     _versions: dict[int, StateVersion] = attrs.field(factory=dict, init=False)
 
     def publish(self, batch: int, changes: Iterable[StateMessage]) -> None:
@@ -105,7 +106,7 @@ class StatePublisher:
         version = StateVersion(heads, tuple(unused))
         if not is_remote(self.folder):
             durable.sync_folder(data_folder(self.folder))
-        _FILES.write(_version(self.folder, batch), version.to_json())
+        self.files.write(_version(self.folder, batch), version.to_json())
         self._versions[batch] = version
         if self.may_replay or batch % _SWEEP == 0:
             self._sweep(batch)
@@ -120,11 +121,11 @@ class StatePublisher:
 
     def _remove(self, batch: int) -> None:
         """Removes an old version, and the files that only it needs."""
-        self._versions.pop(batch, None)
-        if batch >= 0 and _FILES.read(_version(self.folder, batch)) is not None:
-            for name in self._version(batch + 1).unused:
-                _FILES.remove(f"{data_folder(self.folder)}/{name}")
-            _FILES.remove(_version(self.folder, batch))
+        is_there = self._versions.pop(batch, None) is not None  # this process has published or read it
+        name = _version(self.folder, batch)
+        if is_there or (batch >= 0 and self.files.read(name) is not None):
+            unused = self._version(batch + 1).unused
+            self.files.remove_files([*(f"{data_folder(self.folder)}/{one}" for one in unused), name])
 
     def _sweep(self, batch: int) -> None:
         """Removes all old versions, and the files of attempts that do not count."""
@@ -137,10 +138,10 @@ class StatePublisher:
         files = state_files(data_folder(self.folder))
         for head in self._version(batch).heads.values():
             needed |= StateIndex.load(head, files).sizes.keys()
-        for name in _FILES.names(data_folder(self.folder)):
-            # Tasks of an earlier driver may still write files of this batch. They are found the next time.
-            if name not in needed and _batch_of(name) <= batch:
-                _FILES.remove(f"{data_folder(self.folder)}/{name}")
+        folder = data_folder(self.folder)
+        # Tasks of an earlier driver may still write files of this batch. They are found the next time.
+        names = {name for name in self.files.names(folder) if _batch_of(name) <= batch}
+        self.files.remove_files(f"{folder}/{name}" for name in sorted(names - needed))
 
 
 def _batch_of(name: str) -> int:

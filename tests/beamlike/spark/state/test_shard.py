@@ -26,7 +26,7 @@ CHANGES = st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=
 def forget() -> None:
     """Clears the caches of this process, as a new process has none."""
     shard._KEPT.clear()
-    storage.state_files.cache_clear()
+    storage.cached_files.cache_clear()
 
 
 def step(
