@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from benchmarks import engines, readme, throughput, throughput_report
 from benchmarks.kept import keep, load
 from benchmarks.logs import reason
-from benchmarks.state import State, side_by_side
 from benchmarks.state_spark import CpuClock
 from benchmarks.state_stage import run
 from benchmarks.throughput_report import Run
@@ -139,15 +138,6 @@ def test_of_a_java_trace_the_last_cause_is_shown():
     assert reason(log) == "Caused by: java.io.IOException: this"
     assert reason("") == "nothing"
     assert reason("a\nb\n") == "b"
-
-
-def test_state_is_shown_engine_beside_engine():
-    def of(engine: str, wall: float) -> State:
-        batch = {"wall": wall, "cpu": wall, "panes": 0, "live": 90, "state": 2_000_000}
-        return State.of(engine, "sessions", 100, [batch], memory=1)
-
-    (row,) = side_by_side([of("spark", 0.3), of("native", 0.6)])
-    assert row == ("sessions", "100", "", "", "300", "300", "600", "600", "0.50", "2.0", "2.0")
 
 
 def test_cpu_time_between_two_looks_is_by_proportion():
