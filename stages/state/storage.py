@@ -14,7 +14,7 @@ import polars as pl
 from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
-from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
+from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
 from stages.state.content import BucketContent, DueKeys, Search
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
@@ -23,7 +23,7 @@ from stages.state.lookup import Requested, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
-from stages.state_tables import BucketTable, StateTable
+from stages.state_tables import BucketTable, StateTable, TimeTable
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
 
@@ -32,6 +32,9 @@ LARGE_BYTES: Final = 50_000
 
 A smaller bucket is read and written whole, which is faster.
 """
+
+SEARCHED_BYTES: Final = 64_000
+"""The size of a bucket in the store (bytes) from which rows with some keys are found by their hashes."""
 
 _FEW: Final = 4
 """The number of buckets that are summarized one by one."""
@@ -183,6 +186,29 @@ class Storage:
         rows = self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows
         return DueSoonBuffer(rows, self.state_table)
 
+    def due(self, now: Times) -> list[int]:
+        """Returns the buckets to load because a row is due, without large ones that may keep overdue rows for now."""
+        due = self.index.due(now)
+        if not due or not self._overstay:
+            return due
+        held = {*self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]}
+        long_due = {*self.index.due(now.back(self._overstay))}
+        return [
+            bucket for bucket in due if bucket in long_due or bucket in held or not self.is_searched(bucket)
+        ]
+
+    def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Leaves out rows that were due in earlier steps and that their bucket still has."""
+        if not self._overstay or rows.is_empty():
+            return rows
+        return rows.filter(~self.overdue(self.index.times).fill_null(False))
+
+    @cached_property
+    def _overstay(self) -> int:
+        """The time (us) for which a large bucket may keep overdue rows. Most rows of a bucket are due in this time."""
+        table = self.table
+        return min(table.overstay, width(table.spread)) if isinstance(table, TimeTable) else 0
+
     def overdue(self, now: Times) -> pl.Expr:
         """Returns an expression that is true for rows that are due when the clocks are at `now`."""
         # A deadline is the next time after a given one. Computed at `now`, it would skip a time that has just passed;
@@ -270,6 +296,10 @@ class Storage:
     def is_large(self, size: Size) -> bool:
         """True if a bucket of this size is so large that a step reads slices of it instead of all rows."""
         return self.table.patched and bool(self.table.keys) and size.bytes >= LARGE_BYTES
+
+    def is_searched(self, bucket: int) -> bool:
+        """True if a bucket is so large that rows with some keys are found in it by their hashes."""
+        return self.size(bucket).total >= SEARCHED_BYTES
 
     def least_times(self, now: Times) -> dict[str, pl.Expr]:
         """Returns the expressions, by index column, of the times whose minima the index has: hold and deadlines."""
