@@ -19,7 +19,7 @@ from stages.state.content import BucketContent, DueKeys, Search
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
-from stages.state.lookup import Requested, chunks_among, divided, lower_hashes
+from stages.state.lookup import Requested, Searched, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -149,18 +149,21 @@ class Storage:
             known = {bucket: self.directory(bucket) if own else None for bucket in buckets}
             searches = {bucket: Search(known[bucket], hashes[bucket]) for bucket in buckets}
             return [content.live_rows for content in self.contents_with(searches).values()]
-        base, log = list[chunks.Chunk](), list[chunks.Chunk]()
+        base, log = list[Searched](), list[Searched]()
         for bucket in buckets:
             size = self.size(bucket)
             found = self._read_again(bucket, range(size.chunks))
             for first, last in _groups(size):
-                schema, parts = (table.schema, base) if last <= size.base else (table.incoming, log)
-                parts += chunks_among(
-                    found[first:last], hashes[bucket], requested.columns, schema, table.missing
-                )
+                parts = base if last <= size.base else log
+                parts.append(Searched(found[first:last], hashes[bucket]))
         return [
-            *chunks.unpack(base, table.schema, table.missing),
-            *chunks.unpack(log, table.incoming, table.missing),
+            rows
+            for searched, schema in ((base, table.schema), (log, table.incoming))
+            for rows in chunks.unpack(
+                chunks_among(searched, requested.all, requested.columns, schema, table.missing),
+                schema,
+                table.missing,
+            )
         ]
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
