@@ -20,7 +20,7 @@ from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
 from stages.state.lookup import Requested, Searched, chunks_among, divided, lower_hashes
-from stages.state.row_numbers import BucketMask, RowNumbers
+from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
 from stages.state_tables import BucketTable, StateTable, TimeTable
@@ -114,16 +114,16 @@ class Storage:
         Without a directory, or if most rows are needed, all rows of a bucket are read.
         """
         numbers = {bucket: search.numbers() for bucket, search in searches.items()}
-        held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[chunks.Chunk]()
+        held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[tuple[chunks.Chunk, Positions]]()
         for bucket, search in searches.items():
             if search.directory is not None and (found := numbers[bucket]) is not None:
                 parts = dict(divided(found, search.directory.lengths))
                 missing = [chunk for chunk in parts if chunk not in search.held]
                 read = self._read_again(bucket, missing)
                 held[bucket] = {**search.held, **dict(zip(missing, read, strict=True))}
-                selected += (held[bucket][chunk].at(positions) for chunk, positions in parts.items())
+                selected += ((held[bucket][chunk], positions) for chunk, positions in parts.items())
         # The rows of all buckets are put together at once.
-        rows, contents = self.rows_of(selected).rechunk(), dict[int, BucketContent]()
+        rows, contents = self.rows_of(chunks.gathered(selected)).rechunk(), dict[int, BucketContent]()
         for bucket, search in searches.items():
             known, found = search.directory, numbers[bucket]
             if known is None or found is None:
