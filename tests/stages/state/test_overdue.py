@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from stages.joins.base import LEFT, RIGHT
+from stages.joins.corrected_side import CorrectedSide
 from stages.joins.interval import IntervalJoin
 from stages.joins.interval_of_changes import IntervalJoinOfChanges
 from stages.operator import MAIN
@@ -20,6 +21,7 @@ from stages.process.dedup import Dedup
 from stages.snapshot import save
 from stages.stage import Stage, StageResult
 from stages.state.store import DictStore
+from stages.state_tables import StateTable, Table
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 from windowing.time import MAX_TIME
@@ -119,8 +121,14 @@ class Run:
 
     def rows(self) -> list[pl.DataFrame]:
         """Returns the rows of a savepoint, which has no overdue rows."""
-        frames = save(self.stage, self.store).rows.values()
-        return [frame.sort(*_order(frame)) for frame in frames]
+        saved = save(self.stage, self.store)
+        return [_comparable(table, saved.rows[table.table.name]) for table in self.stage.operator.tables]
+
+
+def _comparable(table: StateTable[Table], frame: pl.DataFrame) -> pl.DataFrame:
+    # A row and its retraction are beside each other until their bucket is loaded.
+    left = table.left_of(frame) if isinstance(table, CorrectedSide) else frame
+    return left.sort(*_order(frame))
 
 
 def _order(frame: pl.DataFrame) -> list[str]:
