@@ -192,13 +192,13 @@ class Storage:
     def due(self, now: Times) -> list[int]:
         """Returns the buckets to load because a row is due, without large ones that may keep overdue rows for now."""
         due = self.index.due(now)
-        if not due or not self._overstay:
+        large = {bucket for bucket in due if self.is_searched(bucket)} if self._overstay else ()
+        if not large:
             return due
-        held = {*self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]}
-        long_due = {*self.index.due(now.back(self._overstay))}
-        return [
-            bucket for bucket in due if bucket in long_due or bucket in held or not self.is_searched(bucket)
-        ]
+        # A row that holds the watermark is removed at once.
+        held = self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]
+        stay = {*large}.difference(held, self.index.due(now.back(self._overstay)))
+        return [bucket for bucket in due if bucket not in stay]
 
     def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Leaves out rows that were due in earlier steps and that their bucket still has."""
