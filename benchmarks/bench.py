@@ -55,9 +55,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "process": Part("process", 25, resumes=True),
     "state": Part("state", 60, resumes=True),
     "state_stores": Part("state_stores", 90, resumes=True),
-    "nexmark": Part(
-        "nexmark.measure", 300, ("--rounds", "3", "--only", "local,spark,flink,native"), resumes=True
-    ),
+    "nexmark": Part("nexmark.measure", 110, ("--only", "local,spark,flink,native"), resumes=True),
 }
 """The parts in the order in which they run: the short ones first."""
 

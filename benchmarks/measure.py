@@ -62,16 +62,17 @@ class _Process:
     memory: int  # bytes
 
 
-class _Watch(threading.Thread):
-    """Polls the descendants of this process.
+class Watch(threading.Thread):
+    """Polls the descendants of a process.
 
     If the parent of a process ignores SIGCHLD (the workers of PySpark's daemon), no process waits for it, so the kernel
     adds its CPU time to no account: its last known CPU time is stored in `unclaimed`. If its parent dies first, this
-    process inherits it: such CPU time is in `claimed`.
+    process may inherit it: such CPU time is in `claimed`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: int) -> None:
         super().__init__(daemon=True)
+        self.root = root
         self.unclaimed: dict[int, int] = {}
         self.claimed: set[int] = set()
         self.memory = 0
@@ -86,13 +87,23 @@ class _Watch(threading.Thread):
         """Returns the CPU seconds of the processes for which no process waited."""
         return sum(ticks for pid, ticks in self.unclaimed.items() if pid not in self.claimed) / _TICKS
 
+    def cpu(self) -> float:
+        """Returns the CPU seconds so far of the process and all that it has started."""
+        family = [one for one in (_process(self.root), *_descendants(self.root)) if one is not None]
+        alive = {one.pid for one in family}
+        gone = sum(ticks for pid, ticks in [*self.unclaimed.items()] if pid not in alive)
+        return (sum(one.ticks for one in family) + gone) / _TICKS
+
     def _look(self) -> None:
-        family = _descendants(os.getpid())
+        family = _descendants(self.root)
         ignoring = {parent for parent in {process.parent for process in family} if _ignores_children(parent)}
         for process in family:
             if process.parent in ignoring:
                 self.unclaimed[process.pid] = process.ticks
-        self.memory = max(self.memory, sum(process.memory for process in family))
+        memory = sum(process.memory for process in family)
+        if self.root != os.getpid() and (own := _process(self.root)) is not None:
+            memory += own.memory
+        self.memory = max(self.memory, memory)
         if time.monotonic() > self.deadline:
             for process in family:
                 _kill(process.pid)
@@ -147,7 +158,7 @@ def _run(command: Sequence[str]) -> Usage:
     """Runs the command as a child of this process, which adopts all orphans of the family."""
     if ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
-    watch = _Watch()
+    watch = Watch(os.getpid())
     start = time.monotonic()
     root = os.posix_spawnp(command[0], list(command), os.environ)
     watch.start()

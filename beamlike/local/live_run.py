@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Self
 
@@ -22,11 +21,13 @@ from beamlike.local.prefetch import is_small
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
+from beamlike.records.recent import RecentRecords
 from beamlike.runtime.display.summary import Shown, log_open
 from beamlike.runtime.run.ends import due_after_end, is_over, times_due
-from beamlike.runtime.run.options import AVAILABLE_NOW, KEPT_BATCHES, Phase, seconds
+from beamlike.runtime.run.options import AVAILABLE_NOW, Phase, seconds
 from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
+from beamlike.system.garbage import frozen_objects
 from beamlike.system.threads import in_one_thread
 
 
@@ -43,7 +44,7 @@ class LiveRun(Shown):
     _opened: OpenLocalRun = attrs.field(alias="opened")
     _control: RunControl = attrs.field(alias="control")
     _held: ExitStack = attrs.field(alias="held")
-    batches: deque[BatchRecord] = attrs.field(factory=lambda: deque(maxlen=KEPT_BATCHES), init=False)
+    batches: RecentRecords = attrs.field(factory=RecentRecords, init=False)
     _over: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
     _within: int | None = attrs.field(default=None, init=False)
@@ -64,7 +65,7 @@ class LiveRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        return self.batches[-1] if self.batches else self._opened.run.records.last
+        return self.batches.last or self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:
@@ -78,7 +79,8 @@ class LiveRun(Shown):
         """Runs batches in the calling thread until the run ends. Raises the error if the run fails."""
         records, self._within = self._opened.run.records, threading.get_ident()
         try:
-            with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads:
+            spared = frozen_objects() if self._goes_on else nullcontext()
+            with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads, spared:
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
@@ -203,9 +205,10 @@ class LiveRun(Shown):
         self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
         take = partial(self._opened.process, batch, again=again)
-        few = bool(self.batches) and is_small(self.batches[-1])
-        self.batches.append(in_one_thread(take) if few else take())
-        self._opened.finish(batch, self.batches[-1])
+        few = (last := self.batches.last) is not None and is_small(last)
+        record = in_one_thread(take) if few else take()
+        self.batches.append(record)
+        self._opened.finish(batch, record)
         self._opened.run.records.tracker.end()
 
     def _has_ended(self) -> bool:

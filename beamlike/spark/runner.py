@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Literal, Self
@@ -19,9 +18,10 @@ from beamlike.plan.manifest import Store
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
+from beamlike.records.recent import RecentRecords
 from beamlike.runtime.display.summary import Shown, log_open
 from beamlike.runtime.run.ends import times_due
-from beamlike.runtime.run.options import KEPT_BATCHES, Phase, Trigger, is_positive, is_run_id, is_trigger
+from beamlike.runtime.run.options import Phase, Trigger, is_positive, is_run_id, is_trigger
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early, require_available
@@ -203,7 +203,7 @@ class SparkRun(Shown):
     runner: SparkRunner
     session: SparkSession
     checkpoint: Checkpoint
-    batches: deque[BatchRecord]
+    batches: RecentRecords
     _opened: OpenSparkRun = attrs.field(alias="opened")
     _query: RunningQuery = attrs.field(alias="query")
     _poller: FilePoller | None = attrs.field(alias="poller")
@@ -218,7 +218,7 @@ class SparkRun(Shown):
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
             with understood(checkpoint):
                 opened = OpenSparkRun.of(plan, runner, session, checkpoint, held)
-                batches = deque[BatchRecord](maxlen=KEPT_BATCHES)
+                batches = RecentRecords()
 
                 def record(batch: BatchRecord) -> None:
                     batches.append(batch)
@@ -245,7 +245,7 @@ class SparkRun(Shown):
 
     @property
     def last(self) -> BatchRecord | None:
-        return self.batches[-1] if self.batches else self._opened.run.records.last
+        return self.batches.last or self._opened.run.records.last
 
     @property
     def dead_letters(self) -> str:

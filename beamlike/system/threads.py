@@ -5,12 +5,10 @@ For operations of about a millisecond, further threads inside polars cost more t
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
@@ -176,17 +174,3 @@ def start_daemon(task: Task[T]) -> Future[T]:
 
     threading.Thread(target=go, daemon=True).start()
     return future
-
-
-@contextmanager
-def without_collecting() -> Iterator[None]:
-    """Disables garbage collection inside the `with` block, because it doubles the time for ten thousand short-lived
-    objects.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()

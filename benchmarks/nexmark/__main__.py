@@ -13,6 +13,7 @@ import click
 import beamlike as bl
 from benchmarks.nexmark.pipeline import pipeline
 from benchmarks.nexmark.queries import QUERIES
+from benchmarks.peers import turns as measured
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 
@@ -37,7 +38,8 @@ def run(
 
 @click.command(context_settings={"show_default": True})
 @click.option("--query", required=True, type=click.IntRange(min(QUERIES), max(QUERIES)))
-@click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--data", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--turns", is_flag=True, help="Once for each folder of a line of standard input, not of DATA.")
 @click.option("--out", type=_FOLDER, help="A folder, new or empty; without it rows are dropped.")
 @click.option("--runner", default="local", type=click.Choice(["local", "spark"]))
 @click.option(
@@ -52,7 +54,8 @@ def run(
 @click.option("--chunk-rows", type=click.IntRange(1), help="Rows of each kind in a batch in process.")
 def main(
     query: int,
-    data: Path,
+    data: Path | None,
+    turns: bool,
     out: Path | None,
     runner: str,
     out_of_orderness: str | None,
@@ -62,8 +65,11 @@ def main(
     chunk_rows: int | None,
 ) -> None:
     """Run a query over the events below DATA and write its rows below OUT."""
-    job = pipeline(query, data, out, out_of_orderness=out_of_orderness, files_per_batch=files_per_batch)
-    run(job, runner, cores=cores, shards=shards, rows=chunk_rows)
+    if turns == (data is not None):
+        raise click.UsageError("give either --data or --turns")
+    for folder in measured.turns() if data is None else [data]:
+        job = pipeline(query, folder, out, out_of_orderness=out_of_orderness, files_per_batch=files_per_batch)
+        run(job, runner, cores=cores, shards=shards, rows=chunk_rows)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m benchmarks.nexmark.measure --events 10_000_000
 
-measures figures of these sizes. With `--resume` a stopped measurement continues: what is measured of this commit, in
-as many rounds, is left out.
+measures figures of these sizes. The process of an engine stays for all rounds of a query, so that it is warm. With
+`--resume` a stopped measurement continues: what is measured of this commit, in as many rounds, is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks.engines import ENGINES, Failed, install, variables
 from benchmarks.kept import Figures
 from benchmarks.logs import reason
 from benchmarks.machine import machine
-from benchmarks.measure import measure
+from benchmarks.measure import Usage
 from benchmarks.nexmark import report
 from benchmarks.nexmark.answers import answer
 from benchmarks.nexmark.check import difference, written
@@ -37,16 +37,17 @@ from benchmarks.nexmark.pipeline import TO_FILES
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.report import Run, sizes
 from benchmarks.section import HERE, Section, resume
+from benchmarks.turns import Job
 
 CORES: Final = 2
-_BATCH: Final = 2_500_000
+_BATCHES: Final = 4  # on all events, of engines with batches; a run on fewer events is one batch
 _FOUR: Final = (1, 2, 5, 11)
 _BOUND: Final = "1s"  # of every engine, although the events come in order
 
 
 @attrs.frozen
 class Engine:
-    """An engine: its command for a query, the folder of events and that of the answer.
+    """An engine: its command for a query and the folder of the answer. It has `benchmarks.peers.turns`.
 
     Slow engines run on a `share` of the events, one of so many. `peer` is the name of the framework in
     `benchmarks.engines`, if it is one. `queries` are supported, and `cannot` has the reasons for the others. With
@@ -54,7 +55,7 @@ class Engine:
     """
 
     title: str
-    command: Callable[[int, Path, Path], Sequence[str]]
+    command: Callable[[int, Path], Sequence[str]]
     queries: Sequence[int] = tuple(QUERIES)
     cannot: Mapping[int, str] = attrs.field(factory=dict)
     peer: str | None = None
@@ -62,36 +63,26 @@ class Engine:
     share: int = 1
 
 
-def _ours(runner: str) -> Callable[[int, Path, Path], Sequence[str]]:
+def _ours(runner: str) -> Callable[[int, Path], Sequence[str]]:
     module = [sys.executable, "-m", "benchmarks.nexmark", "--runner", runner]
     choices = ["--files-per-batch", "1", "--out-of-orderness", _BOUND, "--cores", str(CORES)]
-    return lambda query, data, out: [
+    return lambda query, out: [
         *module,
         *choices,
-        "--query",
-        f"{query}",
-        "--data",
-        f"{data}",
+        *("--query", f"{query}", "--turns"),
         *(["--out", f"{out}"] if query == TO_FILES else []),
     ]
 
 
-def _native(query: int, data: Path, out: Path) -> Sequence[str]:
+def _native(query: int, out: Path) -> Sequence[str]:
     module = [sys.executable, "-m", "benchmarks.nexmark.native", "--cores", str(CORES)]
-    return [*module, "--query", f"{query}", "--data", f"{data}", "--out", f"{out}"]
+    return [*module, "--query", f"{query}", "--out", f"{out}"]
 
 
-def _peer(script: str, folder: str = ".") -> Callable[[int, Path, Path], Sequence[str]]:
+def _peer(script: str) -> Callable[[int, Path], Sequence[str]]:
     """Returns the command of a script for the Python of a framework's environment."""
     path = Path(__file__).parents[1] / "peers" / script
-    return lambda query, data, out: [
-        f"{path}",
-        f"{data / folder}",
-        f"{out}",
-        str(CORES),
-        "--query",
-        f"{query}",
-    ]
+    return lambda query, out: [f"{path}", f"{out}", str(CORES), "--query", f"{query}"]
 
 
 ENGINES_OF: Final[Mapping[str, Engine]] = {
@@ -100,7 +91,7 @@ ENGINES_OF: Final[Mapping[str, Engine]] = {
     "native": Engine("PySpark streaming", _native, tuple(NATIVE), CANNOT),
     "flink": Engine(
         "Flink SQL",
-        _peer("flink_nexmark.py", "merged"),
+        _peer("flink_nexmark.py"),
         tuple(query for query in QUERIES if query != 6),
         {6: "an OVER window is by time, and takes no rows that change"},
         peer="flink-sql",
@@ -128,10 +119,10 @@ SECTION: Final = Section("nexmark", ("engine", "query", "events"), lines, page=H
 IN_SHORT: Final = Section("nexmark in short", SECTION.key, in_short, SECTION.path, readme.NEXMARK)
 
 
-def inputs(events: int, work: Path) -> Path:
-    """Writes the events to files of two and a half million, and for Flink to one per kind, with times as numbers."""
+def inputs(events: int, batches: int, work: Path) -> Path:
+    """Writes the events to a file per batch and kind, and for Flink to one per kind, with times as numbers."""
     data = work / f"events-{events}"
-    write(data, Arrivals(events=events, files=max(1, events // _BATCH)))
+    write(data, Arrivals(events=events, files=batches))
     merged = data / "merged"
     if not (merged / "side.parquet").exists():
         merged.mkdir(exist_ok=True)
@@ -143,35 +134,50 @@ def inputs(events: int, work: Path) -> Path:
     return data
 
 
-def run(name: str, query: int, events: int, work: Path, environments: Path, env: Mapping[str, str]) -> Run:
-    """Runs a query on `events` events and checks its answer."""
-    engine, data = ENGINES_OF[name], inputs(events, work)
-    out, log = work / f"{name}-{query}", work / f"{name}-{query}-{events}.log"
-    shutil.rmtree(out, ignore_errors=True)
+def rounds_of(
+    name: str, query: int, events: int, rounds: int, work: Path, environments: Path, env: Mapping[str, str]
+) -> list[Run]:
+    """Runs a query in so many rounds on both numbers of events, in one process, and checks its last answer.
+
+    A first round on fewer events, which does not count, warms the engine up.
+    """
+    engine, out, log = ENGINES_OF[name], work / f"{name}-{query}", work / f"{name}-{query}-{events}.log"
+    least, most = sizes(events // engine.share)
+    folders = {least: inputs(least, 1, work), most: inputs(most, _BATCHES, work)}
+    used: dict[int, list[Usage]] = {least: [], most: []}
     try:
-        command, variables_ = list(engine.command(query, data, out)), dict(env)
+        command, variables_ = list(engine.command(query, out)), dict(env)
         if engine.peer is not None:
             python = install(ENGINES[engine.peer], environments)
             command, variables_ = (
                 [f"{python}", *command],
                 variables(ENGINES[engine.peer], python, environments, env),
             )
-        with open(log, "w") as file:
-            usage = measure(command, env=variables_, log=file)
-        if usage.code:
-            raise Failed(f"code {usage.code}, {log}: {reason(log.read_text(errors='replace'))}")
+        with open(log, "w") as file, Job.of(command, variables_, file) as job:
+            for number, size in enumerate([least, *[least, most] * rounds]):
+                shutil.rmtree(out, ignore_errors=True)
+                usage = job.turn(folders[size])
+                if number:
+                    used[size].append(usage)
     except Failed as failed:
-        return Run(name, query, events, failed=str(failed))
-    wrong = difference(query, written(out), answer(query, data)) if engine.told else None
+        why = f"{failed}, {log}: {reason(log.read_text(errors='replace'))}" if log.exists() else f"{failed}"
+        return [Run(name, query, size, failed=why) for size in used]
+    wrong = difference(query, written(out), answer(query, folders[most])) if engine.told else None
     shutil.rmtree(out, ignore_errors=True)
-    return Run(name, query, events, usage.wall, usage.cpu, usage.memory, wrong or "")
+    return [best_of(name, query, size, turns, wrong or "") for size, turns in used.items()]
 
 
-def less(one: Run | None, other: Run) -> Run:
-    """Returns the run that took less CPU time; a failed run does not count."""
-    if one is None or one.failed or one.wrong:
-        return other
-    return one if other.failed or other.wrong or one.cpu <= other.cpu else other
+def best_of(name: str, query: int, events: int, turns: Sequence[Usage], wrong: str) -> Run:
+    """Returns the turn that took the least CPU time."""
+    best = min(turns, key=lambda turn: turn.cpu)
+    memory = max(turn.memory for turn in turns)
+    return Run(name, query, events, best.wall, best.cpu, memory, wrong, rounds=len(turns))
+
+
+def is_known(known: Sequence[Run], name: str, query: int, events: int, rounds: int) -> bool:
+    """True if both numbers of events have been measured in as many rounds."""
+    mine = [one for one in known if (one.engine, one.query) == (name, query) and not one.failed]
+    return {*sizes(events)} <= {one.events for one in mine if one.rounds >= rounds}
 
 
 def _some(known: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], tuple[str, ...]]:
@@ -195,9 +201,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 @click.option("--queries", default=",".join(map(str, QUERIES)), callback=_some(list(map(str, QUERIES))))
 @click.option(
     "--rounds",
-    default=1,
+    default=3,
     type=click.IntRange(1),
-    help="Rounds, in turns; for each query, the run with the least CPU time counts.",
+    help="Rounds of each query; the one with the least CPU time counts.",
 )
 @resume
 @click.option("--work", default=Path("build/nexmark"), type=_FOLDER, help="For events, answers and logs.")
@@ -218,7 +224,7 @@ def main(
     environments: Path,
     results: Path,
 ) -> None:
-    """Run each query on each engine on all events, and on a tenth of them, to know the cost of the start."""
+    """Run each query on each engine on all events, and on a tenth of them, to know what a run costs without events."""
     console, java = Console(), find_java()
     env = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java.home)})
     work.mkdir(parents=True, exist_ok=True)
@@ -226,24 +232,16 @@ def main(
     section = attrs.evolve(SECTION, path=results)
     known = report.runs_of(section.measured_of(about["commit"])) if resume else []
     for query in map(int, queries):
-        best = {(one.engine, one.events): one for one in known if one.query == query and not one.failed}
-        wanted = [
-            (name, size)
-            for name in engines
-            for size in sizes(events // ENGINES_OF[name].share)
-            if query in ENGINES_OF[name].queries
-        ]
-        for number in range(rounds):
-            for name, size in wanted:
-                before = best.get((name, size))
-                if before is not None and before.rounds > number:
-                    continue
-                with console.status(f"query {query}, {name}: {size:,} events"):
-                    done = run(name, query, size, work.absolute(), environments.absolute(), env)
-                told = done.failed or done.wrong or f"{done.cpu:.1f} s of CPU, {done.wall:.1f} s"
-                console.print(f"query {query}, {name}, {size:,} events: {told}", highlight=False)
-                best[name, size] = attrs.evolve(less(before, done), rounds=number + 1)
-                section.keep([attrs.asdict(best[name, size])], about)
+        for name in engines:
+            engine = ENGINES_OF[name]
+            if query not in engine.queries or is_known(known, name, query, events // engine.share, rounds):
+                continue
+            with console.status(f"query {query}, {name}"):
+                done = rounds_of(name, query, events, rounds, work.absolute(), environments.absolute(), env)
+            for one in done:
+                told = one.failed or one.wrong or f"{one.cpu:.2f} s of CPU, {one.wall:.2f} s"
+                console.print(f"query {query}, {name}, {one.events:,} events: {told}", highlight=False)
+            section.keep([attrs.asdict(one) for one in done], about)
     report.plot(report.runs_of(section.figures), TITLES, results.with_suffix(".svg"))
     console.print("\n".join(section.text()), highlight=False)
     if section == SECTION:

@@ -1,6 +1,6 @@
 """The queries of Nexmark that native Structured Streaming supports, each a query in Spark SQL.
 
-python -m benchmarks.nexmark.native --query 5 --data build/nexmark --out build/native-5
+echo build/nexmark | BENCHMARK_TURNS=1 python -m benchmarks.nexmark.native --query 5 --out build/native-5
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.native import session
 from benchmarks.nexmark.events import KINDS
 from benchmarks.nexmark.pipeline import TO_FILES
+from benchmarks.peers.turns import turns
 
 _COLUMNS: Final = {
     "persons": "id long, name string, email string, credit_card string, city string, state string, at timestamp",
@@ -140,18 +141,18 @@ def views(spark: SparkSession, data: Path, bound: str) -> None:
     for kind in KINDS:
         stream = spark.readStream.schema(_COLUMNS[kind]).option("maxFilesPerTrigger", 1)
         streams[kind] = stream.parquet(str(data / kind)).withWatermark("at", bound)
-        streams[kind].createTempView(kind)
+        streams[kind].createOrReplaceTempView(kind)
     persons, auctions, bids = (streams[kind].selectExpr(f"'{kind[:-1]}' AS kind", "*") for kind in KINDS)
     events = persons.unionByName(auctions, allowMissingColumns=True).unionByName(
         bids, allowMissingColumns=True
     )
-    events.createTempView("events")
-    spark.read.parquet(str(data / "side.parquet")).createTempView("side")
+    events.createOrReplaceTempView("events")
+    spark.read.parquet(str(data / "side.parquet")).createOrReplaceTempView("side")
 
 
-def run(query: int, data: Path, out: Path, cores: int, bound: str) -> None:
+def run(spark: SparkSession, query: int, data: Path, out: Path, bound: str) -> None:
     """Runs the query over all files of `data`. Its rows are dropped; only the query about files writes below `out`."""
-    spark, native = session(cores), NATIVE[query]
+    native = NATIVE[query]
     views(spark, data, bound)
     rows = spark.sql(native.sql)
     with tempfile.TemporaryDirectory() as checkpoint:
@@ -161,18 +162,22 @@ def run(query: int, data: Path, out: Path, cores: int, bound: str) -> None:
         else:
             started = writer.outputMode("update" if native.update else "append").format("noop").start()
         started.awaitTermination()
-        spark.stop()
 
 
 @click.command()
 @click.option("--query", required=True, type=click.Choice([str(query) for query in NATIVE]))
-@click.option("--data", required=True, type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--cores", default=2, show_default=True, type=click.IntRange(1))
 @click.option("--bound", default="1 second", show_default=True, help="Bound on the lateness of events.")
-def main(query: str, data: Path, out: Path, cores: int, bound: str) -> None:
-    """Run a query over the events below DATA and write the rows of the one about files below OUT."""
-    run(int(query), data, out, cores, bound)
+def main(query: str, out: Path, cores: int, bound: str) -> None:
+    """Run a query over the events below each folder of a line of standard input.
+
+    The rows of the query about files are written below OUT.
+    """
+    spark = session(cores)
+    for data in turns():
+        run(spark, int(query), data, out, bound)
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ _OURS = "spark"
 
 @attrs.frozen
 class Run:
-    """A query on so many events: wall and CPU seconds, and bytes, of the whole process with its start.
+    """A query on so many events: the wall and CPU seconds of its best round, and the most bytes of all processes.
 
     If it did not run, `failed` says why, and all else is zero; `wrong` says what is wrong with its answer.
     """

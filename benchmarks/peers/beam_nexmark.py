@@ -1,6 +1,6 @@
 """Four queries of Nexmark in Apache Beam's Python SDK, on its default local runner.
 
-python beam_nexmark.py DATA OUT PARALLELISM --query 1|2|5|11
+echo DATA | BENCHMARK_TURNS=1 python beam_nexmark.py OUT PARALLELISM --query 1|2|5|11
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms.window import Sessions, SlidingWindows, TimestampedValue
 from apache_beam.utils.timestamp import Timestamp
+from turns import turns
 
 TIME = pa.timestamp("us", "UTC")
 BID = [("auction", pa.int64()), ("bidder", pa.int64()), ("price", pa.int64())]
@@ -117,4 +118,5 @@ def main(data: Path, out: Path, query: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[sys.argv.index("--query") + 1]))
+    for folder in turns():
+        main(folder, Path(sys.argv[1]), int(sys.argv[sys.argv.index("--query") + 1]))

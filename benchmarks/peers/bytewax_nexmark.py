@@ -1,6 +1,6 @@
 """Four queries of Nexmark in Bytewax, with its windows.
 
-python bytewax_nexmark.py DATA OUT THREADS --query 1|2|5|11
+echo DATA | BENCHMARK_TURNS=1 python bytewax_nexmark.py OUT THREADS --query 1|2|5|11
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bytewax.inputs import FixedPartitionedSource, StatefulSourcePartition
 from bytewax.outputs import DynamicSink
 from bytewax.testing import cluster_main
 from bytewax_job import Replay, Results, _moment, _Part
+from turns import turns
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ROWS = 50_000  # of a batch of the source
@@ -165,11 +166,11 @@ def flow(data: Path, out: Path, query: int) -> Dataflow:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("data", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("threads", type=int)
     parser.add_argument("--query", type=int, choices=SCHEMAS, required=True)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    job = flow(given.data, given.out, given.query)
-    cluster_main(job, [], 0, epoch_interval=_NEVER, worker_count_per_proc=given.threads)
+    for folder in turns():
+        given.out.mkdir(parents=True, exist_ok=True)
+        job = flow(folder, given.out, given.query)
+        cluster_main(job, [], 0, epoch_interval=_NEVER, worker_count_per_proc=given.threads)

@@ -2,9 +2,9 @@
 
 Query 6 is missing: an OVER window must be ordered by time, and accepts no rows that change.
 
-python flink_nexmark.py DATA OUT PARALLELISM --query N
+echo DATA | BENCHMARK_TURNS=1 python flink_nexmark.py OUT PARALLELISM --query N
 
-DATA has a file for each kind of event, with times as whole microseconds.
+Each folder DATA has a folder `merged` with a file for each kind of event, with times as whole microseconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
+from turns import turns
 
 COLUMNS: Mapping[str, str] = {
     "persons": "id BIGINT, name STRING, email STRING, credit_card STRING, city STRING, state STRING, `at` BIGINT",
@@ -219,4 +220,10 @@ def _target(query: int, out: Path) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[sys.argv.index("--query") + 1]))
+    for folder in turns():
+        main(
+            folder / "merged",
+            Path(sys.argv[1]),
+            int(sys.argv[2]),
+            int(sys.argv[sys.argv.index("--query") + 1]),
+        )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.nexmark.measure import ENGINES_OF, less
+from benchmarks.measure import Usage
+from benchmarks.nexmark.measure import ENGINES_OF, best_of, is_known
 from benchmarks.nexmark.native import CANNOT, NATIVE
 from benchmarks.nexmark.queries import QUERIES
 from benchmarks.nexmark.report import Run, cpu_per_event, geometric_mean, plot, table
@@ -31,11 +32,20 @@ def test_what_an_event_costs_is_known_from_two_sizes() -> None:
 
 
 def test_of_several_rounds_the_one_with_the_least_cpu_time_counts() -> None:
-    failed = Run("spark", 1, 1_000, failed="out of memory")
-    quick, slow = (Run("spark", 1, 1_000, cpu=cpu) for cpu in (9.0, 10.0))
-    assert less(None, failed) is failed
-    assert less(failed, slow) is slow
-    assert less(slow, quick) is less(quick, slow) is less(quick, failed) is quick
+    rounds = [
+        Usage(wall, cpu, memory, 0) for wall, cpu, memory in ((4.0, 9.0, 7), (5.0, 8.0, 5), (3.0, 10.0, 6))
+    ]
+    assert best_of("spark", 1, 1_000, rounds, "") == Run("spark", 1, 1_000, 5.0, 8.0, 7, rounds=3)
+
+
+def test_a_query_is_known_when_both_sizes_have_all_rounds() -> None:
+    both = [Run("spark", 1, size, cpu=1.0, rounds=3) for size in (1_000, 10_000)]
+    assert is_known(both, "spark", 1, 10_000, 3)
+    assert not is_known(both, "spark", 1, 10_000, 4)
+    assert not is_known(both[1:], "spark", 1, 10_000, 3)
+    assert not is_known([*both[1:], Run("spark", 1, 1_000, failed="out of memory")], "spark", 1, 10_000, 1)
+    assert not is_known(both, "spark", 2, 10_000, 3)
+    assert not is_known(both, "spark", 1, 20_000, 3)
 
 
 def test_the_table_has_ratios_and_what_could_not_be_done(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from beamlike.io.kafka.buffer import MessageBuffer
 from beamlike.io.kafka.client import COMMON, confluent_kafka
 from beamlike.io.kafka.contact import PATIENCE, Contact
 from beamlike.io.kafka.offsets import EARLIEST, LATEST, Boundary, Offsets, split_name, split_of
-from beamlike.system.threads import without_collecting
+from beamlike.system.garbage import without_collecting
 
 _LOG = logging.getLogger("beamlike")
 

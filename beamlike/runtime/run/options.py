@@ -104,7 +104,3 @@ class Phase(IntEnum):
     def ending(self) -> Ending:
         """The recorded ending of a run that stops in this phase without an error."""
         return "ended" if self in (Phase.GOING, Phase.DRAINED) else "stopped"
-
-
-KEPT_BATCHES = 10_000
-"""The number of batches whose records a run keeps in memory."""
