@@ -69,6 +69,16 @@ class HashIndex:
             return self._sorted.find(requested)
         return _unsorted(self.hashes, requested)
 
+    def only(self, found: Positions, own: Hashes, requested: Hashes) -> Positions:
+        """Returns the positions of `found`, the rows with one of the `requested` hashes, that have one of `own`."""
+        if len(own) == len(requested) or not len(found):
+            return found
+        if not len(own):
+            return Positions(found[:0])
+        hashes = self.hashes[found]
+        places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)
+        return Positions(found[own[places] == hashes])
+
     def searched(self) -> None:
         """Counts a search."""
         self._searches += 1
@@ -126,8 +136,9 @@ class Block:
 
 
 def find_each(indices: Sequence[HashIndex], asked: Sequence[Hashes], requested: Hashes) -> list[Positions]:
-    """Returns for each index the positions of the rows that have one of the hashes asked of it, and perhaps of others
-    that have one of all `requested` ones.
+    """Returns for each index the positions of the rows that have one of the hashes asked of it.
+
+    `requested` are the hashes asked of any index, sorted and distinct.
     """
     # Buckets of different keys are each searched for their own hashes only, which a block would look for in all.
     alike = [index for index, own in zip(indices, asked, strict=True) if len(own) == len(requested)]
@@ -144,7 +155,8 @@ def find_each(indices: Sequence[HashIndex], asked: Sequence[Hashes], requested: 
     if len(short) > 1:
         found |= _find_at_once(short, requested)
     return [
-        found[index] if index in found else index.find(own) for index, own in zip(indices, asked, strict=True)
+        index.only(found[index], own, requested) if index in found else index.find(own)
+        for index, own in zip(indices, asked, strict=True)
     ]
 
 
@@ -301,7 +313,7 @@ def chunks_among(
     schema: pl.Schema,
     missing: Mapping[str, pl.Expr],
 ) -> list[Chunk]:
-    """Returns the chunks with only the rows whose key has one of the hashes searched for in them, and perhaps others.
+    """Returns the chunks with only the rows whose key has one of the hashes searched for in them.
 
     `requested` are all of these hashes, and `schema` is that of the rows.
     """
