@@ -186,10 +186,16 @@ class TimeTable(BucketTable):
     """A table of rows that are placed by time and change only when due.
 
     Arrivals wait in a log until `waits_until`: expressions, by clock, for a time (us).
+
+    Attributes:
+        overstay: The time (us) for which a large bucket may keep overdue rows, to remove many together; readers leave
+            them out. 0 if nothing may be kept, since the removal of a row has effects. It should be at most the time
+            for which a row is live.
     """
 
     spread: Spread
     waits_until: Mapping[str, pl.Expr]
+    overstay: int = 0
 
     def may_wait_until(self, *, percentiles: bool) -> Mapping[str, pl.Expr] | None:
         return self.waits_until

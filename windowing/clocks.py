@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from windowing.time import MIN_TIME
+from windowing.time import MAX_TIME, MIN_TIME
 
 WATERMARK: Final = "watermark"
 PROCESSING_TIME: Final = "processing_time"
@@ -75,6 +75,14 @@ class Times:
     def with_watermark(self, watermark: int) -> Times:
         """Returns the times with another input watermark (us)."""
         return Times({**self.times, WATERMARK: watermark})
+
+    def back(self, duration: int) -> Times:
+        """Returns the times that were this long (us) ago. The end of time stays the end of time."""
+        ago = {
+            name: time if time >= MAX_TIME else max(time - duration, MIN_TIME)
+            for name, time in self.times.items()
+        }
+        return Times(ago)
 
     def advance(self, to: Times) -> Times:
         """Returns the times after each clock has advanced to its time in `to`. No clock goes back."""

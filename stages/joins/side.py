@@ -105,7 +105,13 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
         # In an outer join, MATCHED of stored rows is set later, which is an update by key. Other rows never change.
         if self.outer:
             return KeyedTable(**facts, spread=self.spread, name=name)
-        return TimeTable(**facts, spread=self.spread, name=name, waits_until=self.deadlines(Times()))
+        return TimeTable(
+            **facts,
+            spread=self.spread,
+            name=name,
+            waits_until=self.deadlines(Times()),
+            overstay=0 if self.reach is None else max(0, self.reach + self.lateness),
+        )
 
     @property
     def certain(self) -> pl.Expr:

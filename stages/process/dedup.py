@@ -88,6 +88,7 @@ class SeenIds(StateTable[TimeTable]):
             spread=spread,
             waits_until=waits_until,
             ends_silently=True,
+            overstay=0 if self.within is None else self.within + late,
         )
 
     def between(self, rows: pl.DataFrame) -> tuple[int, int]:

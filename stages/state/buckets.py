@@ -113,9 +113,8 @@ class Buckets:
 
     @property
     def _width(self) -> int:
-        """The span of time (us) whose rows are in one bucket, a multiple of `spread.step`."""
         assert self.spread is not None
-        return -(-self.spread.live // LIVE // self.spread.step) * self.spread.step
+        return width(self.spread)
 
     def _table(self, depth: int) -> pl.Series:
         """Returns the bucket number for each turn and hash prefix of `depth` bits, at position `turn * 2**depth +
@@ -128,6 +127,11 @@ class Buckets:
             first = (part - 2 ** _depth(bucket)) * width
             table[turn, first : first + width] = bucket
         return pl.Series(table.ravel())
+
+
+def width(spread: Spread) -> int:
+    """Returns the span of time (us) whose rows are in one bucket, a multiple of `spread.step`."""
+    return -(-spread.live // LIVE // spread.step) * spread.step
 
 
 def _depth(bucket: int) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, Final
 
 import attrs
+import numpy as np
 import polars as pl
 
-from stages.frames import concat_nonempty, repeated, rows_at, size_of
+from stages.frames import at, concat_nonempty, has_nested, repeated, rows_at, size_of
 from stages.state.row_numbers import Positions
 from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
 
@@ -158,6 +159,22 @@ def _with_fields(frame: pl.DataFrame, structs: list[str], schema: pl.Schema) -> 
     """Casts the struct columns `structs` to their types in the schema, which adds missing fields as nulls."""
     incomplete = [name for name in structs if frame.schema.get(name, schema[name]) != schema[name]]
     return frame.with_columns(pl.col(name).cast(schema[name]) for name in incomplete) if incomplete else frame
+
+
+def gathered(parts: Iterable[tuple[Chunk, Positions]]) -> list[Chunk]:
+    """Returns chunks with only the rows at these positions, in this order, as one chunk for adjacent ones of a kind."""
+    found = list[Chunk]()
+    for (_, constants), alike in groupby(parts, key=lambda part: part[0].kind):
+        some, positions = zip(*alike, strict=True)
+        # Polars gathers lists and structs from several chunks more slowly than chunk by chunk.
+        if len(some) == 1 or has_nested(some[0].columns):
+            found += [chunk.at(here) for chunk, here in zip(some, positions, strict=True)]
+            continue
+        starts = accumulate((chunk.rows for chunk in some), initial=0)
+        places = np.concatenate([start + here for start, here in zip(starts, positions, strict=False)])
+        rows = at(pl.concat([chunk.columns for chunk in some]), places)
+        found.append(Chunk(rows, constants, len(places), None))
+    return found
 
 
 def _constants(frame: pl.DataFrame) -> dict[str, object]:

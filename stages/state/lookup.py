@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
+from weakref import ref
 
 import attrs
 import numpy as np
@@ -13,7 +14,7 @@ import polars as pl
 
 from stages.keys import hashed
 from stages.state.buckets import BUCKET
-from stages.state.chunks import Chunk, unpack
+from stages.state.chunks import Chunk, gathered, unpack
 from stages.state.row_numbers import Positions
 
 Hashes = npt.NDArray[np.uint32]
@@ -25,6 +26,13 @@ _BITS: Final = 32  # of a hash
 _MOST_BITS: Final = 24
 _OFTEN: Final = 8
 """Hashes are sorted if they are more than the requested ones times this; otherwise it is faster to look at each."""
+
+_SETTLED: Final = 8
+"""The number of searches from which an index may be in a block."""
+_MEMBERS: Final = 8
+"""The number of indices from which they are made to a block."""
+_LONGEST: Final = 4_000_000
+"""The approximate number of hashes of a block at most, which bounds the time for which a step sorts them."""
 
 
 @attrs.define(eq=False)
@@ -39,10 +47,13 @@ class HashIndex:
         first place      0     2  3     5  (6)
 
     To sort them takes longer than one search, and hashes that no store remembers are searched once.
+
+    `block` is the block of which the index is a member, if any; it has the sorted hashes then.
     """
 
     hashes: Hashes
-    _searched: bool = attrs.field(default=False, init=False)
+    block: Block | None = attrs.field(default=None, init=False)
+    _searches: int = attrs.field(default=0, init=False)
     _sorted: _Sorted | None = attrs.field(default=None, init=False)
 
     @property
@@ -52,12 +63,135 @@ class HashIndex:
 
     def find(self, requested: Hashes) -> Positions:
         """Returns the positions of the rows that have one of these hashes, which are sorted and distinct."""
-        if len(self.hashes) > _OFTEN * len(requested):
-            if self._searched:
-                self._sorted = self._sorted or _Sorted.of(self.hashes)
-                return self._sorted.find(requested)
-            self._searched = True
+        self.searched()
+        if self._searches > 1 and len(self.hashes) > _OFTEN * len(requested):
+            self._sorted = self._sorted or _Sorted.of(self.hashes)
+            return self._sorted.find(requested)
         return _unsorted(self.hashes, requested)
+
+    def only(self, found: Positions, own: Hashes, requested: Hashes) -> Positions:
+        """Returns the positions of `found`, the rows with one of the `requested` hashes, that have one of `own`."""
+        if len(own) == len(requested) or not len(found):
+            return found
+        if not len(own):
+            return Positions(found[:0])
+        hashes = self.hashes[found]
+        places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)
+        return Positions(found[own[places] == hashes])
+
+    def searched(self) -> None:
+        """Counts a search."""
+        self._searches += 1
+
+    @property
+    def settled(self) -> bool:
+        """True if the index has been searched so often that its rows will probably not be rewritten soon."""
+        return self._searches >= _SETTLED
+
+    def join(self, block: Block) -> None:
+        """Becomes a member of a block."""
+        self.block, self._sorted = block, None
+
+
+@attrs.frozen(eq=False)
+class Block:
+    """The hashes of several indices, sorted together, so that one search finds the rows of all.
+
+    Buckets by time have the same keys, so each of them is searched for all requested hashes. Buckets other than the
+    newest ones seldom change.
+
+    An index whose rows were rewritten is no longer searched. The block only notices that it is gone.
+    """
+
+    members: Sequence[ref[HashIndex]]
+    ends: npt.NDArray[np.intp]
+    sorted: _Sorted
+
+    @classmethod
+    def of(cls, indices: Sequence[HashIndex]) -> Block:
+        """Creates a block with these indices as its members."""
+        ends = np.cumsum([len(index.hashes) for index in indices])
+        hashes = np.concatenate([index.hashes for index in indices])
+        block = cls([ref(index) for index in indices], ends, _Sorted.of(hashes))
+        for index in indices:
+            index.join(block)
+        return block
+
+    @property
+    def length(self) -> int:
+        """The number of hashes."""
+        return int(self.ends[-1])
+
+    @property
+    def worn(self) -> bool:
+        """True if less than half of the hashes are those of an index that still exists."""
+        alive = [index for member in self.members if (index := member()) is not None]
+        return 2 * sum(len(index.hashes) for index in alive) < self.length
+
+    def find(self, requested: Hashes) -> dict[HashIndex, Positions]:
+        """Returns the positions of the rows with one of these hashes, which are sorted and distinct, by index."""
+        parts = _by_index(self.sorted.find(requested), self.ends)
+        both = zip(self.members, parts, strict=True)
+        return {index: part for member, part in both if (index := member()) is not None}
+
+
+def find_each(indices: Sequence[HashIndex], asked: Sequence[Hashes], requested: Hashes) -> list[Positions]:
+    """Returns for each index the positions of the rows that have one of the hashes asked of it.
+
+    `requested` are the hashes asked of any index, sorted and distinct.
+    """
+    # Buckets of different keys are each searched for their own hashes only, which a block would look for in all.
+    alike = [index for index, own in zip(indices, asked, strict=True) if len(own) == len(requested)]
+    _form_blocks(alike, len(requested))
+    found = dict[HashIndex, Positions]()
+    for block in {index.block for index in indices if index.block is not None}:
+        if block.length > _OFTEN * len(requested):
+            found |= block.find(requested)
+    short = [
+        index
+        for index, own in zip(indices, asked, strict=True)
+        if index not in found and len(index.hashes) <= _OFTEN * len(own)
+    ]
+    if len(short) > 1:
+        found |= _find_at_once(short, requested)
+    return [
+        index.only(found[index], own, requested) if index in found else index.find(own)
+        for index, own in zip(indices, asked, strict=True)
+    ]
+
+
+def _form_blocks(indices: Sequence[HashIndex], requested: int) -> None:
+    """Dissolves blocks that are worn, and makes blocks of settled indices as soon as there are enough of them."""
+    worn = {block for block in {index.block for index in indices} if block is not None and block.worn}
+    for index in indices:
+        if index.block in worn:
+            index.block = None
+    single = [index for index in indices if index.block is None and index.settled]
+    while len(single) >= _MEMBERS:
+        count = max(2, int(np.searchsorted(np.cumsum([len(index.hashes) for index in single]), _LONGEST)))
+        if sum(len(index.hashes) for index in single[:count]) > _OFTEN * requested:
+            Block.of(single[:count])
+        single = single[count:]
+
+
+def _find_at_once(indices: Sequence[HashIndex], requested: Hashes) -> dict[HashIndex, Positions]:
+    """Returns the positions of the rows with one of these hashes by index, for indices that need not be sorted."""
+    for index in indices:
+        index.searched()
+    found = _unsorted(np.concatenate([index.hashes for index in indices]), requested)
+    return dict(
+        zip(indices, _by_index(found, np.cumsum([len(index.hashes) for index in indices])), strict=True)
+    )
+
+
+def _by_index(found: Positions, ends: npt.NDArray[np.intp]) -> list[Positions]:
+    """Divides ascending positions among the hashes of several indices. `ends` are those after the last of each."""
+    bounds = np.searchsorted(found, ends).tolist()
+    starts = [0, *ends[:-1].tolist()]
+    return [
+        Positions(found[first:last] - start)
+        for first, last, start in zip([0, *bounds[:-1]], bounds, starts, strict=True)
+    ]
 
 
 def _unsorted(hashes: Hashes, requested: Hashes) -> Positions:
@@ -164,17 +298,32 @@ def divided(numbers: npt.NDArray[np.intp], lengths: Sequence[int]) -> Iterator[t
         first = int(bounds[chunk])
 
 
+@attrs.frozen(eq=False)
+class Searched:
+    """Adjacent chunks of a bucket that are searched together for the rows whose keys have one of these hashes."""
+
+    chunks: Sequence[Chunk]
+    hashes: Hashes
+
+
 def chunks_among(
-    found: Sequence[Chunk],
+    searched: Sequence[Searched],
     requested: Hashes,
     keys: Sequence[str],
     schema: pl.Schema,
     missing: Mapping[str, pl.Expr],
 ) -> list[Chunk]:
-    """Returns the chunks with only the rows whose key has one of these hashes. `schema` is that of the rows."""
-    numbers = _index(found, keys, schema, missing).find(requested)
-    parts = divided(numbers, [chunk.rows for chunk in found])
-    return [found[number].at(positions) for number, positions in parts]
+    """Returns the chunks with only the rows whose key has one of the hashes searched for in them.
+
+    `requested` are all of these hashes, and `schema` is that of the rows.
+    """
+    indices = [_index(one.chunks, keys, schema, missing) for one in searched]
+    found = find_each(indices, [one.hashes for one in searched], requested)
+    return gathered(
+        (one.chunks[number], positions)
+        for one, numbers in zip(searched, found, strict=True)
+        for number, positions in divided(numbers, [chunk.rows for chunk in one.chunks])
+    )
 
 
 def _index(

@@ -31,9 +31,6 @@ from windowing.clocks import Times
 MOST_PATCHES: Final = 16
 """A bucket is rewritten if patches have added this many chunks more than its rows need: each chunk costs a read."""
 
-SEARCHED_BYTES: Final = 64_000
-"""The size of a bucket in the store (bytes) from which rows with some keys are found by their hashes."""
-
 _NUMBER: Final = "__number"
 
 
@@ -87,12 +84,13 @@ def rows_with(storage: Storage, buckets: Iterable[int], keys: pl.DataFrame) -> p
     """Reads the rows and waiting arrivals that are in these buckets and have one of these keys."""
     # Of large buckets, only rows that may have one of the keys are put together.
     buckets = list(buckets)
-    large = [bucket for bucket in buckets if storage.size(bucket).total >= SEARCHED_BYTES]
+    large = [bucket for bucket in buckets if storage.is_searched(bucket)]
     small = sorted({*buckets} - {*large})
     requested = Requested.of(keys)
     found = storage.rows_among(large, requested)
     parts = concat_nonempty(storage.rows(small), storage.waiting(small), *found)
-    return parts.join(keys, on=keys.columns, how="semi", nulls_equal=True)
+    matching = parts.join(keys, on=keys.columns, how="semi", nulls_equal=True)
+    return storage.not_overdue(matching) if large else matching  # small buckets have no overdue rows
 
 
 def write_patches(storage: Storage, index: Index, updates: Sequence[Update], now: Times) -> Index:

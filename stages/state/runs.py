@@ -25,7 +25,7 @@ from stages.keys import key_text
 from stages.state import chunks
 from stages.state.buckets import BUCKET
 from stages.state.index import Index, Size
-from stages.state.lookup import chunks_among, lower_hashes
+from stages.state.lookup import Searched, chunks_among, lower_hashes
 from stages.state.store import StateStore
 from stages.state.summary import summarize
 from stages.state_tables import AppendTable, StateTable
@@ -88,7 +88,8 @@ class Runs:
                 parts.append(self._read([bucket]).join(requested, on=own, how="semi"))
             elif start < end:
                 found, asked = self._chunks_of(bucket), np.unique(hashes[start:end])
-                some = chunks_among(found, asked, own, self.table.schema, self.table.missing)
+                searched = [Searched(found, asked)]
+                some = chunks_among(searched, asked, own, self.table.schema, self.table.missing)
                 parts += chunks.unpack(some, self.table.schema, self.table.missing)
         return pl.concat(parts).join(requested, on=own, how="semi")
 

@@ -30,7 +30,7 @@ from stages.frames import concat_nonempty, repeated, rows_at
 from stages.state.buckets import BUCKET
 from stages.state.content import BucketContent, Search
 from stages.state.directory import NEVER, Directory
-from stages.state.earliest import earliest
+from stages.state.earliest import Remaining, earliest
 from stages.state.index import COUNTS, SIZES, Size
 from stages.state.lookup import hashes_by_bucket
 from stages.state.row_numbers import BucketMask, FrameMask, Positions, RowNumbers
@@ -273,26 +273,28 @@ class _Slicer:
             least = _least(times, lengths)
             same &= (least == NEVER) | (least > before[name].fill_null(NEVER).to_numpy())
         others = [bucket for bucket, unchanged in zip(buckets, same, strict=True) if not unchanged]
-        remaining = [placed_in(self._earliest(bucket, chosen[bucket]), bucket) for bucket in others]
         changed = known.clear()
         if others:
+            remaining = {bucket: _remaining(chosen[bucket]) for bucket in others}
             nothing = dict.fromkeys(others, Size())
-            changed = storage.summary(pl.concat(remaining), nothing, self.now).drop(*SIZES, *COUNTS)
+            changed = storage.summary(earliest(storage, remaining, self.now), nothing, self.now)
+            changed = changed.drop(*SIZES, *COUNTS)
         rows_of = pl.concat([before.filter(same), changed])
         found = dict(zip(rows_of[BUCKET].to_list(), range(len(rows_of)), strict=True))
         return {bucket: rows_of[(place := found.get(bucket, len(rows_of))) : place + 1] for bucket in buckets}
-
-    def _earliest(self, bucket: int, chosen: _Chosen) -> pl.DataFrame:
-        """Returns the rows with the least hold and deadlines of those that are not in the slice of a bucket."""
-        remaining = chosen.content.live.copy()
-        remaining[chosen.numbers] = False
-        return earliest(self.storage, bucket, chosen.content, BucketMask(remaining), self.now)
 
     def _holds(self, bucket: int, content: BucketContent, remaining: FrameMask) -> Histogram:
         if not self.now.percentiles:
             return {}
         held = holds_of(placed_in(content.rows.filter(remaining), bucket), self.now)
         return (held or {}).get(bucket, {})
+
+
+def _remaining(chosen: _Chosen) -> Remaining:
+    """Returns the live rows of a bucket that are not in its slice."""
+    remaining = chosen.content.live.copy()
+    remaining[chosen.numbers] = False
+    return Remaining(chosen.content, BucketMask(remaining))
 
 
 def _least(times: npt.NDArray[np.int64], lengths: Sequence[int]) -> npt.NDArray[np.int64]:

@@ -14,16 +14,16 @@ import polars as pl
 from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
-from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket
-from stages.state.content import BucketContent, DueKeys, Search
+from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
+from stages.state.content import BucketContent, DueKeys, Search, numbers_found
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
-from stages.state.lookup import Requested, chunks_among, divided, lower_hashes
-from stages.state.row_numbers import BucketMask, RowNumbers
+from stages.state.lookup import Requested, Searched, chunks_among, divided, lower_hashes
+from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
-from stages.state_tables import BucketTable, StateTable
+from stages.state_tables import BucketTable, StateTable, TimeTable
 from stages.strategies.histogram import Histogram
 from windowing.clocks import Times
 
@@ -32,6 +32,9 @@ LARGE_BYTES: Final = 50_000
 
 A smaller bucket is read and written whole, which is faster.
 """
+
+SEARCHED_BYTES: Final = 64_000
+"""The size of a bucket in the store (bytes) from which rows with some keys are found by their hashes."""
 
 _FEW: Final = 4
 """The number of buckets that are summarized one by one."""
@@ -110,17 +113,17 @@ class Storage:
 
         Without a directory, or if most rows are needed, all rows of a bucket are read.
         """
-        numbers = {bucket: search.numbers() for bucket, search in searches.items()}
-        held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[chunks.Chunk]()
+        numbers = numbers_found(searches)
+        held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[tuple[chunks.Chunk, Positions]]()
         for bucket, search in searches.items():
             if search.directory is not None and (found := numbers[bucket]) is not None:
                 parts = dict(divided(found, search.directory.lengths))
                 missing = [chunk for chunk in parts if chunk not in search.held]
                 read = self._read_again(bucket, missing)
                 held[bucket] = {**search.held, **dict(zip(missing, read, strict=True))}
-                selected += (held[bucket][chunk].at(positions) for chunk, positions in parts.items())
+                selected += ((held[bucket][chunk], positions) for chunk, positions in parts.items())
         # The rows of all buckets are put together at once.
-        rows, contents = self.rows_of(selected).rechunk(), dict[int, BucketContent]()
+        rows, contents = self.rows_of(chunks.gathered(selected)).rechunk(), dict[int, BucketContent]()
         for bucket, search in searches.items():
             known, found = search.directory, numbers[bucket]
             if known is None or found is None:
@@ -146,18 +149,21 @@ class Storage:
             known = {bucket: self.directory(bucket) if own else None for bucket in buckets}
             searches = {bucket: Search(known[bucket], hashes[bucket]) for bucket in buckets}
             return [content.live_rows for content in self.contents_with(searches).values()]
-        base, log = list[chunks.Chunk](), list[chunks.Chunk]()
+        base, log = list[Searched](), list[Searched]()
         for bucket in buckets:
             size = self.size(bucket)
             found = self._read_again(bucket, range(size.chunks))
             for first, last in _groups(size):
-                schema, parts = (table.schema, base) if last <= size.base else (table.incoming, log)
-                parts += chunks_among(
-                    found[first:last], hashes[bucket], requested.columns, schema, table.missing
-                )
+                parts = base if last <= size.base else log
+                parts.append(Searched(found[first:last], hashes[bucket]))
         return [
-            *chunks.unpack(base, table.schema, table.missing),
-            *chunks.unpack(log, table.incoming, table.missing),
+            rows
+            for searched, schema in ((base, table.schema), (log, table.incoming))
+            for rows in chunks.unpack(
+                chunks_among(searched, requested.all, requested.columns, schema, table.missing),
+                schema,
+                table.missing,
+            )
         ]
 
     def waiting(self, buckets: Iterable[int]) -> pl.DataFrame:
@@ -182,6 +188,29 @@ class Storage:
         frames = self._read(BUFFER, range(self.size(BUFFER).base), schema)
         rows = self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows
         return DueSoonBuffer(rows, self.state_table)
+
+    def due(self, now: Times) -> list[int]:
+        """Returns the buckets to load because a row is due, without large ones that may keep overdue rows for now."""
+        due = self.index.due(now)
+        large = {bucket for bucket in due if self.is_searched(bucket)} if self._overstay else ()
+        if not large:
+            return due
+        # A row that holds the watermark is removed at once.
+        held = self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]
+        stay = {*large}.difference(held, self.index.due(now.back(self._overstay)))
+        return [bucket for bucket in due if bucket not in stay]
+
+    def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Leaves out rows that were due in earlier steps and that their bucket still has."""
+        if not self._overstay or rows.is_empty():
+            return rows
+        return rows.filter(~self.overdue(self.index.times).fill_null(False))
+
+    @cached_property
+    def _overstay(self) -> int:
+        """The time (us) for which a large bucket may keep overdue rows. Most rows of a bucket are due in this time."""
+        table = self.table
+        return min(table.overstay, width(table.spread)) if isinstance(table, TimeTable) else 0
 
     def overdue(self, now: Times) -> pl.Expr:
         """Returns an expression that is true for rows that are due when the clocks are at `now`."""
@@ -270,6 +299,10 @@ class Storage:
     def is_large(self, size: Size) -> bool:
         """True if a bucket of this size is so large that a step reads slices of it instead of all rows."""
         return self.table.patched and bool(self.table.keys) and size.bytes >= LARGE_BYTES
+
+    def is_searched(self, bucket: int) -> bool:
+        """True if a bucket is so large that rows with some keys are found in it by their hashes."""
+        return self.size(bucket).total >= SEARCHED_BYTES
 
     def least_times(self, now: Times) -> dict[str, pl.Expr]:
         """Returns the expressions, by index column, of the times whose minima the index has: hold and deadlines."""

@@ -94,7 +94,7 @@ class Tables:
         storage = self._buckets(state_table)
         buckets = storage.between(*between)
         if keys is None:
-            return pl.concat([storage.rows(buckets), storage.waiting(buckets)])
+            return storage.not_overdue(pl.concat([storage.rows(buckets), storage.waiting(buckets)]))
         own, spread = storage.table.keys, storage.table.spread
         if own and spread is None and not storage.table.has_due_soon_buffer and {*own} <= {*keys.columns}:
             placed = touched(storage.buckets.place(keys)) if len(keys) else []

@@ -111,9 +111,11 @@ class WorkingSet:
         """Reads all rows and all waiting arrivals of a table."""
         nothing = storage.buckets.place(storage.table.nothing_incoming)
         buffer, whole = storage.due_soon_buffer(needed=True), set(storage.sizes) - {BUFFER}
-        return cls.of(
+        found = cls.of(
             storage, whole, slices=(), buffer=buffer, placed=nothing, matching=buffer.matches(nothing)
         )
+        rows, incoming = storage.not_overdue(found.rows), storage.not_overdue(found.incoming)
+        return attrs.evolve(found, rows=rows, incoming=incoming)
 
     @classmethod
     def unread(cls, storage: Storage) -> WorkingSet:
@@ -199,7 +201,7 @@ def read_working_set(
         return WorkingSet.unread(storage)
     placed = storage.buckets.place(incoming)
     requested = placed.clear() if requested_keys is None else storage.buckets.place(requested_keys)
-    due, unknown = storage.index.due(now), _holds_unknown(storage, now)
+    due, unknown = storage.due(now), _holds_unknown(storage, now)
     buffer = storage.due_soon_buffer(needed=bool(due or unknown) or len(placed) > 0)
     matching = buffer.matches(placed)
     for_buffer = placed.clear() if matching is None else placed.filter(matching)

@@ -24,6 +24,7 @@ def patched(*, large: int, most: int, changed: float, split: int, chunk: int) ->
     """Applies other size limits of buckets, chunks and patches. A bucket may change `changed` times as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.storage.LARGE_BYTES", large)
+        patch.setattr("stages.state.storage.SEARCHED_BYTES", large)
         patch.setattr("stages.state.patches.MOST_PATCHES", most)
         patch.setattr("stages.state.slices.MOST_DELETED", changed)
         patch.setattr("stages.state.slices.MOST_ROWS", 1 + changed)

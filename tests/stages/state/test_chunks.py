@@ -1,12 +1,16 @@
-"""Chunks are read as they were written."""
+"""Chunks are read as they were written, and rows of several chunks are gathered as those of each."""
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
+from hypothesis import given
+from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from stages.state import chunks
-from stages.state.chunks import FEW, Chunk, Patch, pack, read, unpack, write
+from stages.state.chunks import FEW, Chunk, Patch, gathered, pack, read, unpack, write
+from stages.state.row_numbers import Positions
 from stages.state.store import DictStore
 
 
@@ -45,3 +49,21 @@ def test_a_chunk_that_this_process_has_written_is_the_one_that_another_process_r
     (known,), (decoded,) = unpack(here, rows.schema), unpack(elsewhere, rows.schema)
     assert_frame_equal(known, decoded)
     assert known.n_chunks() == 1  # otherwise the chunks would become more with each step
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sets(st.integers(0, 5))), max_size=8))
+def test_rows_of_several_chunks_are_gathered_as_those_of_each(parts: list[tuple[int, set[int]]]) -> None:
+    plain = pl.DataFrame({"n": range(6), "text": [*"abcde", None], "same": [1] * 6})
+    nested = plain.with_columns(
+        pl.struct("n", "text").alias("both"), pl.concat_list("n", "same").alias("all")
+    )
+    constant = Chunk(plain[["n", "text"]], {"same": 1}, 6, None)
+    for schema, kinds in (
+        (plain.schema, [Chunk(plain, {}, 6, None), constant, Chunk(plain[::-1], {}, 6, None)]),
+        (nested.schema, [Chunk(nested, {}, 6, None)] * 3),
+    ):
+        wanted = [(kinds[kind], Positions(np.array(sorted(rows), np.intp))) for kind, rows in parts]
+        nothing = pl.DataFrame(schema=schema)
+        found = pl.concat([nothing, *unpack(gathered(wanted), schema)])
+        each = [nothing, *unpack((chunk.at(rows) for chunk, rows in wanted), schema)]
+        assert_frame_equal(found, pl.concat(each))

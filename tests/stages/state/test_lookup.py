@@ -21,7 +21,7 @@ from stages.process.running import Running
 from stages.stage import Stage
 from stages.state.buckets import BUCKET
 from stages.state.chunks import is_chunk
-from stages.state.lookup import HashIndex, Requested, divided, hashes_by_bucket, lower_hashes
+from stages.state.lookup import HashIndex, Requested, divided, find_each, hashes_by_bucket, lower_hashes
 from stages.state.store import DictStore
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
@@ -118,9 +118,12 @@ def test_a_scan_by_hashes_gives_what_a_scan_of_all_rows_gives(
 ) -> None:
     expected = outputs(make, DictStore())
     monkeypatch.setattr("stages.state.buckets.SPLIT_BYTES", split)
-    monkeypatch.setattr("stages.state.patches.SEARCHED_BYTES", 1)
+    monkeypatch.setattr("stages.state.storage.SEARCHED_BYTES", 1)
     monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 1)
     monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 1)
+    monkeypatch.setattr("stages.state.lookup._OFTEN", 0)
+    monkeypatch.setattr("stages.state.lookup._SETTLED", 1)
+    monkeypatch.setattr("stages.state.lookup._MEMBERS", 2)
     assert outputs(make, DictStore()) == expected
     assert any(expected)
 
@@ -167,3 +170,49 @@ def test_state_that_ends_silently_is_removed_at_the_end_of_input_without_being_r
     assert not any(is_chunk(key) for key in store.read)
     assert not any(is_chunk(key) for _, key in store.values)
     assert last.live == 0
+
+
+indices = st.lists(st.lists(st.sampled_from(HASHES), min_size=1, max_size=8), min_size=1, max_size=12)
+
+
+@given(
+    indices, st.lists(st.sets(st.integers(0, 11)), max_size=12), st.sets(st.sampled_from(HASHES), min_size=1)
+)
+def test_indices_that_are_searched_together_find_what_each_of_them_finds(
+    rows: list[list[int]], rewritten: list[set[int]], requested: set[int]
+) -> None:
+    found = [HashIndex(np.array(some, np.uint32)) for some in rows]
+    asked = np.array(sorted(requested), np.uint32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("stages.state.lookup._OFTEN", 0)
+        patch.setattr("stages.state.lookup._SETTLED", 2)
+        patch.setattr("stages.state.lookup._MEMBERS", 3)
+        for some in rewritten:
+            found = [
+                HashIndex(index.hashes[::-1].copy()) if number in some else index
+                for number, index in enumerate(found)
+            ]
+            here = found[: 1 + len(some)] if some else found
+            own = [asked[: len(asked) // (1 + number % 3)] for number in range(len(here))]
+            positions = find_each(here, own, asked)
+            for index, mine, places in zip(here, own, positions, strict=True):
+                assert places.tolist() == np.flatnonzero(np.isin(index.hashes, mine)).tolist()
+
+
+def test_indices_are_searched_together_once_they_have_settled_until_half_of_them_are_gone() -> None:
+    found = [HashIndex(np.arange(n, 10_000 * (n + 1), 8, np.uint32)) for n in range(8)]
+    asked = np.arange(100, dtype=np.uint32)
+    for _ in range(8):
+        assert not any(index.block for index in found)
+        find_each(found, [asked] * 8, asked)
+    find_each(found, [asked] * 8, asked)
+    (block,) = {index.block for index in found}
+    assert block is not None
+    assert block.length == sum(len(index.hashes) for index in found)
+    del found[6:]  # fewer than half of the hashes
+    find_each(found, [asked] * 6, asked)
+    assert {index.block for index in found} == {block}
+    del found[5:]
+    assert block.worn
+    find_each(found, [asked] * 5, asked)
+    assert {index.block for index in found} == {None}
