@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
-import numpy as np
 import polars as pl
 
 from stages.state import chunks
 from stages.state.directory import Directory
-from stages.state.lookup import Hashes, HashIndex, find_each
-from stages.state.row_numbers import BucketMask, FrameMask, Positions, RowNumbers
+from stages.state.lookup import Hashes
+from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 
 MOST_ROWS: Final = 0.5
 """The share of a bucket's rows that may be needed above which all are read at once."""
-
-
-_NO_HASHES: Final = np.empty(0, np.uint32)
 
 
 @attrs.frozen(eq=False)
@@ -91,31 +86,9 @@ class Search:
     hashes: Hashes
     held: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
 
-
-def numbers_found(searches: Mapping[int, Search]) -> dict[int, RowNumbers | None]:
-    """Returns, by bucket, the numbers of the live rows that may have one of the keys; None if all should be read.
-
-    No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
-    """
-    indices, asked = list[HashIndex](), list[Hashes]()
-    for search in searches.values():
-        if search.directory is not None:
-            indices += search.directory.indices
-            asked += [search.hashes] * len(search.directory.entries)
-    positions = iter(find_each(indices, asked, _all(asked)))
-    return {
-        bucket: None if search.directory is None else _few(search.directory, positions)
-        for bucket, search in searches.items()
-    }
-
-
-def _all(asked: Sequence[Hashes]) -> Hashes:
-    """Returns all hashes that are asked for, sorted and distinct."""
-    several = {id(hashes): hashes for hashes in asked}
-    return asked[0] if len(several) == 1 else np.unique(np.concatenate([_NO_HASHES, *several.values()]))
-
-
-def _few(directory: Directory, positions: Iterator[Positions]) -> RowNumbers | None:
-    """Returns the numbers of the live rows at the next positions; None if they are most rows of the bucket."""
-    found = directory.numbers_at(islice(positions, len(directory.entries)))
-    return None if len(found) > MOST_ROWS * len(directory.live) else found
+    def numbers(self) -> RowNumbers | None:
+        """Returns the numbers of the live rows that may have one of the keys; None if all rows should be read."""
+        if self.directory is None:
+            return None
+        found = self.directory.numbers_with(self.hashes)
+        return None if len(found) > MOST_ROWS * len(self.directory.live) else found

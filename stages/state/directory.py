@@ -16,9 +16,8 @@ that may contain one of these keys: none if all keys are new, few if the keys we
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
 from typing import Any, Final
 
 import attrs
@@ -29,7 +28,7 @@ import polars as pl
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
 from stages.state.lookup import Hashes, HashIndex
-from stages.state.row_numbers import BucketMask, Positions, RowNumbers
+from stages.state.row_numbers import BucketMask, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
@@ -113,15 +112,16 @@ class Directory:
         least = {name: np.concatenate([entry.least[name] for entry in entries]) for name in entries[0].least}
         return cls(entries, BucketMask(live), lengths, sum(lengths[: size.base]), least)
 
-    @property
-    def indices(self) -> list[HashIndex]:
-        """The key hashes of each write."""
-        return [entry.index for entry in self.entries]
+    def numbers_with(self, requested: Hashes) -> RowNumbers:
+        """Returns the numbers of the live rows that may have one of the keys with these hashes.
 
-    def numbers_at(self, positions: Iterable[Positions]) -> RowNumbers:
-        """Returns the numbers of the live rows among those at these positions, which are given for each write."""
-        starts = accumulate((entry.length for entry in self.entries), initial=0)
-        numbers = np.concatenate([start + here for start, here in zip(starts, positions, strict=False)])
+        No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
+        """
+        found, first = [np.arange(0)], 0
+        for entry in self.entries:
+            found.append(first + entry.index.find(requested))
+            first += entry.length
+        numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])
 
     def due_chunks(self, times: Mapping[str, int]) -> list[int]:

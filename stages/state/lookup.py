@@ -63,25 +63,11 @@ class HashIndex:
 
     def find(self, requested: Hashes) -> Positions:
         """Returns the positions of the rows that have one of these hashes, which are sorted and distinct."""
-        self.searched()
+        self._searches += 1
         if self._searches > 1 and len(self.hashes) > _OFTEN * len(requested):
             self._sorted = self._sorted or _Sorted.of(self.hashes)
             return self._sorted.find(requested)
         return _unsorted(self.hashes, requested)
-
-    def only(self, found: Positions, own: Hashes, requested: Hashes) -> Positions:
-        """Returns the positions of `found`, the rows with one of the `requested` hashes, that have one of `own`."""
-        if len(own) == len(requested) or not len(found):
-            return found
-        if not len(own):
-            return Positions(found[:0])
-        hashes = self.hashes[found]
-        places = np.minimum(np.searchsorted(own, hashes), len(own) - 1)
-        return Positions(found[own[places] == hashes])
-
-    def searched(self) -> None:
-        """Counts a search."""
-        self._searches += 1
 
     @property
     def settled(self) -> bool:
@@ -130,41 +116,34 @@ class Block:
 
     def find(self, requested: Hashes) -> dict[HashIndex, Positions]:
         """Returns the positions of the rows with one of these hashes, which are sorted and distinct, by index."""
-        parts = _by_index(self.sorted.find(requested), self.ends)
-        both = zip(self.members, parts, strict=True)
-        return {index: part for member, part in both if (index := member()) is not None}
+        found = self.sorted.find(requested)
+        parts = np.split(found, np.searchsorted(found, self.ends)[:-1])
+        starts = np.append(0, self.ends[:-1])
+        return {
+            index: Positions(part - start)
+            for member, part, start in zip(self.members, parts, starts, strict=True)
+            if (index := member()) is not None
+        }
 
 
 def find_each(indices: Sequence[HashIndex], asked: Sequence[Hashes], requested: Hashes) -> list[Positions]:
-    """Returns for each index the positions of the rows that have one of the hashes asked of it.
-
-    `requested` are the hashes asked of any index, sorted and distinct.
+    """Returns for each index the positions of the rows that have one of the hashes asked of it, and perhaps of others
+    that have one of all `requested` ones.
     """
-    # Buckets of different keys are each searched for their own hashes only, which a block would look for in all.
-    alike = [index for index, own in zip(indices, asked, strict=True) if len(own) == len(requested)]
-    _form_blocks(alike, len(requested))
+    _form_blocks(indices, len(requested))
     found = dict[HashIndex, Positions]()
     for block in {index.block for index in indices if index.block is not None}:
         if block.length > _OFTEN * len(requested):
             found |= block.find(requested)
-    short = [
-        index
-        for index, own in zip(indices, asked, strict=True)
-        if index not in found and len(index.hashes) <= _OFTEN * len(own)
-    ]
-    if len(short) > 1:
-        found |= _find_at_once(short, requested)
     return [
-        index.only(found[index], own, requested) if index in found else index.find(own)
-        for index, own in zip(indices, asked, strict=True)
+        found[index] if index in found else index.find(own) for index, own in zip(indices, asked, strict=True)
     ]
 
 
 def _form_blocks(indices: Sequence[HashIndex], requested: int) -> None:
     """Dissolves blocks that are worn, and makes blocks of settled indices as soon as there are enough of them."""
-    worn = {block for block in {index.block for index in indices} if block is not None and block.worn}
     for index in indices:
-        if index.block in worn:
+        if index.block is not None and index.block.worn:
             index.block = None
     single = [index for index in indices if index.block is None and index.settled]
     while len(single) >= _MEMBERS:
@@ -172,26 +151,6 @@ def _form_blocks(indices: Sequence[HashIndex], requested: int) -> None:
         if sum(len(index.hashes) for index in single[:count]) > _OFTEN * requested:
             Block.of(single[:count])
         single = single[count:]
-
-
-def _find_at_once(indices: Sequence[HashIndex], requested: Hashes) -> dict[HashIndex, Positions]:
-    """Returns the positions of the rows with one of these hashes by index, for indices that need not be sorted."""
-    for index in indices:
-        index.searched()
-    found = _unsorted(np.concatenate([index.hashes for index in indices]), requested)
-    return dict(
-        zip(indices, _by_index(found, np.cumsum([len(index.hashes) for index in indices])), strict=True)
-    )
-
-
-def _by_index(found: Positions, ends: npt.NDArray[np.intp]) -> list[Positions]:
-    """Divides ascending positions among the hashes of several indices. `ends` are those after the last of each."""
-    bounds = np.searchsorted(found, ends).tolist()
-    starts = [0, *ends[:-1].tolist()]
-    return [
-        Positions(found[first:last] - start)
-        for first, last, start in zip([0, *bounds[:-1]], bounds, starts, strict=True)
-    ]
 
 
 def _unsorted(hashes: Hashes, requested: Hashes) -> Positions:
@@ -313,7 +272,7 @@ def chunks_among(
     schema: pl.Schema,
     missing: Mapping[str, pl.Expr],
 ) -> list[Chunk]:
-    """Returns the chunks with only the rows whose key has one of the hashes searched for in them.
+    """Returns the chunks with only the rows whose key has one of the hashes searched for in them, and perhaps others.
 
     `requested` are all of these hashes, and `schema` is that of the rows.
     """

@@ -15,7 +15,7 @@ from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
-from stages.state.content import BucketContent, DueKeys, Search, numbers_found
+from stages.state.content import BucketContent, DueKeys, Search
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
@@ -113,7 +113,7 @@ class Storage:
 
         Without a directory, or if most rows are needed, all rows of a bucket are read.
         """
-        numbers = numbers_found(searches)
+        numbers = {bucket: search.numbers() for bucket, search in searches.items()}
         held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[tuple[chunks.Chunk, Positions]]()
         for bucket, search in searches.items():
             if search.directory is not None and (found := numbers[bucket]) is not None:
