@@ -41,6 +41,8 @@ ALLOWED: Final = {
     "stages/process/fields.py": {"import pickle"},
     # Reads both, with an error that names the stage and the class.
     "stages/pickled.py": {"import pickle", "pickle.loads in load"},
+    # The records of earlier batches, in the memory of the run that has made them.
+    "beamlike/records/recent.py": {"import pickle", "pickle.loads in _record"},
     # Writes the compiled code of the user's modules, which the workers would compile otherwise.
     "beamlike/spark/session/archive.py": {"compile in _compiled", "import marshal"},
     # The state of a worker of Beam, as dicts, lists and bytes, which this process itself has written.

@@ -14,7 +14,7 @@ import polars.selectors as cs
 
 from beamlike.errors import PlanError
 from beamlike.io.base import Faulty
-from beamlike.io.files import csv, json_array, jsonl, parquet
+from beamlike.io.files import csv, json_array, jsonl
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.encodings import UTF8, is_utf8, recoded
 from beamlike.io.files.faults import ERRORS, of_file
@@ -63,9 +63,13 @@ class Parquet(Files):
     splits: ClassVar[bool] = True
 
     def _infer(self, file: str) -> pl.Schema:
+        from beamlike.io.files import parquet
+
         return parquet.scan(file).collect_schema()
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
+        from beamlike.io.files import parquet
+
         # Only one of the tasks that share a file logs its new columns.
         if self._schema is None and part == 0:
             with suppress(*ERRORS):  # a file that cannot be read becomes a dead letter below

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from beamlike.errors import nearest
-from beamlike.io.files.access import access_to, s3_of
 from beamlike.io.files.order import in_order
 from beamlike.io.sources import FoundFile
 from beamlike.system.path_names import is_remote, with_slashes
@@ -276,6 +275,8 @@ def file_system(path: str) -> tuple[Any, str]:
     scheme.
     """
     from pyarrow import ArrowInvalid
+
+    from beamlike.io.files.access import access_to, s3_of
 
     access = access_to(path)
     if access is not None and (system := s3_of(access)) is not None:
