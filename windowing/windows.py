@@ -14,6 +14,7 @@ from windowing.identity import Declared
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, microseconds
 
 Frame = TypeVar("Frame", pl.DataFrame, pl.LazyFrame)
+Time = TypeVar("Time", int, pl.Series, pl.Expr)
 
 RUN: Final = "__run"
 """The column with the number of a run: the rows of a key whose windows merge into one window."""
@@ -21,12 +22,17 @@ RUN: Final = "__run"
 _TIME = pl.col(EVENT_TIME)
 
 
+def _start(time: Time, size: int, offset: int) -> Time:
+    """Computes the start of the fixed window of a time, or of each time of a column."""
+    # % has the sign of the divisor, also in polars, so this rounds down for negative times, too.
+    return time - (time - offset) % size
+
+
 # Expressions are made once, which takes longer than to evaluate them in a small batch.
 @lru_cache(maxsize=256)
 def _fixed(size: int, offset: int) -> tuple[pl.Expr, pl.Expr]:
     """Returns expressions for the start and the end of the fixed window of each row."""
-    # In polars, % has the sign of the divisor, so this rounds down for negative times, too.
-    start = _TIME - (_TIME - offset) % size
+    start = _start(_TIME, size, offset)
     return start.alias(WINDOW_START), _end(start, size).alias(WINDOW_END)
 
 
@@ -35,11 +41,11 @@ def _fixed_bounds(times: pl.Series, size: int, offset: int) -> list[pl.Series] |
     least, greatest = cast(int | None, times.min()), cast(int | None, times.max())
     if least is None or greatest is None or times.null_count() or greatest > GLOBAL_WINDOW_END - size:
         return None
-    first, last = (time - (time - offset) % size for time in (least, greatest))
+    first, last = (_start(time, size, offset) for time in (least, greatest))
     if first == last:  # as in most small batches
         ones = (pl.Series(WINDOW_START, [first]), pl.Series(WINDOW_END, [first + size]))
         return [one.new_from_index(0, len(times)) for one in ones]
-    start = (times - (times - offset) % size).alias(WINDOW_START)
+    start = _start(times, size, offset).alias(WINDOW_START)
     return [start, (start + size).alias(WINDOW_END)]
 
 

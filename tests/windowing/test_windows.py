@@ -78,6 +78,16 @@ def test_an_element_is_in_the_one_fixed_window_that_contains_it(
     assert len(expected) == len(at)
 
 
+@given(
+    st.lists(times | st.none() | st.integers(GLOBAL_WINDOW_END - 40, GLOBAL_WINDOW_END - 1), max_size=6),
+    sizes,
+)
+def test_fixed_windows_of_rows_at_hand_are_those_of_a_query(at: list[int | None], size: int) -> None:
+    frame = pl.DataFrame({EVENT_TIME: at}, schema={EVENT_TIME: pl.Int64})
+    windows = FixedWindows(us(size), us(3))
+    assert_frame_equal(windows.assign(frame), windows.assign(frame.lazy()).collect())
+
+
 @given(st.lists(times, max_size=6), sizes, st.integers(1, 50), offsets)
 def test_an_element_is_in_every_sliding_window_that_contains_it_earliest_first(
     at: list[int], size: int, period: int, offset: int

@@ -332,8 +332,7 @@ BAD_LINES = [
 @given(st.lists(st.sampled_from([*LINES, *BAD_LINES, "", " "])), st.integers(1, 100))
 def test_good_lines_of_a_json_file_are_all_read(lines: list[str], size: int) -> None:
     columns = JsonColumns.of({"n": pl.Int64(), "t": pl.String()})
-    rows: list[Any] = []
-    letters: list[str] = []
+    rows, letters = list[Any](), list[str]()
     with tempfile.TemporaryDirectory() as folder:
         for block in jsonlines.blocks(str(put(Path(folder) / "f", "\n".join(lines))), size):
             frame, faulty = jsonlines.parse("f", block, columns)
