@@ -27,6 +27,7 @@ from beamlike.spark.session.java import find_java
 from benchmarks.engines import PEERS, Failed, install, variables
 from benchmarks.latency import report
 from benchmarks.latency.report import ENGINES_OF, SECTION, Engine, Figure
+from benchmarks.latency.warm import warm
 from benchmarks.logs import reason
 from benchmarks.machine import machine
 from benchmarks.section import resume
@@ -185,6 +186,8 @@ def main(jobs: str, rates: str, seconds: int, only: str, work: Path, resume: boo
     left = SECTION.left(wanted, about["commit"]) if resume else wanted
     with ExitStack() as held:
         cluster = held.enter_context(broker()) if left else None
+        if cluster is not None:
+            warm(cluster)
         for name, job, rate in left:
             load = os.getloadavg()[0]
             try:

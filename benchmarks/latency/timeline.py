@@ -24,6 +24,7 @@ from benchmarks.latency import report
 from benchmarks.latency.__main__ import observed
 from benchmarks.latency.report import Engine
 from benchmarks.latency.traced import Span
+from benchmarks.latency.warm import warm
 from benchmarks.machine import machine
 from benchmarks.section import Section
 from examples.drawing import figures as drawn
@@ -133,6 +134,7 @@ def measured(job: str, rate: int, seconds: int) -> dict[str, Any]:
 
     engine = Engine("beamlike, in process, timed", ["-m", "benchmarks.latency.traced"])
     with broker() as cluster:
+        warm(cluster)
         panes = observed(cluster, engine, job, rate, seconds, Path("build/bench-envs"), done=keep)
     found = matched(spans, panes)
     medians = {part: statistics.median(each[part][1] for each in found if part in each) for part in PARTS}
