@@ -65,14 +65,6 @@ class BucketContent:
 
 
 @attrs.frozen(eq=False)
-class DueKeys:
-    """The keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
-
-    keys: pl.DataFrame
-    chunks: Mapping[int, chunks.Chunk]
-
-
-@attrs.frozen(eq=False)
 class Search:
     """A search for the rows of a bucket whose keys have one of these hashes.
 

@@ -124,12 +124,16 @@ class Directory:
         numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])
 
-    def due_chunks(self, times: Mapping[str, int]) -> list[int]:
-        """Returns the numbers of the chunks of which a least time, by index column, is at most the one in `times`."""
-        due = np.zeros(len(self.lengths), np.bool_)
-        for name, time in times.items():
-            due |= self.least[name] <= time
-        return [int(chunk) for chunk in np.flatnonzero(due)]
+    def hashes_at(self, numbers: RowNumbers) -> Hashes:
+        """Returns the key hashes of these rows, whose numbers are ascending."""
+        starts = np.cumsum([0, *(entry.length for entry in self.entries)])
+        parts = np.split(numbers, np.searchsorted(numbers, starts[1:-1]))
+        return np.concatenate(
+            [
+                entry.index.hashes[part - start]
+                for entry, part, start in zip(self.entries, parts, starts, strict=False)
+            ]
+        )
 
     def mergeable(self, rows: int) -> int:
         """Returns the number of patches, counted from the last, to merge with the next one, which has so many rows.
@@ -150,21 +154,6 @@ class Directory:
     def ends(self) -> npt.NDArray[np.intp]:
         """For each chunk, the number of the row after its last one."""
         return np.cumsum(self.lengths)
-
-    def numbers_in(self, chunks: Sequence[int]) -> RowNumbers:
-        """Returns the numbers, within the bucket, of all rows in these chunks, chunk by chunk."""
-        ranges = [np.arange(self.ends[chunk] - self.lengths[chunk], self.ends[chunk]) for chunk in chunks]
-        return RowNumbers(np.concatenate([np.arange(0), *ranges]))
-
-    def least_without(self, chunks: Sequence[int]) -> dict[str, tuple[int, int]]:
-        """Returns the least times in all chunks except these, as (time, number of the chunk that has it), by index
-        column.
-        """
-        others = np.setdiff1d(np.arange(len(self.lengths)), chunks)
-        if not len(others):
-            return {}
-        first = {name: others[values[others].argmin()] for name, values in self.least.items()}
-        return {name: (int(self.least[name][chunk]), int(chunk)) for name, chunk in first.items()}
 
 
 @attrs.frozen(eq=False)

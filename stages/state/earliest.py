@@ -1,16 +1,16 @@
-"""The rows of a large bucket with the least hold and deadlines, which the index must know, found in few of its chunks.
+"""The due rows of large buckets, and the rows with their least hold and deadlines, which the index must know.
 
-The directory has the least times of each chunk, of deleted rows, too. So the least ones are first looked for in the
-chunks that have them, among the rows that remain, and only if they are later there than in other chunks in all rows:
+The directory has the least times of each chunk, of deleted rows, too. Chunks are searched in order of them, until the
+least time found is not after that of the next chunk:
 
-    least deadlines by chunk    7   5   9        chunk 1 is read: its row with 5 was deleted, the next one has 6
-                                                 6 is before 7 and 9, so it is the least of the bucket
+    least deadlines by chunk    7   5   9        chunk 1 is searched: its row with 5 was deleted, the next one has 6
+                                                 6 is before 7, so it is the least of the bucket
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 import attrs
 import numpy as np
@@ -19,12 +19,48 @@ import polars as pl
 
 from stages.frames import concat_nonempty
 from stages.state.buckets import BUCKET
-from stages.state.chunks import Chunk, gathered, unpack
+from stages.state.chunks import Chunk, gathered
 from stages.state.content import BucketContent
-from stages.state.directory import NEVER
-from stages.state.row_numbers import BucketMask, Positions
+from stages.state.directory import NEVER, Directory
+from stages.state.index import DEADLINE
+from stages.state.lookup import Hashes
+from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.storage import Storage
+from stages.state.time_order import MORE, SHARE, Wanted, sort_times
 from windowing.clocks import Times
+
+
+@attrs.frozen(eq=False)
+class DueRows:
+    """The hashes of the keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
+
+    hashes: Hashes
+    chunks: Mapping[int, Chunk]
+
+
+def due_rows(storage: Storage, directories: Mapping[int, Directory], now: Times) -> dict[int, DueRows]:
+    """Finds the rows that are due at `now`, in the chunks that have a deadline until then."""
+    times = {DEADLINE + clock: now.time(clock) for clock in storage.state_table.clocks}
+    wanted, places, read = list[Wanted](), list[tuple[int, int]](), dict[int, dict[int, Chunk]]()
+    for bucket, known in directories.items():
+        chunks = read[bucket] = dict[int, Chunk]()
+        for name, time in times.items():
+            if (first := storage.least[bucket].get(name, NEVER)) > time:
+                continue
+            for number in np.flatnonzero(known.least[name] <= time).tolist():
+                if number not in chunks:
+                    chunks[number] = storage.chunk(bucket, number)
+                wanted.append(Wanted(chunks[number], name, first, time))
+                places.append((bucket, number))
+    found = {bucket: [np.arange(0)] for bucket in directories}
+    for want, order, (bucket, number) in zip(wanted, sort_times(wanted, storage), places, strict=True):
+        start = int(directories[bucket].ends[number]) - want.chunk.rows
+        live = directories[bucket].live[start : start + want.chunk.rows]
+        found[bucket].append(start + order.until(want.first, want.until, live))
+    return {
+        bucket: DueRows(known.hashes_at(RowNumbers(np.unique(np.concatenate(found[bucket])))), read[bucket])
+        for bucket, known in directories.items()
+    }
 
 
 @attrs.frozen(eq=False)
@@ -44,110 +80,104 @@ class _Place:
     position: int
 
 
-@attrs.frozen(eq=False)
-class _Candidate:
-    """A chunk that may have the row with the least time of its bucket.
+_NOWHERE: Final = _Place(NEVER, -1, -1)
+
+
+@attrs.define(eq=False)
+class _LeastTime:
+    """The search for the least of one time of the rows that remain in a bucket.
 
     Attributes:
         bucket: The number of the bucket.
-        number: The number of the chunk.
-        times: The chunk with only the columns that times depend on, and only one row if all rows are alike in them.
-        remaining: A flag for each row of the chunk.
+        column: The index column of the time.
+        first: The least time of the bucket before the step (us).
+        remaining: The rows among which to search.
+        chunks: The chunks that were read, by number.
+        found: The place of the least time so far.
     """
 
     bucket: int
-    number: int
-    times: Chunk
-    remaining: npt.NDArray[np.bool_]
+    column: str
+    first: int
+    remaining: Remaining
+    chunks: dict[int, Chunk]
+    found: _Place = _NOWHERE
+    _order: list[int] = attrs.field(init=False)
+    _next: int = attrs.field(default=0, init=False)
+    _share: int = attrs.field(default=SHARE, init=False)
 
-    @classmethod
-    def of(
-        cls, bucket: int, number: int, chunk: Chunk, remaining: npt.NDArray[np.bool_], names: set[str]
-    ) -> _Candidate:
-        times = chunk.only(names)
-        # Many chunks have one deadline for all of their rows, such as the end of a window.
-        if times.kind[1].keys() >= names:
-            times = times.at(Positions(np.arange(1)))
-        return cls(bucket, number, times, remaining)
+    def __attrs_post_init__(self) -> None:
+        self._order = np.argsort(self._least, kind="stable").tolist()
 
-    def least(self, times: npt.NDArray[np.int64]) -> _Place:
-        """Returns the place of the least of the times of the remaining rows."""
-        masked = np.where(self.remaining, times, NEVER)
-        position = int(masked.argmin() if len(times) > 1 else self.remaining.argmax())
-        return _Place(int(masked[position]), self.number, position)
+    @property
+    def over(self) -> bool:
+        """True if no other chunk can have an earlier row."""
+        return self._next == len(self._order) or self._least[self._order[self._next]] >= self.found.time
+
+    def wanted(self, storage: Storage) -> Wanted:
+        """Returns the times of the chunk that is searched next. Reads the chunk if necessary."""
+        number = self._order[self._next]
+        if number not in self.chunks:
+            self.chunks[number] = storage.chunk(self.bucket, number)
+        return Wanted(self.chunks[number], self.column, self.first, self.first, self._share)
+
+    def search(self, wanted: Wanted) -> None:
+        """Searches a chunk, of which the wanted times are sorted."""
+        number, order = self._order[self._next], wanted.order
+        assert order is not None
+        end = self._directory.ends[number]
+        hit = order.least(self.first, self.remaining.mask[end - wanted.chunk.rows : end])
+        if hit is None and not order.complete and order.last < self.found.time:
+            self._share = max(1, self._share // MORE)
+            return
+        if hit is not None:
+            self.found = min(self.found, _Place(hit[0], number, hit[1]))
+        self._next, self._share = self._next + 1, SHARE
+
+    @property
+    def _directory(self) -> Directory:
+        assert self.remaining.content.directory is not None
+        return self.remaining.content.directory
+
+    @property
+    def _least(self) -> npt.NDArray[np.int64]:
+        return self._directory.least[self.column]
 
 
 def earliest(storage: Storage, remaining: Mapping[int, Remaining], now: Times) -> pl.DataFrame:
     """Returns the rows with the least hold and deadlines of the remaining rows of each bucket, with column BUCKET."""
-    chunks = {bucket: _with_least(storage, bucket, one.content) for bucket, one in remaining.items()}
-    least = _least(storage, remaining, chunks, now)
+    searches = list[_LeastTime]()
     parts, buckets, others = list[tuple[Chunk, Positions]](), list[int](), list[pl.DataFrame]()
     for bucket, one in remaining.items():
-        if _known(one.content, least[bucket], chunks[bucket]):
-            found = [(chunks[bucket][chunk], places) for chunk, places in _by_chunk(least[bucket])]
-            parts += found
-            buckets += [bucket] * sum(len(places) for _, places in found)
-        else:
-            others.append(_placed(_in_all(storage, bucket, one, now), bucket))
+        if one.content.directory is None:
+            others.append(_placed(_in_all(storage, one, now), bucket))
+            continue
+        chunks = dict(one.content.chunks)
+        searches += (
+            _LeastTime(bucket, name, time, one, chunks) for name, time in storage.least[bucket].items()
+        )
+    _search(storage, searches)
+    for bucket in dict.fromkeys(search.bucket for search in searches):
+        own = [search for search in searches if search.bucket == bucket]
+        found = [(own[0].chunks[chunk], places) for chunk, places in _by_chunk(each.found for each in own)]
+        parts += found
+        buckets += [bucket] * sum(len(places) for _, places in found)
     rows = storage.rows_of(gathered(parts)).hstack([pl.Series(BUCKET, buckets, pl.Int64)])
     return concat_nonempty(rows, *others)
 
 
-def _with_least(storage: Storage, bucket: int, content: BucketContent) -> dict[int, Chunk]:
-    """Reads the chunks that have the least times of all rows of a bucket, by number."""
-    if content.directory is None:
-        return {}
-    numbers = sorted({chunk for _, chunk in content.directory.least_without(()).values()})
-    return {chunk: content.chunks.get(chunk) or storage.chunk(bucket, chunk) for chunk in numbers}
+def _search(storage: Storage, searches: list[_LeastTime]) -> None:
+    """Searches chunk by chunk, in all buckets at once: what is not sorted yet is computed with one query."""
+    while searches := [search for search in searches if not search.over]:
+        wanted = [search.wanted(storage) for search in searches]
+        sort_times(wanted, storage)
+        for search, each in zip(searches, wanted, strict=True):
+            search.search(each)
 
 
-def _least(
-    storage: Storage,
-    remaining: Mapping[int, Remaining],
-    chunks: Mapping[int, Mapping[int, Chunk]],
-    now: Times,
-) -> dict[int, dict[str, _Place]]:
-    """Returns the places of the least times of the remaining rows in these chunks, by bucket and index column."""
-    times = storage.least_times(now)
-    names = {name for time in times.values() for name in time.meta.root_names()}
-    least = {bucket: {name: _Place(NEVER, -1, -1) for name in times} for bucket in remaining}
-    candidates = [
-        _Candidate.of(bucket, number, chunk, here, names)
-        for bucket, found in chunks.items()
-        for number, chunk in found.items()
-        if (here := _mask(remaining[bucket], number, chunk)).any()
-    ]
-    if not candidates:
-        return least
-    columns = pl.Schema({name: dtype for name, dtype in storage.table.schema.items() if name in names})
-    rows = pl.concat(unpack((one.times for one in candidates), columns, storage.table.missing))
-    bounds = pairwise(accumulate((one.times.rows for one in candidates), initial=0))
-    values = storage.times_of(rows, now)
-    for one, (first, last) in zip(candidates, bounds, strict=True):
-        of_bucket = least[one.bucket]
-        for name, all_times in values.items():
-            of_bucket[name] = min(of_bucket[name], one.least(all_times[first:last]))
-    return least
-
-
-def _mask(remaining: Remaining, number: int, chunk: Chunk) -> npt.NDArray[np.bool_]:
-    """Returns a flag for each row of a chunk: true if it remains."""
-    assert remaining.content.directory is not None
-    end = remaining.content.directory.ends[number]
-    return remaining.mask[end - chunk.rows : end]
-
-
-def _known(content: BucketContent, least: Mapping[str, _Place], chunks: Mapping[int, Chunk]) -> bool:
-    """True if no chunk other than these can have an earlier row."""
-    if content.directory is None:
-        return False
-    others = {name: time for name, (time, _) in content.directory.least_without([*chunks]).items()}
-    return all(least[name].time <= others.get(name, NEVER) for name in least)
-
-
-def _in_all(storage: Storage, bucket: int, one: Remaining, now: Times) -> pl.DataFrame:
-    """Returns the earliest remaining rows of a bucket, which is read if it has a directory."""
-    content = one.content if one.content.directory is None else storage.content(bucket)
+def _in_all(storage: Storage, one: Remaining, now: Times) -> pl.DataFrame:
+    """Returns the earliest remaining rows of a bucket of which all rows were read."""
+    content = one.content
     here, places = one.mask[content.numbers], set[int]()
     for values in storage.times_of(content.rows, now).values():
         times = np.where(here, values, NEVER)
@@ -159,8 +189,8 @@ def _placed(rows: pl.DataFrame, bucket: int) -> pl.DataFrame:
     return rows.with_columns(pl.lit(bucket, pl.Int64).alias(BUCKET))
 
 
-def _by_chunk(least: Mapping[str, _Place]) -> Iterator[tuple[int, Positions]]:
+def _by_chunk(found: Iterable[_Place]) -> Iterator[tuple[int, Positions]]:
     """Yields the positions of the places, by chunk."""
-    places = sorted({(each.chunk, each.position) for each in least.values() if each.time != NEVER})
+    places = sorted({(each.chunk, each.position) for each in found if each.time != NEVER})
     for chunk in sorted({chunk for chunk, _ in places}):
         yield chunk, Positions(np.array([position for other, position in places if other == chunk]))

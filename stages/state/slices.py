@@ -30,9 +30,9 @@ from stages.frames import concat_nonempty, repeated, rows_at
 from stages.state.buckets import BUCKET
 from stages.state.content import BucketContent, Search
 from stages.state.directory import NEVER, Directory
-from stages.state.earliest import Remaining, earliest
+from stages.state.earliest import DueRows, Remaining, due_rows, earliest
 from stages.state.index import COUNTS, SIZES, Size
-from stages.state.lookup import hashes_by_bucket
+from stages.state.lookup import Hashes, hashes_by_bucket
 from stages.state.row_numbers import BucketMask, FrameMask, Positions, RowNumbers
 from stages.state.storage import Storage, holds_of
 from stages.strategies.histogram import Histogram
@@ -193,21 +193,12 @@ class _Slicer:
         """Reads the rows of the buckets that are needed, and perhaps others."""
         storage = self.storage
         known = {each: None if self.now.percentiles else storage.directory(each) for each in buckets}
-        due = {
-            bucket: storage.due_keys(bucket, directory, self._overdue, self.now)
-            for bucket, directory in known.items()
-            if directory is not None and bucket in self.due
-        }
-        due_keys = (placed_in(found.keys, bucket) for bucket, found in due.items())
-        keys = concat_nonempty(self.arrivals, self.requested, *due_keys)
-        hashes = hashes_by_bucket(keys, storage.table.keys)
+        found = {bucket: each for bucket, each in known.items() if each is not None and bucket in self.due}
+        due = due_rows(storage, found, self.now)
+        hashes = hashes_by_bucket(concat_nonempty(self.arrivals, self.requested), storage.table.keys)
         return storage.contents_with(
             {
-                bucket: Search(
-                    directory,
-                    hashes.get(bucket, _NO_HASHES),
-                    due[bucket].chunks if bucket in due else {},
-                )
+                bucket: _search(directory, hashes.get(bucket, _NO_HASHES), due.get(bucket))
                 for bucket, directory in known.items()
             }
         )
@@ -288,6 +279,13 @@ class _Slicer:
             return {}
         held = holds_of(placed_in(content.rows.filter(remaining), bucket), self.now)
         return (held or {}).get(bucket, {})
+
+
+def _search(directory: Directory | None, hashes: Hashes, due: DueRows | None) -> Search:
+    """Returns the search for the rows whose keys have one of these hashes, or a due row."""
+    if due is None:
+        return Search(directory, hashes)
+    return Search(directory, np.union1d(hashes, due.hashes), due.chunks)
 
 
 def _remaining(chosen: _Chosen) -> Remaining:

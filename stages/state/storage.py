@@ -15,7 +15,7 @@ from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
-from stages.state.content import BucketContent, DueKeys, Search
+from stages.state.content import BucketContent, Search
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
 from stages.state.index import DEADLINE, Index, Size, histograms
@@ -60,6 +60,15 @@ class Storage:
         return self.index.sizes()
 
     @cached_property
+    def least(self) -> dict[int, dict[str, int]]:
+        """The least times of the live rows before the step (us), by bucket and index column, without nulls."""
+        columns = [BUCKET, *self.least_times(self.index.times)]
+        rows = self.index.buckets[:, columns].iter_rows(named=True)
+        return {
+            row.pop(BUCKET): {name: time for name, time in row.items() if time is not None} for row in rows
+        }
+
+    @cached_property
     def buckets(self) -> Buckets:
         """The assignment of rows to the existing buckets of the table."""
         existing = tuple(bucket for bucket in self.sizes if bucket != BUFFER)
@@ -95,18 +104,6 @@ class Storage:
     def directory(self, bucket: int) -> Directory | None:
         """Reads the directory of a bucket; None if it has none that describes its chunks."""
         return Directory.read(self.store, self.stage, bucket, self.size(bucket))
-
-    def due_keys(self, bucket: int, known: Directory, due: pl.Expr, now: Times) -> DueKeys:
-        """Finds the keys with a row for which `due` is true, in the chunks that have a deadline until `now`."""
-        keys = list(self.table.keys)
-        numbers = known.due_chunks({DEADLINE + clock: now.time(clock) for clock in self.state_table.clocks})
-        found = dict(zip(numbers, self._read_again(bucket, numbers), strict=True))
-        names = [name for name in self.table.schema if name in {*keys, *due.meta.root_names()}]
-        columns = pl.Schema({name: self.table.schema[name] for name in names})
-        parts = chunks.unpack((chunk.only(names) for chunk in found.values()), columns, self.table.missing)
-        rows = pl.concat([self.table.no_rows[names], *parts])
-        live = pl.lit(pl.Series(known.live[known.numbers_in(numbers)]))
-        return DueKeys(rows.filter(due.fill_null(False), live)[keys], found)
 
     def contents_with(self, searches: Mapping[int, Search]) -> dict[int, BucketContent]:
         """Reads the live rows of buckets that have one of the hashes of a search, and perhaps others.
@@ -309,6 +306,12 @@ class Storage:
         hold = pl.min_horizontal(name for name in (HOLD, OUTSTANDING_HOLD) if name in self.table.schema)
         deadlines = self.state_table.deadlines(now).items()
         return {"hold": hold, **{DEADLINE + clock: time for clock, time in deadlines}}
+
+    @cached_property
+    def time_columns(self) -> frozenset[str]:
+        """The columns on which these times depend."""
+        times = self.least_times(self.index.times).values()
+        return frozenset(name for time in times for name in time.meta.root_names())
 
     def times_of(self, rows: pl.DataFrame, now: Times) -> dict[str, npt.NDArray[np.int64]]:
         """Computes the times whose minima the index has, by index column; NEVER for null."""

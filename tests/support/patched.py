@@ -31,6 +31,7 @@ def patched(*, large: int, most: int, changed: float, split: int, chunk: int) ->
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
         patch.setattr("stages.state.chunks.REMEMBERED", 1)
+        patch.setattr("stages.state.time_order.FEW", 1)
         yield
 
 
