@@ -2,8 +2,8 @@
 
 If each key is due at a time of its own, as sessions are, nearly every bucket has a due row in every step. To avoid
 reading them all, a step that reads a bucket moves the rows that are due next, the *due-soon rows*, to one buffer for
-the whole shard. Each step with arrivals or due rows reads the buffer. The rest of a bucket is due later than all of its
-due-soon rows.
+the whole shard. The rest of a bucket is due later than all of its due-soon rows. A step reads a slice of the buffer:
+rows that are due or have the key of an arrival. If the buffer is small, or a bucket is loaded, the step reads all rows.
 
     buffer (bucket -1)    row of bucket 128 | row of bucket 130 | row of bucket 128 | ...   each with MAYBE_OVERLAPS
     bucket 128            its other rows, due later
@@ -18,13 +18,16 @@ arrivals is read as soon as an arrival matches one of its due-soon rows.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
 import polars as pl
 
 from stages.state.buckets import BUCKET
-from stages.state_tables import BucketTable, StateTable
+from stages.state_tables import BucketTable, KeyedTable, StateTable
+from windowing.clocks import Times
 
 BUFFER: Final = -1
 """The bucket number of the due-soon buffer in the index."""
@@ -39,9 +42,37 @@ FROM_BYTES: Final = 500_000
 """The size of a bucket in memory (bytes) below which no rows move to the buffer, since reading all is cheap."""
 
 
+@attrs.frozen(slots=False)
+class DueSoonTable(StateTable[KeyedTable]):
+    """The due-soon rows of a table as a table that is read by key, with only one bucket: BUFFER."""
+
+    rows_of: StateTable[BucketTable]
+
+    @cached_property
+    def table(self) -> KeyedTable:
+        table = self.rows_of.table
+        schema = pl.Schema({**table.schema, MAYBE_OVERLAPS: pl.Boolean()})
+        return KeyedTable(
+            row=table.row,
+            waits=table.waits,
+            keys=table.keys,
+            bounds=table.bounds,
+            schema=schema,
+            incoming=schema,
+            missing=table.missing,
+        )
+
+    @property
+    def clocks(self) -> tuple[str, ...]:
+        return self.rows_of.clocks
+
+    def deadlines(self, times: Times) -> Mapping[str, pl.Expr]:
+        return self.rows_of.deadlines(times)
+
+
 @attrs.frozen
 class DueSoonBuffer:
-    """The due-soon rows of a table on a shard.
+    """The due-soon rows of a table on a shard: all of them, or those that a step needs.
 
     `rows` have the table's columns, BUCKET and MAYBE_OVERLAPS. An empty frame has the table's columns only.
     """

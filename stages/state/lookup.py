@@ -241,7 +241,9 @@ def hashes_by_bucket(placed: pl.DataFrame, keys: Sequence[str]) -> dict[int, Has
     buckets = both >> np.uint64(32)
     starts = np.flatnonzero(np.diff(buckets, prepend=~buckets[:1]))
     parts = np.split(both.astype(np.uint32), starts[1:])
-    return dict(zip(buckets[starts].tolist(), parts, strict=False))
+    # The number of the due-soon buffer is negative.
+    numbers = buckets[starts].astype(np.uint32).view(np.int32).tolist()
+    return dict(zip(numbers, parts, strict=False))
 
 
 def divided(numbers: npt.NDArray[np.intp], lengths: Sequence[int]) -> Iterator[tuple[int, Positions]]:

@@ -17,7 +17,7 @@ from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
 from stages.state.content import BucketContent, Search
 from stages.state.directory import NEVER, Described, Directory
-from stages.state.due_soon import BUFFER, MAYBE_OVERLAPS, DueSoonBuffer
+from stages.state.due_soon import BUFFER, DueSoonBuffer, DueSoonTable
 from stages.state.index import DEADLINE, Index, Size, histograms
 from stages.state.lookup import Requested, Searched, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, Positions, RowNumbers
@@ -31,6 +31,12 @@ LARGE_BYTES: Final = 50_000
 """The size of a bucket's base rows in the store (bytes) from which a step reads slices and writes patches.
 
 A smaller bucket is read and written whole, which is faster.
+"""
+
+LARGE_BUFFER_BYTES: Final = 500_000
+"""The size of the due-soon buffer's base rows in the store (bytes) from which a step reads slices of it.
+
+A smaller buffer is read and written whole, which is faster.
 """
 
 SEARCHED_BYTES: Final = 64_000
@@ -181,10 +187,12 @@ class Storage:
         """Reads the due-soon buffer; if it is not `needed`, returns an empty one without reading."""
         if not needed or not self.size(BUFFER).base:
             return DueSoonBuffer(self.table.no_rows, self.state_table)
-        schema = pl.Schema({**self.table.schema, MAYBE_OVERLAPS: pl.Boolean()})
-        frames = self._read(BUFFER, range(self.size(BUFFER).base), schema)
-        rows = self.buckets.place(pl.concat(frames)) if frames else self.table.no_rows
-        return DueSoonBuffer(rows, self.state_table)
+        return DueSoonBuffer(self.buckets.place(self.due_soon.rows([BUFFER])), self.state_table)
+
+    @cached_property
+    def due_soon(self) -> Storage:
+        """Access to the due-soon rows."""
+        return Storage(self.stage, DueSoonTable(self.state_table), self.store, self.index)
 
     def due(self, now: Times) -> list[int]:
         """Returns the buckets to load because a row is due, without large ones that may keep overdue rows for now."""
@@ -295,7 +303,8 @@ class Storage:
 
     def is_large(self, size: Size) -> bool:
         """True if a bucket of this size is so large that a step reads slices of it instead of all rows."""
-        return self.table.patched and bool(self.table.keys) and size.bytes >= LARGE_BYTES
+        least = LARGE_BUFFER_BYTES if isinstance(self.state_table, DueSoonTable) else LARGE_BYTES
+        return self.table.patched and bool(self.table.keys) and size.bytes >= least
 
     def is_searched(self, bucket: int) -> bool:
         """True if a bucket is so large that rows with some keys are found in it by their hashes."""
@@ -345,7 +354,7 @@ class Storage:
             patch = chunks.Patch(part)
             written = chunks.write(self.store, self.stage, bucket, 0, patch)
             sizes[bucket] = Size.of_rows(written)
-            if self.is_large(sizes[bucket]):
+            if self._of(bucket).is_large(sizes[bucket]):
                 facts = self.described(part, now)
                 directory.write_entry(self.store, self.stage, bucket, 0, patch, written, facts)
         return sizes
@@ -354,9 +363,13 @@ class Storage:
         """Removes the chunks and directory entries of a bucket that a rewrite to size `rewritten` did not overwrite."""
         before = self.size(bucket)
         chunks.remove(self.store, self.stage, bucket, range(rewritten.chunks, before.chunks))
-        if self.is_large(before):
-            keep_first = self.is_large(rewritten)
+        if self._of(bucket).is_large(before):
+            keep_first = self._of(bucket).is_large(rewritten)
             directory.remove_entries(self.store, self.stage, bucket, before, keep_first=keep_first)
+
+    def _of(self, bucket: int) -> Storage:
+        """Returns the access to the table that has the rows of a bucket."""
+        return self.due_soon if bucket == BUFFER and not self.table.patched else self
 
     def rows_of(self, found: Iterable[chunks.Chunk]) -> pl.DataFrame:
         """Returns the rows of these chunks."""

@@ -25,6 +25,10 @@ BROUGHT_ALONG: Final = (3,)
 
 PATCHED: Final = 5
 """The version of a stored value that contains deleted row numbers. Code that cannot apply them refuses this version.
+"""
+
+PATCHED_BUFFER: Final = 6
+"""The version of a stored index whose due-soon buffer has patches. Code that cannot apply them refuses this version.
 
 The next `ENCODING` must be greater.
 """
@@ -151,7 +155,7 @@ def _has_text_inside(dtype: Any) -> bool:
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Decodes a value of `encode` to its frame and metadata. Raises `ValueError` if its version is unknown."""
     version, length = _HEADER.unpack_from(value)
-    if version not in (ENCODING, PATCHED, *BROUGHT_ALONG):
+    if version not in (ENCODING, PATCHED, PATCHED_BUFFER, *BROUGHT_ALONG):
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
     body = _HEADER.size + length
     return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

@@ -4,10 +4,10 @@
     store:      rows | log        rows | log        rows | patches        due-soon rows
     arrivals:   a b               c                 d
                 |                 |                 |                     |
-    read:       nothing: a, b     rows, log, c      slice: rows of the    all, if there are arrivals
-                are appended to   (a row is due,    keys of d; or all     or due rows
-                the log           c cannot wait)    rows of a due key
-    written:    log               rows, no log      a patch               due-soon rows
+    read:       nothing: a, b     rows, log, c      slice: rows of the    all; or a slice, if it is
+                are appended to   (a row is due,    keys of d; or all     large and no bucket is
+                the log           c cannot wait)    rows of a due key     loaded
+    written:    log               rows, no log      a patch               due-soon rows, or a patch
 
 An arrival that matches a due-soon row is merged into it at once. A bucket is read whole, or as a slice if it is large
 and its table has patches; never both. Buckets that are read whole are replaced, so all of their rows must be written
@@ -50,6 +50,7 @@ class WorkingSet:
         loaded: The numbers of the buckets that were read whole.
         slices: The slices of large buckets.
         buffer: The due-soon buffer.
+        due_soon: The slice of the due-soon buffer, if only that was read.
         rows: All rows that the step must write back, changed or not.
         incoming: The arrivals to process, including those that waited in loaded buckets.
         waiting: The other arrivals, with the column BUCKET, which will be appended to logs.
@@ -61,6 +62,7 @@ class WorkingSet:
     loaded: frozenset[int]
     slices: tuple[BucketSlice, ...]
     buffer: DueSoonBuffer
+    due_soon: BucketSlice | None
     rows: pl.DataFrame
     incoming: pl.DataFrame
     waiting: pl.DataFrame
@@ -77,6 +79,7 @@ class WorkingSet:
         buffer: DueSoonBuffer,
         placed: pl.DataFrame,
         matching: pl.Series | None,
+        due_soon: BucketSlice | None = None,
     ) -> WorkingSet:
         """Reads the buckets `whole`, and divides the arrivals `placed` into incoming and waiting ones.
 
@@ -97,6 +100,7 @@ class WorkingSet:
             loaded=loaded,
             slices=slices,
             buffer=buffer,
+            due_soon=due_soon,
             rows=concat_nonempty(
                 storage.rows(loaded), buffer.rows[:, list(table.schema)], *(part.rows for part in slices)
             ),
@@ -126,6 +130,7 @@ class WorkingSet:
             loaded=frozenset(storage.sizes),
             slices=(),
             buffer=storage.due_soon_buffer(needed=False),
+            due_soon=None,
             rows=table.no_rows,
             incoming=table.nothing_incoming,
             waiting=storage.buckets.place(table.nothing_incoming),
@@ -139,7 +144,9 @@ class WorkingSet:
         updates, others = self._updates(storage.buckets.place(rows))
         rewritten = {update.bucket: update for update in updates if update.must_rewrite(storage)}
         loaded = self.loaded | rewritten.keys()
-        if loaded or len(self.buffer.rows):
+        if self.due_soon is not None:
+            index = self._write_due_soon(self.due_soon, others, now)
+        elif loaded or len(self.buffer.rows):
             written = [placed_in(update.everything(storage), bucket) for bucket, update in rewritten.items()]
             placed = concat_nonempty(others[:, [*storage.table.schema, BUCKET]], *written)
             index = self._replace(placed, loaded, now)
@@ -158,14 +165,24 @@ class WorkingSet:
         updates = [Update(part, new.get(part.bucket, sliced.clear())[columns]) for part in self.slices]
         return updates, others
 
+    def _write_due_soon(self, before: BucketSlice, placed: pl.DataFrame, now: Times) -> Index:
+        """Replaces the slice of the due-soon buffer. No bucket was loaded, so all rows belong to it."""
+        storage, rows = self.storage.due_soon, self._flagged(placed)
+        update = Update(before, rows[:, list(storage.table.schema)])
+        if not update.must_rewrite(storage):
+            return write_patches(storage, storage.index, [update], now)
+        return self.storage.replace((), {}, update.everything(storage), now)
+
+    def _flagged(self, due_soon: pl.DataFrame) -> pl.DataFrame:
+        """Adds MAYBE_OVERLAPS to rows of the due-soon buffer, whose buckets are unchanged: flags that are set stay."""
+        due_soon = due_soon.hstack([repeated(_UNFLAGGED, len(due_soon))])
+        return mark(due_soon, self.buffer.overlapping_keys(), self.buffer.keys) if len(due_soon) else due_soon
+
     def _replace(self, placed: pl.DataFrame, loaded: Collection[int], now: Times) -> Index:
         """Replaces the loaded buckets by their rows in `placed`, and the due-soon buffer by all other rows."""
         buckets, by_bucket = self.storage.buckets, dict[int, pl.DataFrame]()
         here, due_soon = inside(placed, loaded)
-        due_soon = due_soon.hstack([repeated(_UNFLAGGED, len(due_soon))])
-        # Rows whose bucket was not read are from the buffer. Their buckets are unchanged, so flags that are set stay.
-        if len(due_soon):
-            due_soon = mark(due_soon, self.buffer.overlapping_keys(), self.buffer.keys)
+        due_soon = self._flagged(due_soon)  # rows whose bucket was not read are from the buffer
         for bucket, part in split_by_bucket(here).items():
             soon, later = self._divided(part, now)
             # All rows and arrivals of this bucket have been merged, so none of them overlap.
@@ -201,29 +218,76 @@ def read_working_set(
         return WorkingSet.unread(storage)
     placed = storage.buckets.place(incoming)
     requested = placed.clear() if requested_keys is None else storage.buckets.place(requested_keys)
-    due, unknown = storage.due(now), _holds_unknown(storage, now)
-    buffer = storage.due_soon_buffer(needed=bool(due or unknown) or len(placed) > 0)
+    due, unknown = {*storage.due(now)}, _holds_unknown(storage, now)
+    needed = {*also, *unknown, *due, *_cannot_wait(storage, placed, now)} - {BUFFER}
+    buffer = _read_due_soon(storage, placed, now, whole=bool(needed), due=due)
+    if buffer.part is not None and buffer.buckets:
+        # Due-soon rows return to a bucket that is loaded.
+        buffer = _read_due_soon(storage, placed, now, whole=True, due=due)
+    needed |= buffer.buckets
+    # The buckets `also` and `unknown` are needed whole.
+    sliced = large(storage, needed - {*also, *unknown})
+    only_requested = set(touched(requested)) & set(storage.sizes) - needed
+    slices = read_slices(
+        storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
+    )
+    return WorkingSet.of(
+        storage,
+        needed - sliced,
+        slices=slices,
+        buffer=buffer.rows,
+        placed=placed,
+        matching=buffer.matching,
+        due_soon=buffer.part,
+    )
+
+
+@attrs.frozen(eq=False)
+class _DueSoon:
+    """The due-soon rows that a step has read.
+
+    Attributes:
+        rows: The rows, before arrivals are merged into them.
+        part: The slice of the buffer, if only that was read.
+        matching: A flag for each arrival: true if it matches one of the rows. None if there are no rows.
+        buckets: The buckets that the step must load because of the rows.
+    """
+
+    rows: DueSoonBuffer
+    part: BucketSlice | None
+    matching: pl.Series | None
+    buckets: frozenset[int]
+
+
+def _read_due_soon(
+    storage: Storage, placed: pl.DataFrame, now: Times, *, whole: bool, due: Collection[int]
+) -> _DueSoon:
+    """Reads the due-soon rows that are due or have the key of an arrival; if `whole`, all, unless none is needed."""
+    part = None if whole else _due_soon_slice(storage, placed, now, due)
+    if part is None:
+        buffer = storage.due_soon_buffer(needed=whole or bool(due) or len(placed) > 0)
+    else:
+        buffer = DueSoonBuffer(storage.buckets.place(part.rows), storage.state_table)
     matching = buffer.matches(placed)
     for_buffer = placed.clear() if matching is None else placed.filter(matching)
     # If order counts, arrivals that already wait in the bucket of a due-soon row must be merged before newer ones.
     again = _with_waiting(storage, for_buffer) if storage.table.in_order else []
     buffer = buffer.with_arrivals(for_buffer)
-    needed = {
-        *also,
-        *unknown,
-        *due,
-        *again,
-        *_cannot_wait(storage, placed, now),
-        *_overlapping_and_due(storage, buffer, now),
-    }
-    # The buckets `also` and `unknown` are needed whole. The due-soon buffer has been read above.
-    sliced = large(storage, needed - {*also, *unknown, BUFFER})
-    only_requested = set(touched(requested)) & set(storage.sizes) - needed
-    slices = read_slices(
-        storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
+    return _DueSoon(buffer, part, matching, frozenset([*again, *_overlapping_and_due(storage, buffer, now)]))
+
+
+def _due_soon_slice(
+    storage: Storage, placed: pl.DataFrame, now: Times, due: Collection[int]
+) -> BucketSlice | None:
+    """Reads the due-soon rows that are due or have the key of an arrival; None if all must be read."""
+    table = storage.due_soon
+    if not large(table, [BUFFER]) or now.percentiles or table.directory(BUFFER) is None:
+        return None
+    arrivals = placed.with_columns(pl.lit(BUFFER, pl.Int64).alias(BUCKET))
+    (part,) = read_slices(
+        table, [BUFFER], arrivals=arrivals, requested_keys=arrivals.clear(), due=due, now=now
     )
-    whole = needed - {*sliced, BUFFER}
-    return WorkingSet.of(storage, whole, slices=slices, buffer=buffer, placed=placed, matching=matching)
+    return part
 
 
 def _ends_silently(storage: Storage, now: Times) -> bool:

@@ -22,7 +22,9 @@ from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
 from stages.state.due_soon import BUFFER
 from stages.state.index import Index
-from stages.state.store import DictStore
+from stages.state.slices import MOST_DELETED
+from stages.state.storage import LARGE_BUFFER_BYTES
+from stages.state.store import ENCODING, PATCHED_BUFFER, DictStore
 from stages.state_tables import Spread
 from stages.strategies.histogram import Histogram
 from tests.support.examples import share
@@ -60,7 +62,16 @@ CLOCKS = (WATERMARK,)
 
 @contextmanager
 def sizes(
-    *, small: int, split: int, chunk: int, near: int, share: int, patient: bool, many: int = 2
+    *,
+    small: int,
+    split: int,
+    chunk: int,
+    near: int,
+    share: int,
+    patient: bool,
+    many: int = 2,
+    large: int = LARGE_BUFFER_BYTES,
+    changed: float = MOST_DELETED,
 ) -> Iterator[None]:
     """Applies other size limits of buckets, chunks and logs, and another number of windows of a key."""
     with pytest.MonkeyPatch.context() as patch:
@@ -72,6 +83,9 @@ def sizes(
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
         patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
         patch.setattr("stages.grouping.merging.MANY", many)
+        patch.setattr("stages.state.storage.LARGE_BUFFER_BYTES", large)
+        patch.setattr("stages.state.slices.MOST_DELETED", changed)
+        patch.setattr("stages.state.time_order.FEW", 1)
         yield
 
 
@@ -84,6 +98,8 @@ SIZES = st.fixed_dictionaries(
         "share": st.sampled_from([2, 4, 16]),
         "patient": st.booleans(),
         "many": st.sampled_from([0, 2]),
+        "large": st.sampled_from([1, LARGE_BUFFER_BYTES]),
+        "changed": st.sampled_from([0.5, 2, 1_000]),
     }
 )
 
@@ -319,6 +335,44 @@ def test_sessions_that_are_due_one_after_another_are_read_in_small_parts() -> No
             )
     assert panes == 981
     assert sum(read) / len(read) < whole / 7  # values that small need a little more than their share
+
+
+def test_a_batch_writes_about_the_due_soon_sessions_that_it_reaches() -> None:
+    run, store = counting(Windowing(Sessions(us(1_000_000))))
+    with sizes(**{**PATIENT, "split": 10**9, "chunk": 10**6, "share": 4, "large": 1}):
+        run.step([(f"key {number}", 1, 1_000_000 + number) for number in range(20_000)], 0)
+        run.step([], 2_000_000)
+        whole = sum(
+            plain_bytes(value) for (_, key), value in store.values.items() if f"rows/{BUFFER}/" in key
+        )
+        assert store.values[STAGE, "index"][0] == ENCODING
+        store.reset()
+        step = run.step([("key 2000", 1, 2_000_001), ("key 19000", 1, 2_000_001)], 2_000_010)
+    written = sum(
+        plain_bytes(value)
+        for (_, key), value in store.values.items()
+        if key in store.written and f"/{BUFFER}/" in key
+    )
+    assert len(step.panes) == 10
+    assert step.live == 19_990
+    assert 0 < written < whole / 50
+    assert store.values[STAGE, "index"][0] == PATCHED_BUFFER  # earlier versions would not apply the patch
+
+
+def test_a_due_soon_buffer_that_an_earlier_version_wrote_is_read() -> None:
+    steps = []
+    for earlier in (False, True):
+        run, store = counting(Windowing(Sessions(us(1_000))))
+        with sizes(**{**PATIENT, "large": 1}):
+            run.step([(f"key {number}", 1, 1_000 + number) for number in range(200)], 0)
+            run.step([], 2_000)
+            if earlier:
+                directory = [key for key in store.values if key[1].startswith(f"keys/{BUFFER}/")]
+                assert directory
+                for stage, key in directory:
+                    store.delete(stage, key)
+            steps.append([run.step([(f"key {now % 200}", 1, now)], now) for now in range(2_010, 2_030, 2)])
+    assert shown(steps[0]) == shown(steps[1])
 
 
 def test_an_arrival_does_not_overtake_one_that_waits() -> None:
