@@ -106,8 +106,8 @@ class Chunk:
         return self.columns.columns, self.constants
 
 
-def pack(patch: Patch, compress_from: int = 0) -> bytes:
-    """Encodes a patch, compressed if it has at least `compress_from` bytes in memory.
+def pack(patch: Patch, compress_from: int = 0, *, plain: bool = False) -> bytes:
+    """Encodes a patch, compressed if it has at least `compress_from` bytes in memory; not if it is `plain`.
 
     In `FEW` rows or more, a column with the same value in all rows is stored as one value.
     """
@@ -123,7 +123,8 @@ def pack(patch: Patch, compress_from: int = 0) -> bytes:
         version = PATCHED
         deleted = patch.deleted.to_frame(DELETED)
         columns = pl.concat([deleted, columns], how="horizontal_extend")
-    compression: Compression = "uncompressed" if size_of(columns) < compress_from else "zstd"
+    plain = plain or size_of(columns) < compress_from
+    compression: Compression = "uncompressed" if plain else "zstd"
     return encode(columns, facts, compression=compression, version=version)
 
 
@@ -202,14 +203,16 @@ def _is_constant(column: pl.Series, first: object) -> bool:
 
 def pieces_of(frame: pl.DataFrame, store: StateStore) -> int:
     """Returns the number of chunks as which a store should have these rows."""
-    return -(-size_of(frame) // (CHUNK_BYTES * (REMEMBERED if store.remembers else 1)))
+    return _pieces(size_of(frame), store)
+
+
+def _pieces(size: int, store: StateStore) -> int:
+    return -(-size // (CHUNK_BYTES * (REMEMBERED if store.remembers else 1)))
 
 
 def _slices(frame: pl.DataFrame, pieces: int) -> Iterable[pl.DataFrame]:
     """Divides rows into so many pieces."""
-    if frame.is_empty():
-        return [frame]
-    return frame.iter_slices(-(-len(frame) // max(1, pieces)))
+    return [frame] if pieces < 2 else frame.iter_slices(-(-len(frame) // pieces))
 
 
 def read(
@@ -252,14 +255,22 @@ def _remember(value: bytes, patch: Patch) -> None:
             _WRITTEN.popitem(last=False)
 
 
-def write(store: StateStore, stage: str, bucket: int, first: int, patch: Patch) -> Written:
-    """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers."""
-    pieces = list(_slices(patch.rows, pieces_of(patch.rows, store)))
+def write(
+    store: StateStore, stage: str, bucket: int, first: int, patch: Patch, *, soon: bool = True
+) -> Written:
+    """Writes a patch as chunks numbered from `first`. The first chunk contains the deleted row numbers.
+
+    Small chunks are remembered if a step will read them `soon`.
+    """
+    size = size_of(patch.rows)
+    pieces = list(_slices(patch.rows, _pieces(size, store)))
     parts = [Patch(pieces[0], patch.deleted), *map(Patch, pieces[1:])]
-    values = [pack(part, store.compress_from) for part in parts]
+    plain = patch.deleted is None and size < store.compress_from
+    values = [pack(part, store.compress_from, plain=plain) for part in parts]
     for number, (value, part) in enumerate(zip(values, parts, strict=True), start=first):
         store.put(stage, _key(bucket, number), value)
-        _remember(value, part)
+        if soon and size <= len(parts) * _MOST_BYTES:
+            _remember(value, part)
     return Written([len(piece) for piece in pieces], [len(value) for value in values])
 
 

@@ -254,9 +254,12 @@ class Storage:
         `index` must be up to date for everything except these arrivals.
         """
         sizes = {}
-        columns = list(self.table.incoming)
-        for bucket, part in split_by_bucket(waiting).items():
-            sizes[bucket] = self.append_patch(bucket, chunks.Patch(part[:, columns]), now)
+        columns, parts = list(self.table.incoming), split_by_bucket(waiting)
+        for bucket, part in parts.items():
+            patch, first = chunks.Patch(part[:, columns]), self.size(bucket).chunks
+            # Logs of several buckets are seldom read soon.
+            written = chunks.write(self.store, self.stage, bucket, first, patch, soon=len(parts) == 1)
+            sizes[bucket] = Size(chunks=len(written.rows), log=sum(written.bytes))
         as_rows = self.state_table.as_rows(waiting[:, columns], now).with_columns(waiting[BUCKET])
         return index.add(self.summary(as_rows, sizes, now), holds_of(as_rows, now))
 
