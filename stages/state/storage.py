@@ -33,7 +33,7 @@ LARGE_BYTES: Final = 50_000
 A smaller bucket is read and written whole, which is faster.
 """
 
-LARGE_BUFFER_BYTES: Final = 500_000
+LARGE_BUFFER_BYTES: Final = 1_000_000
 """The size of the due-soon buffer's base rows in the store (bytes) from which a step reads slices of it.
 
 A smaller buffer is read and written whole, which is faster.
