@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pytest
 
 from stages.operator import MAIN
 from stages.stage import Stage
+from stages.state.content import Search, numbers_found
+from stages.state.directory import Directory, Entry
+from stages.state.lookup import HashIndex
+from stages.state.row_numbers import BucketMask
 from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, running
 from tests.support.patched import moved, patched, require_exact
 from windowing.clocks import Times
@@ -95,3 +100,19 @@ def test_nothing_is_noted_of_what_is_gone() -> None:
         take(stage, store, ["new 4"], 5)
     assert [key for _, key in store.values if key.startswith("keys/")] == ["keys/128/0"]
     assert moved(stage, store).values.keys() == store.values.keys()
+
+
+def test_buckets_that_do_not_change_are_searched_together() -> None:
+    hashes = [np.arange(number, 100_000, 16, dtype=np.uint32) for number in range(16)]
+    entries = [Entry(HashIndex(one), np.empty(0, np.uint32), [len(one)], 0, {}) for one in hashes]
+    live = BucketMask(np.arange(len(hashes[0])) % 3 > 0)
+    directories = [
+        Directory([entry], live[: entry.length], [entry.length], entry.length, {}) for entry in entries
+    ]
+    requested = np.array([5, 8, 21, 3_000, 200_000], np.uint32)
+    searches = [Search(one, requested) for one in directories]
+    alone = [found.tolist() for found in numbers_found(searches)]
+    for _ in range(20):
+        assert [found.tolist() for found in numbers_found(searches, requested)] == alone
+    assert len({entry.index.block for entry in entries} - {None}) == 1
+    assert [place for place, found in enumerate(alone) if found] == [5, 8]
