@@ -203,6 +203,12 @@ class Storage:
         stay = {*large}.difference(held, self.index.due(now.back(self._overstay)))
         return [bucket for bucket in due if bucket not in stay]
 
+    def over(self, now: Times) -> list[int]:
+        """Returns the due buckets of a keyed table of which most rows are due, if its rows are placed by time."""
+        if self.table.spread is None or not self.table.patched:
+            return []
+        return self.index.due(now.back(width(self.table.spread)))
+
     def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Leaves out rows that were due in earlier steps and that their bucket still has."""
         if not self._overstay or rows.is_empty():

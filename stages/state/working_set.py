@@ -217,7 +217,7 @@ def read_working_set(
         *_overlapping_and_due(storage, buffer, now),
     }
     # The buckets `also` and `unknown` are needed whole. The due-soon buffer has been read above.
-    sliced = large(storage, needed - {*also, *unknown, BUFFER})
+    sliced = large(storage, needed - {*also, *unknown, *(storage.over(now) if due else ()), BUFFER})
     only_requested = set(touched(requested)) & set(storage.sizes) - needed
     slices = read_slices(
         storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
