@@ -68,6 +68,10 @@ class CorrectedSide(JoinSide):
         return {WEIGHT: (pl.Int32(), 1)} if self.corrected else {}
 
     @property
+    def marks_apart(self) -> bool:
+        return False
+
+    @property
     def id(self) -> list[str]:
         """The columns that identify a stored row."""
         return [*self.keys, NUMBER]

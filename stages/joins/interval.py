@@ -28,6 +28,7 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
+from stages.joins.matched import MatchedRows
 from stages.joins.side import MATCHED, UNTIL, JoinSide
 from stages.operator import MAIN, StepOutput
 from stages.pending_rows import NUMBER
@@ -83,7 +84,12 @@ class IntervalJoin(TimeJoin):
 
     @property
     def tables(self) -> tuple[StateTable[Table], ...]:
-        return (self.left, self.right)
+        return (self.left, self.right, *self._matched.values())
+
+    @cached_property
+    def _matched(self) -> dict[str, MatchedRows]:
+        """The state tables of matched rows, by side."""
+        return {side.name: MatchedRows(side) for side in (self.left, self.right) if side.marks_apart}
 
     @cached_property
     def left(self) -> JoinSide:
@@ -167,30 +173,36 @@ class IntervalJoin(TimeJoin):
 
         `old` are the stored rows of the side that may be in `paired`, the pairs of this step.
         """
-        loaded = state.load(side, self._marked(side, new, old, paired) if side.outer else new)
-        rows = loaded.rows
-        if side.outer:  # rows that now have a partner replace their earlier versions
-            rows = rows.join(loaded.incoming, on=[*self.keys, NUMBER], how="anti", nulls_equal=True)
-        rows = pl.concat([rows, loaded.incoming])
-        over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
-        state.write_back(side, rows.filter(~over))
-        unmatched = rows.filter(over & ~pl.col(MATCHED)) if side.outer else rows.clear()
+        if not side.outer:
+            self._written(state, side, new, clock)
+            return self._nothing.select(list(self.given))
+        partners = paired.select(*self.keys, pl.col(f"__{side.name}_number").alias(NUMBER))
+        # The numbers of new rows are greater than those of all stored rows, so no key is needed to find them.
+        written = side.with_partners(new, pl.col(NUMBER).is_in(partners[NUMBER].implode()))
+        matched = old.filter(~pl.col(MATCHED)).join(partners, on=[*self.keys, NUMBER], how="semi")
+        if not side.marks_apart:
+            written = pl.concat([written, side.with_partners(matched, pl.lit(True))])
+        removed = self._written(state, side, written, clock).filter(~pl.col(MATCHED))
+        if side.marks_apart:
+            removed = self._matched[side.name].update(state, matched, removed, clock)
         other = RIGHT if side.name == LEFT else LEFT
-        return unmatched.with_columns(
+        return removed.with_columns(
             side.stamp.alias(EVENT_TIME), pl.lit(None, self.schema[other]).alias(other)
         ).select(list(self.given))
 
-    def _marked(
-        self, side: JoinSide, new: pl.DataFrame, old: pl.DataFrame, paired: pl.DataFrame
-    ) -> pl.DataFrame:
-        """Returns the rows of a side to write: new rows, and stored rows with their first partner, with MATCHED
-        updated.
+    def _written(self, state: State, side: JoinSide, rows: pl.DataFrame, clock: StepClock) -> pl.DataFrame:
+        """Stores rows of a side, instead of earlier versions, and returns the rows that can match no more, which it
+        removes.
         """
-        id = [*self.keys, NUMBER]
-        partners = paired.select(*self.keys, pl.col(f"__{side.name}_number").alias(NUMBER))
-        unmatched = new.join(partners, on=id, how="anti")
-        marked = pl.concat([new, old.filter(~pl.col(MATCHED))]).join(partners, on=id, how="semi")
-        return pl.concat([unmatched, side.with_partner(marked)])
+        loaded = state.load(side, rows)
+        earlier = loaded.rows
+        if side.outer and not side.marks_apart:
+            on = [*self.keys, NUMBER]
+            earlier = earlier.join(loaded.incoming, on=on, how="anti", nulls_equal=True)
+        rows = pl.concat([earlier, loaded.incoming])
+        over = side.deadlines(clock.now)[WATERMARK] <= clock.watermark
+        state.write_back(side, rows.filter(~over))
+        return rows.filter(over)
 
     @property
     def _last(self) -> pl.Expr:

@@ -23,7 +23,9 @@ from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
 MATCHED: Final = "__matched"
-"""A column of each row: true if it has been in a pair. Set only in sides of outer joins."""
+"""A column of each row: true if it has been in a pair. Set only in sides of outer joins. If `JoinSide.marks_apart`, it
+is set only in the step in which the row arrives, and later pairs are in `stages.joins.matched`.
+"""
 GOES: Final = "__goes"
 """A column of each row: the watermark (us) at which it is removed."""
 UNTIL: Final = "__until"
@@ -102,7 +104,8 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
             "ends_silently": not self.outer,
         }
         name = "" if self.name == LEFT else self.name
-        # In an outer join, MATCHED of stored rows is set later, which is an update by key. Other rows never change.
+        # MATCHED of stored rows of an outer join may be set later, which is an update by key, and earlier versions
+        # always did so. Other rows never change.
         if self.outer:
             return KeyedTable(**facts, spread=self.spread, name=name)
         return TimeTable(
@@ -110,8 +113,22 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
             spread=self.spread,
             name=name,
             waits_until=self.deadlines(Times()),
-            overstay=0 if self.reach is None else max(0, self.reach + self.lateness),
+            overstay=self.overstay,
         )
+
+    @property
+    def overstay(self) -> int:
+        """The time (us) for which rows may be stored longer than they are needed; see `TimeTable`."""
+        return 0 if self.reach is None else max(0, self.reach + self.lateness)
+
+    @property
+    def marks_apart(self) -> bool:
+        """True if the first partner of a stored row changes nothing in the row, so that it is stored apart from it.
+
+        Otherwise the row holds the output watermark only until then: at its own time, which pairs do not have. If it is
+        emitted at the time from which no partner can arrive, its hold is never before the watermark.
+        """
+        return self.outer and (self.times_pairs or not self.own_time)
 
     @property
     def certain(self) -> pl.Expr:
@@ -145,9 +162,10 @@ class JoinSide(StateTable[TimeTable | KeyedTable]):
             (self.stamp if self.outer else self._hold_of_pairs).alias(HOLD),
         ).select(list(self.rows))
 
-    def with_partner(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Sets MATCHED in rows that have their first partner. Their hold is then only for further pairs."""
-        return rows.with_columns(pl.lit(True).alias(MATCHED), self._hold_of_pairs.alias(HOLD))
+    def with_partners(self, rows: pl.DataFrame, matched: pl.Expr) -> pl.DataFrame:
+        """Sets MATCHED in the rows for which `matched` is true. Their hold is then only for further pairs."""
+        hold = pl.when(matched).then(self._hold_of_pairs).otherwise(HOLD)
+        return rows.with_columns(pl.col(MATCHED) | matched, hold.alias(HOLD))
 
     @property
     def _hold_of_pairs(self) -> pl.Expr:

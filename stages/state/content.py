@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -10,7 +10,7 @@ import polars as pl
 
 from stages.state import chunks
 from stages.state.directory import Directory
-from stages.state.lookup import Hashes
+from stages.state.lookup import Hashes, find_each
 from stages.state.row_numbers import BucketMask, FrameMask, RowNumbers
 
 MOST_ROWS: Final = 0.5
@@ -78,9 +78,25 @@ class Search:
     hashes: Hashes
     held: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
 
-    def numbers(self) -> RowNumbers | None:
-        """Returns the numbers of the live rows that may have one of the keys; None if all rows should be read."""
-        if self.directory is None:
-            return None
-        found = self.directory.numbers_with(self.hashes)
-        return None if len(found) > MOST_ROWS * len(self.directory.live) else found
+
+def numbers_found(searches: Sequence[Search], requested: Hashes | None = None) -> Iterator[RowNumbers | None]:
+    """Yields for each search the numbers of the live rows that may have one of its keys; None if all rows should be
+    read.
+
+    No such row is missing. Some rows may be superfluous, as different keys may have the same hash. With all hashes of
+    the searches as `requested`, many buckets are searched at once, and rows may also have a key of another search.
+    """
+    parts = [
+        (entry.index, one.hashes) for one in searches if one.directory for entry in one.directory.entries
+    ]
+    if requested is None:
+        found = [index.find(hashes) for index, hashes in parts]
+    else:
+        found = find_each([index for index, _ in parts], [hashes for _, hashes in parts], requested)
+    positions = iter(found)
+    for one in searches:
+        if one.directory is None:
+            yield None
+            continue
+        numbers = one.directory.numbers_at([next(positions) for _ in one.directory.entries])
+        yield None if len(numbers) > MOST_ROWS * len(one.directory.live) else numbers

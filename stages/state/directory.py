@@ -16,7 +16,7 @@ that may contain one of these keys: none if all keys are new, few if the keys we
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ import polars as pl
 from stages.state.chunks import Patch, Written
 from stages.state.index import Size
 from stages.state.lookup import Hashes, HashIndex
-from stages.state.row_numbers import BucketMask, RowNumbers
+from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.store import StateStore, decode, encode
 
 NEVER: Final = 2**63 - 1
@@ -112,14 +112,11 @@ class Directory:
         least = {name: np.concatenate([entry.least[name] for entry in entries]) for name in entries[0].least}
         return cls(entries, BucketMask(live), lengths, sum(lengths[: size.base]), least)
 
-    def numbers_with(self, requested: Hashes) -> RowNumbers:
-        """Returns the numbers of the live rows that may have one of the keys with these hashes.
-
-        No such row is missing. Some rows may be superfluous, as different keys may have the same hash.
-        """
+    def numbers_at(self, positions: Iterable[Positions]) -> RowNumbers:
+        """Returns the numbers of the live rows at these positions among the rows of each entry."""
         found, first = [np.arange(0)], 0
-        for entry in self.entries:
-            found.append(first + entry.index.find(requested))
+        for entry, here in zip(self.entries, positions, strict=True):
+            found.append(first + here)
             first += entry.length
         numbers = np.concatenate(found)
         return RowNumbers(numbers[self.live[numbers]])

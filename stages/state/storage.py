@@ -15,11 +15,11 @@ from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
 from stages.state import chunks, directory
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
-from stages.state.content import BucketContent, Search
+from stages.state.content import BucketContent, Search, numbers_found
 from stages.state.directory import NEVER, Described, Directory
 from stages.state.due_soon import BUFFER, DueSoonBuffer, DueSoonTable
 from stages.state.index import DEADLINE, Index, Size, histograms
-from stages.state.lookup import Requested, Searched, chunks_among, divided, lower_hashes
+from stages.state.lookup import Hashes, Requested, Searched, chunks_among, divided, lower_hashes
 from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.store import StateStore
 from stages.state.summary import summarize
@@ -111,12 +111,15 @@ class Storage:
         """Reads the directory of a bucket; None if it has none that describes its chunks."""
         return Directory.read(self.store, self.stage, bucket, self.size(bucket))
 
-    def contents_with(self, searches: Mapping[int, Search]) -> dict[int, BucketContent]:
+    def contents_with(
+        self, searches: Mapping[int, Search], requested: Hashes | None = None
+    ) -> dict[int, BucketContent]:
         """Reads the live rows of buckets that have one of the hashes of a search, and perhaps others.
 
-        Without a directory, or if most rows are needed, all rows of a bucket are read.
+        Without a directory, or if most rows are needed, all rows of a bucket are read. `requested` are all hashes of
+        the searches, sorted and distinct, if rows that have one of another search may be read as well.
         """
-        numbers = {bucket: search.numbers() for bucket, search in searches.items()}
+        numbers = dict(zip(searches, numbers_found([*searches.values()], requested), strict=True))
         held, selected = dict[int, Mapping[int, chunks.Chunk]](), list[tuple[chunks.Chunk, Positions]]()
         for bucket, search in searches.items():
             if search.directory is not None and (found := numbers[bucket]) is not None:
@@ -151,7 +154,7 @@ class Storage:
         if table.patched:
             known = {bucket: self.directory(bucket) if own else None for bucket in buckets}
             searches = {bucket: Search(known[bucket], hashes[bucket]) for bucket in buckets}
-            return [content.live_rows for content in self.contents_with(searches).values()]
+            return [content.live_rows for content in self.contents_with(searches, requested.all).values()]
         base, log = list[Searched](), list[Searched]()
         for bucket in buckets:
             size = self.size(bucket)
@@ -204,6 +207,12 @@ class Storage:
         held = self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]
         stay = {*large}.difference(held, self.index.due(now.back(self._overstay)))
         return [bucket for bucket in due if bucket not in stay]
+
+    def over(self, now: Times) -> list[int]:
+        """Returns the due buckets of a keyed table of which most rows are due, if its rows are placed by time."""
+        if self.table.spread is None or not self.table.patched:
+            return []
+        return self.index.due(now.back(width(self.table.spread)))
 
     def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Leaves out rows that were due in earlier steps and that their bucket still has."""

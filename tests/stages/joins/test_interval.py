@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from stages.joins.base import LEFT, RIGHT
 from stages.joins.interval import How, IntervalJoin, TimeOf
+from stages.joins.side import JoinSide
 from stages.operator import MAIN
 from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
@@ -133,6 +134,49 @@ def test_pairs_and_rows_alone_are_those_of_all_rows_together(
         got += found(step)
     assert got == by_hand(given_, low, high, how, time_of)
     assert (step.live, step.pending) == (0, 0)
+
+
+class EarlierSide(JoinSide):
+    """A side as in earlier versions, which set MATCHED in stored rows of all outer joins."""
+
+    marks_apart = False
+
+
+class EarlierJoin(IntervalJoin):
+    """An interval join whose state is as that of earlier versions."""
+
+    def _side(self, name: str, reach: int | None) -> JoinSide:
+        side = super()._side(name, reach)
+        return EarlierSide(**{field.name: getattr(side, field.name) for field in attrs.fields(JoinSide)})
+
+
+@given(
+    bundles,
+    st.integers(0, 5),
+    bounds,
+    st.sampled_from(["left", "right", "full"]),
+    st.sampled_from(["latest", "left", "right"]),
+    SIZES,
+)
+def test_an_outer_join_goes_on_with_state_of_earlier_versions(
+    given_: list[Bundle], cut: int, bounds: list[int], how: How, time_of: TimeOf, sizes: dict[str, Any]
+) -> None:
+    low, high = bounds
+    now = stage(low, high, how, time_of)
+    fields = {name: getattr(now.operator, name) for name in attrs.fields_dict(IntervalJoin)}
+    run, got = Run(Stage("joined", EarlierJoin(**fields))), Counter[Found]()
+    for number, bundle in enumerate([*given_, ((), (), MAX_TIME)]):
+        if number == cut:
+            assert {table.split("/")[0] for _, table in run.store.values} <= {
+                "index",
+                "rows",
+                "keys",
+                "right",
+            }
+            run.stage = now
+        with patched(**sizes):
+            got += found(run.step(bundle))
+    assert got == by_hand(given_, low, high, how, time_of)
 
 
 def test_rows_go_when_no_partner_can_come_any_more() -> None:

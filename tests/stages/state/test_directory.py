@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pytest
 
 from stages.operator import MAIN
 from stages.stage import Stage
-from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, running
+from stages.state.content import Search, numbers_found
+from stages.state.directory import Directory, Entry
+from stages.state.lookup import HashIndex
+from stages.state.row_numbers import BucketMask
+from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, outer, running
 from tests.support.patched import moved, patched, require_exact
 from windowing.clocks import Times
 
@@ -95,3 +100,44 @@ def test_nothing_is_noted_of_what_is_gone() -> None:
         take(stage, store, ["new 4"], 5)
     assert [key for _, key in store.values if key.startswith("keys/")] == ["keys/128/0"]
     assert moved(stage, store).values.keys() == store.values.keys()
+
+
+def of_times(prefix: str, at: int) -> list[Row]:
+    return [(f"{prefix} {number}", at) for number in range(1_000)]
+
+
+def interval_join() -> tuple[Stage, Noting]:
+    """Returns an outer interval join with three batches of rows: left ones are due at 26, 36 and 47."""
+    stage, store = outer(), Noting()
+    for number, at in enumerate([10, 20, 31]):
+        rows = of_times(f"at {at}", at)
+        stage.step(store, {MAIN: arrivals(stage, rows, number * MANY)}, Times.of(5, 0))
+    assert of_rows(store) == ["rows/128/0", "rows/128/1", "rows/128/2"]
+    return stage, store
+
+
+def test_a_bucket_whose_time_has_passed_is_read_whole() -> None:
+    stage, store = interval_join()
+    store.read.clear()
+    stage.step(store, {MAIN: arrivals(stage, [], 0)}, Times.of(2_000_000, 0))
+    assert {key for key in store.read if key.startswith("rows/")} == {
+        f"rows/128/{chunk}" for chunk in range(3)
+    }
+    assert not any(key.startswith("keys/") for key in store.read)
+    assert of_rows(store) == []
+
+
+def test_buckets_that_do_not_change_are_searched_together() -> None:
+    hashes = [np.arange(number, 100_000, 16, dtype=np.uint32) for number in range(16)]
+    entries = [Entry(HashIndex(one), np.empty(0, np.uint32), [len(one)], 0, {}) for one in hashes]
+    live = BucketMask(np.arange(len(hashes[0])) % 3 > 0)
+    directories = [
+        Directory([entry], live[: entry.length], [entry.length], entry.length, {}) for entry in entries
+    ]
+    requested = np.array([5, 8, 21, 3_000, 200_000], np.uint32)
+    searches = [Search(one, requested) for one in directories]
+    alone = [found.tolist() for found in numbers_found(searches)]
+    for _ in range(20):
+        assert [found.tolist() for found in numbers_found(searches, requested)] == alone
+    assert len({entry.index.block for entry in entries} - {None}) == 1
+    assert [place for place, found in enumerate(alone) if found] == [5, 8]

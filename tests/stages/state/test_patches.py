@@ -269,18 +269,34 @@ def test_what_is_only_looked_up_is_not_written() -> None:
     require_exact(stage, store)
 
 
+@pytest.mark.parametrize(
+    ("side", "other", "marks"), [(LEFT, RIGHT, "left_matched/rows"), (RIGHT, LEFT, "right/rows")]
+)
 @pytest.mark.usefixtures("usual")
-def test_of_an_outer_join_a_row_is_written_again_when_its_first_partner_comes_and_no_more() -> None:
+def test_the_first_partner_of_a_row_of_an_outer_join_is_written_once_and_further_ones_are_not(
+    side: str, other: str, marks: str
+) -> None:
     stage, store, sizes = outer(), Noting(), []
-    stage.step(store, {MAIN: of_side(LEFT, range(MANY), 0)}, Times.of(6, 0))
+    stage.step(store, {MAIN: of_side(side, range(MANY), 0)}, Times.of(6, 0))
     whole = sum(map(plain_bytes, store.values.values()))
     for number in range(2):
         store.written.clear()
-        stage.step(store, {MAIN: of_side(RIGHT, range(200), MANY + 200 * number)}, Times.of(6, 0))
-        sizes.append(sum(size for key, size in store.written if key.startswith("rows")))
+        stage.step(store, {MAIN: of_side(other, range(200), MANY + 200 * number)}, Times.of(6, 0))
+        sizes.append(sum(size for key, size in store.written if key.startswith(marks)))
         require_exact(stage, store)
     assert 0 < sizes[0] < whole / 20
     assert sizes[1] == 0
+
+
+@pytest.mark.usefixtures("usual")
+def test_the_first_partner_of_a_row_is_written_apart_from_the_row_if_the_row_holds_nothing_until_then() -> (
+    None
+):
+    stage, store = outer(), Noting()
+    stage.step(store, {MAIN: of_side(LEFT, range(MANY), 0)}, Times.of(6, 0))
+    store.written.clear()
+    stage.step(store, {MAIN: of_side(RIGHT, range(200), MANY)}, Times.of(6, 0))
+    assert not any(key.startswith("rows/") for key, _ in store.written)
 
 
 @pytest.mark.usefixtures("usual")
