@@ -273,6 +273,12 @@ class StateTable(Protocol[Kind]):
         never.
         """
 
+    @cached_property
+    def timing(self) -> tuple[bytes, ...]:
+        """The encoded expressions of the deadlines. If two tables have the same, equal rows have equal deadlines."""
+        deadlines = self.deadlines(Times())
+        return tuple(deadlines[clock].meta.serialize() for clock in sorted(deadlines))
+
     def as_rows(self, incoming: pl.DataFrame, now: Times) -> pl.DataFrame:
         """Converts each waiting arrival to a row of its own, for the index. Called only if arrivals may wait."""
         return incoming

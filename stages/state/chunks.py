@@ -57,7 +57,7 @@ class Chunk:
     """A decoded chunk. `constants` has the columns that were stored as one value, `deleted` the deleted row numbers.
 
     `indices` are those of `stages.state.lookup`, by key columns: the last chunk that each includes, and the index.
-    `orders` are those of `stages.state.time_order`, by index column.
+    `orders` are those of `stages.state.time_order`, by `StateTable.timing` and index column.
     """
 
     columns: pl.DataFrame
@@ -65,7 +65,7 @@ class Chunk:
     rows: int
     deleted: pl.Series | None
     indices: dict[tuple[str, ...], tuple[Chunk, Any]] = attrs.field(factory=dict, eq=False, repr=False)
-    orders: dict[str, Any] = attrs.field(factory=dict, eq=False, repr=False)
+    orders: dict[tuple[tuple[bytes, ...], str], Any] = attrs.field(factory=dict, eq=False, repr=False)
 
     @classmethod
     def of(cls, value: bytes) -> Chunk:

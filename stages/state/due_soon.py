@@ -62,6 +62,10 @@ class DueSoonTable(StateTable[KeyedTable]):
             missing=table.missing,
         )
 
+    @cached_property
+    def timing(self) -> tuple[bytes, ...]:
+        return self.rows_of.timing
+
     @property
     def clocks(self) -> tuple[str, ...]:
         return self.rows_of.clocks

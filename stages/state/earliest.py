@@ -41,6 +41,7 @@ class DueRows:
 def due_rows(storage: Storage, directories: Mapping[int, Directory], now: Times) -> dict[int, DueRows]:
     """Finds the rows that are due at `now`, in the chunks that have a deadline until then."""
     times = {DEADLINE + clock: now.time(clock) for clock in storage.state_table.clocks}
+    timing = storage.state_table.timing
     wanted, places, read = list[Wanted](), list[tuple[int, int]](), dict[int, dict[int, Chunk]]()
     for bucket, known in directories.items():
         chunks = read[bucket] = dict[int, Chunk]()
@@ -50,7 +51,7 @@ def due_rows(storage: Storage, directories: Mapping[int, Directory], now: Times)
             for number in np.flatnonzero(known.least[name] <= time).tolist():
                 if number not in chunks:
                     chunks[number] = storage.chunk(bucket, number)
-                wanted.append(Wanted(chunks[number], name, first, time))
+                wanted.append(Wanted(chunks[number], timing, name, first, time))
                 places.append((bucket, number))
     found = {bucket: [np.arange(0)] for bucket in directories}
     for want, order, (bucket, number) in zip(wanted, sort_times(wanted, storage), places, strict=True):
@@ -119,7 +120,8 @@ class _LeastTime:
         number = self._order[self._next]
         if number not in self.chunks:
             self.chunks[number] = storage.chunk(self.bucket, number)
-        return Wanted(self.chunks[number], self.column, self.first, self.first, self._share)
+        timing = storage.state_table.timing
+        return Wanted(self.chunks[number], timing, self.column, self.first, self.first, self._share)
 
     def search(self, wanted: Wanted) -> None:
         """Searches a chunk, of which the wanted times are sorted."""

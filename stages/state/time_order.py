@@ -100,9 +100,13 @@ class TimeOrder:
 class Wanted:
     """The times of a chunk that a search needs: those of an index column from `first` to `until` (us), and at least as
     many as are one in `share` of all.
+
+    Several tables may have the same chunk: those of two runs, of two stages, or of one stage before and after a change
+    of its plan. So `timing` is that of the table.
     """
 
     chunk: Chunk
+    timing: tuple[bytes, ...]
     column: str
     first: int
     until: int
@@ -111,7 +115,7 @@ class Wanted:
     @property
     def order(self) -> TimeOrder | None:
         """The order of the rows; None if it is not known yet."""
-        known: TimeOrder | None = self.chunk.orders.get(self.column)
+        known: TimeOrder | None = self.chunk.orders.get((self.timing, self.column))
         if known is None or known.first > self.first or known.last < self.until or known.share > self.share:
             return None
         return known
@@ -143,7 +147,7 @@ def _sort(lacking: Sequence[Wanted], storage: Storage) -> None:
             if one
             else TimeOrder.of(found, each.first, each.until, each.share)
         )
-        each.chunk.orders[each.column] = order
+        each.chunk.orders[each.timing, each.column] = order
 
 
 def _alike(chunk: Chunk, names: frozenset[str]) -> Chunk:

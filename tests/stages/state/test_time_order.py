@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,8 +16,8 @@ from stages.state.directory import NEVER
 from stages.state.store import DictStore
 from stages.state.time_order import FEW, SHARE, TimeOrder
 from tests.support.examples import share
-from tests.support.patched import patched
-from windowing import AfterCount, AfterWatermark, Sessions, Windowing
+from tests.support.patched import patched, require_exact
+from windowing import AfterCount, AfterWatermark, FixedWindows, Repeatedly, Sessions, Windowing
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
 
@@ -76,3 +77,21 @@ def test_a_batch_with_due_rows_reads_each_chunk_of_a_large_bucket_once() -> None
             chunks = [key for key in store.read if key.startswith("rows/")]
             assert len(chunks) > 5
             assert len(chunks) == len(set(chunks))
+
+
+def test_stages_with_equal_rows_and_different_deadlines_have_orders_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    second, rows = 1_000_000, pl.DataFrame({"key": range(500), EVENT_TIME: 1_000_000})
+    runs = []
+    for lateness in ("1m", "1h"):
+        often = Windowing(FixedWindows("10s"), Repeatedly(AfterCount(10)), allowed_lateness=lateness)
+        runs.append((Stage("stage", Grouping(("key",), often, {"n": Count()}, rows.schema)), DictStore()))
+    live = []
+    with patched(large=1, most=16, changed=1_000, split=10**9, chunk=10**9):
+        monkeypatch.setattr("stages.state.time_order.FEW", FEW)
+        for now in (0, 2, 4, 80, 3_700):  # a process remembers small chunks by value, also for other stages
+            for stage, store in runs:
+                live.append(stage.step(store, {MAIN: rows[: 3 if now else 500]}, Times.of(now * second)).live)
+                require_exact(stage, store)
+    assert live == [500, 500] * 3 + [0, 500, 0, 0]
