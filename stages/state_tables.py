@@ -49,6 +49,7 @@ class Table:
         name: The name of the table, unique in its operator; a part of its keys in the store.
         missing: An expression for each column that rows of an earlier plan or version may lack.
         said: The description of a row that holds the watermark, if its key does not describe it.
+        may_be_new: True if state of earlier versions lacks the table, and continues with an empty one.
     """
 
     row: str
@@ -59,6 +60,7 @@ class Table:
     name: str = ""
     missing: Mapping[str, pl.Expr] = attrs.field(factory=dict)
     said: str = ""
+    may_be_new: bool = False
 
     on_all_shards: ClassVar[bool] = False
     """True if each shard has a copy of all rows."""

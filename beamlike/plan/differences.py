@@ -36,6 +36,9 @@ class Difference:
 TICKS: Final = "batches without input"
 """The fact that a run has batches without input, because something waits for processing time."""
 
+NEW_TABLES: Final = "tables that may be new"
+"""The fact of a stage that names the state tables which earlier versions lack. They begin empty."""
+
 _OF_RUN: Final = ("runner", "encoding", "shards", "levels", TICKS)
 _OF_SOURCE: Final = {
     "kind": Remedy.ANEW,
@@ -148,10 +151,17 @@ def _of_stage(where: str, saved: Mapping[str, Any], now: Mapping[str, Any]) -> I
         if now["accumulators"].get(column, dtype) != dtype:
             told = f"{where}: column {column} was {dtype}, now {now['accumulators'][column]}"
             yield Difference(told, Remedy.ANEW)
-    for column in saved["state"].keys() | now["state"].keys():
+    for column in saved["state"].keys() | now["state"].keys() - _of_new_tables(saved, now):
         was, is_now = saved["state"].get(column, "missing"), now["state"].get(column, "gone")
         if was != is_now:
             yield Difference(f"{where}: column {column} was {was}, now {is_now}", Remedy.ANEW)
+
+
+def _of_new_tables(saved: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Returns the columns of the state tables that the saved state lacks and may lack."""
+    known = {column.partition("/")[0] for column in saved["state"] if "/" in column}
+    new = {*now.get(NEW_TABLES, ())} - known
+    return {column for column in now["state"] if "/" in column and column.partition("/")[0] in new}
 
 
 def _changed(

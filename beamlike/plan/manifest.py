@@ -17,7 +17,7 @@ import polars as pl
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Planned, ReadFromMemory, ReadInFiles
 from beamlike.plan.description import SourceFacts, StageFacts, TableFacts, describe_plan, fact_text
-from beamlike.plan.differences import TICKS, Remedy
+from beamlike.plan.differences import NEW_TABLES, TICKS, Remedy
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.system.seals import NotAsWritten, unsealed
@@ -219,6 +219,7 @@ def _stage(facts: StageFacts) -> dict[str, Any]:
         "ways": facts.ways,
         "accumulators": accumulators,
         "state": state,
+        **({NEW_TABLES: new} if (new := [one.name for one in facts.others if one.may_be_new]) else {}),
         "text": {
             "choices": {name: fact_text(each) for name, each in declared.choices.items()},
             "aggregates": facts.aggregates,

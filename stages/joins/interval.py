@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import attrs
 import polars as pl
@@ -28,7 +28,6 @@ from stages.clock import StepClock
 from stages.dropped import LATE
 from stages.errors import ResultError
 from stages.joins.base import LEFT, ON_THE_RIGHT, RIGHT, TimeJoin
-from stages.joins.matched import MatchedRows
 from stages.joins.side import MATCHED, UNTIL, JoinSide
 from stages.operator import MAIN, StepOutput
 from stages.pending_rows import NUMBER
@@ -37,6 +36,9 @@ from windowing.clocks import WATERMARK
 from windowing.columns import EVENT_TIME
 from windowing.lateness import in_time
 from windowing.time import MAX_TIME, MIN_TIME, format_duration
+
+if TYPE_CHECKING:
+    from stages.joins.matched import MatchedRows
 
 How = Literal["inner", "left", "right", "full"]
 TimeOf = Literal["latest", "left", "right"]
@@ -89,6 +91,8 @@ class IntervalJoin(TimeJoin):
     @cached_property
     def _matched(self) -> dict[str, MatchedRows]:
         """The state tables of matched rows, by side."""
+        from stages.joins.matched import MatchedRows  # only outer joins need it
+
         return {side.name: MatchedRows(side) for side in (self.left, self.right) if side.marks_apart}
 
     @cached_property

@@ -58,6 +58,7 @@ class MatchedRows(StateTable[TimeTable]):
             ends_silently=True,
             spread=attrs.evolve(self.side.spread, column=GOES, live=live),
             name=f"{self.side.name}_matched",
+            may_be_new=True,
             waits_until=self.deadlines(Times()),
             overstay=self.side.overstay,
         )

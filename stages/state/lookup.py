@@ -246,6 +246,20 @@ def hashes_by_bucket(placed: pl.DataFrame, keys: Sequence[str]) -> dict[int, Has
     return dict(zip(numbers, parts, strict=False))
 
 
+def searched_together(base: int, chunks: int) -> Iterator[tuple[int, int]]:
+    """Divides the chunks of a bucket into ranges that are searched together: `base` ones, and ranges of the log.
+
+    Those of the log have different powers of two as lengths. So few change when a chunk is appended.
+    """
+    first = base
+    if first:
+        yield 0, first
+    while rest := chunks - first:
+        length = 1 << rest.bit_length() - 1
+        yield first, first + length
+        first += length
+
+
 def divided(numbers: npt.NDArray[np.intp], lengths: Sequence[int]) -> Iterator[tuple[int, Positions]]:
     """Divides ascending numbers of rows by chunk, as (number of the chunk, positions within it).
 

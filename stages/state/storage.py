@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -13,7 +13,7 @@ import polars as pl
 
 from stages.frames import concat_nonempty
 from stages.operator import HOLD, OUTSTANDING_HOLD
-from stages.state import chunks, directory
+from stages.state import chunks, directory, lookup
 from stages.state.buckets import BUCKET, TIMES, Buckets, split_by_bucket, width
 from stages.state.content import BucketContent, Search, numbers_found
 from stages.state.directory import NEVER, Described, Directory
@@ -159,7 +159,7 @@ class Storage:
         for bucket in buckets:
             size = self.size(bucket)
             found = self._read_again(bucket, range(size.chunks))
-            for first, last in _groups(size):
+            for first, last in lookup.searched_together(size.base, size.chunks):
                 parts = base if last <= size.base else log
                 parts.append(Searched(found[first:last], hashes[bucket]))
         return [
@@ -387,20 +387,6 @@ class Storage:
         """Returns the rows of these chunks."""
         frames = chunks.unpack(found, self.table.schema, self.table.missing)
         return pl.concat([self.table.no_rows, *frames])
-
-
-def _groups(size: Size) -> Iterator[tuple[int, int]]:
-    """Divides the chunks of a bucket into ranges that are searched together: base rows, and ranges of the log.
-
-    Those of the log have different powers of two as lengths. So few change when a chunk is appended.
-    """
-    first = size.base
-    if first:
-        yield 0, first
-    while rest := size.chunks - first:
-        length = 1 << rest.bit_length() - 1
-        yield first, first + length
-        first += length
 
 
 def holds_of(rows: pl.DataFrame, now: Times) -> dict[int, Histogram] | None:

@@ -17,7 +17,7 @@ import attrs
 import pytest
 
 import beamlike as bl
-from beamlike.plan.differences import differences
+from beamlike.plan.differences import NEW_TABLES, differences
 from beamlike.plan.manifest import checked, describe, new_manifest
 from beamlike.plan.matching import fitted
 from beamlike.plan.model import Plan
@@ -228,6 +228,23 @@ def test_each_file_is_of_a_kind_and_no_two_kinds_fit_each_other() -> None:
 def test_each_plan_goes_on_with_its_own_file(kind: str) -> None:
     saved = {**json.loads((GOLDEN / f"{kind}.json").read_text()), "encoding": ENCODING}
     assert fitted(planned(kind), saved, 4).differences == ()
+
+
+def test_a_plan_goes_on_with_state_that_lacks_a_table_which_may_be_new_but_no_part_of_it() -> None:
+    saved = {**json.loads((GOLDEN / "interval join.json").read_text()), "encoding": ENCODING}
+    (stage,) = saved["stages"].values()
+    (table,) = stage.pop(NEW_TABLES)
+    assert table == "left_matched"
+    columns = [column for column in stage["state"] if column.startswith(f"{table}/")]
+    del stage["state"][columns[0]]
+    (difference,) = fitted(planned("interval join"), saved, 4).differences
+    assert f"column {columns[0]} was missing" in difference.what
+    for column in columns[1:]:
+        del stage["state"][column]
+    assert fitted(planned("interval join"), saved, 4).differences == ()
+    stage["state"]["other/row"] = "Int64"
+    (difference,) = fitted(planned("interval join"), saved, 4).differences
+    assert "column other/row was Int64, now gone" in difference.what
 
 
 VERSION_1 = ROOT / "tests" / "data" / "manifests-1.json.xz"
