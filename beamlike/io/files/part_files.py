@@ -189,9 +189,12 @@ def _rename(source: str, target: str) -> None:
 
 
 def _retrying(write: Callable[[], None]) -> None:
-    """Calls `write`, several times if its folder does not exist: other runs may remove empty folders at any time."""
+    """Calls `write`, several times if its folder does not exist: other runs may remove empty folders at any time.
+
+    `FileExistsError` is raised if they remove one just after this run has found that it need not be created.
+    """
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, FileExistsError):
             return write()
     return write()
 

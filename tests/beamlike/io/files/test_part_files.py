@@ -15,6 +15,7 @@ import beamlike as bl
 from beamlike.errors import RecordsInUse
 from beamlike.io import CSV, JSONLines, Parquet, Part
 from beamlike.io.files.files import Files
+from beamlike.io.files.part_files import _retrying
 from tests.beamlike.io.test_sources import whole
 
 PLAYS = [{"user": user, "at": at} for at, user in enumerate(["ada", "bob", "ada", "eve"])]
@@ -194,3 +195,22 @@ def test_a_run_that_is_refused_its_records_leaves_the_files_of_the_run_that_writ
     run = pipeline(1, run_another).run(local)
     assert len(run.batches) > 3
     assert numbers() == [[0, 1, 2, 3]] * 3
+
+
+def test_a_folder_that_another_run_removes_while_it_is_created_is_created_again(tmp_path: Path) -> None:
+    folder, tries = tmp_path / "k=5", list[bool]()
+
+    def write() -> None:
+        tries.append(folder.exists())
+        if len(tries) == 1:
+            # What `os.makedirs` does if the folder is there, but is gone when it looks whether that is a folder.
+            folder.mkdir()
+            try:
+                folder.mkdir()
+            finally:
+                folder.rmdir()
+        folder.mkdir()
+
+    _retrying(write)
+    assert tries == [False, False]
+    assert folder.is_dir()
