@@ -15,6 +15,7 @@ from stages.snapshot import restore, save
 from stages.stage import Stage, StageResult
 from stages.state.due_soon import BUFFER
 from stages.state.store import DictStore
+from tests.support.counting_store import CountingStore
 from tests.support.hold_back import HoldBack
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME
@@ -122,19 +123,8 @@ def test_what_is_saved_goes_on_in_another_store(stream: list[Bundle], cut: int) 
     )
 
 
-@attrs.define
-class Noting(DictStore):
-    """A store that records the values that are read."""
-
-    read: list[str] = attrs.field(factory=list)
-
-    def get(self, stage: str, key: str) -> bytes | None:
-        self.read.append(key)
-        return super().get(stage, key)
-
-
 def test_arrivals_wait_unread_and_only_what_is_due_is_read() -> None:
-    store = Noting()
+    store = CountingStore()
     first: list[Row] = [(f"user {n}", n, 1_000_000 + n, None) for n in range(50_000)]
     list(played([(first, 0, 0)], store))
     store.read.clear()

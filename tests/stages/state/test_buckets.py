@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -22,11 +21,11 @@ from stages.snapshot import restore, save
 from stages.state.buckets import BUCKET, TIMES, Buckets
 from stages.state.due_soon import BUFFER
 from stages.state.index import Index
-from stages.state.slices import MOST_DELETED
-from stages.state.storage import LARGE_BUFFER_BYTES
-from stages.state.store import ENCODING, PATCHED_BUFFER, DictStore
+from stages.state.store import ENCODING, PATCHED_BUFFER
 from stages.state_tables import Spread
 from stages.strategies.histogram import Histogram
+from tests.support.bucket_sizes import PATIENT, SIZES, sizes
+from tests.support.counting_store import CountingStore
 from tests.support.examples import share
 from tests.support.model import MAX_TIME, Step
 from tests.support.plain import plain_bytes
@@ -59,49 +58,6 @@ law = share(5)
 STAGE = "grouping"
 CLOCKS = (WATERMARK,)
 
-
-@contextmanager
-def sizes(
-    *,
-    small: int,
-    split: int,
-    chunk: int,
-    near: int,
-    share: int,
-    patient: bool,
-    many: int = 2,
-    large: int = LARGE_BUFFER_BYTES,
-    changed: float = MOST_DELETED,
-) -> Iterator[None]:
-    """Applies other size limits of buckets, chunks and logs, and another number of windows of a key."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stages.state.working_set.SMALL_BYTES", small)
-        if patient:
-            patch.setattr("stages.state.working_set._may_grow", lambda size: True)
-        patch.setattr("stages.state.working_set.FROM_BYTES", near)
-        patch.setattr("stages.state.due_soon.SHARE", share)
-        patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
-        patch.setattr("stages.state.chunks.CHUNK_BYTES", chunk)
-        patch.setattr("stages.grouping.merging.MANY", many)
-        patch.setattr("stages.state.storage.LARGE_BUFFER_BYTES", large)
-        patch.setattr("stages.state.slices.MOST_DELETED", changed)
-        patch.setattr("stages.state.time_order.FEW", 1)
-        yield
-
-
-SIZES = st.fixed_dictionaries(
-    {
-        "small": st.sampled_from([-1, 1_000]),
-        "split": st.sampled_from([100, 500, 10**9]),
-        "chunk": st.sampled_from([200, 10**9]),
-        "near": st.sampled_from([0, 0, 400, 10**9]),
-        "share": st.sampled_from([2, 4, 16]),
-        "patient": st.booleans(),
-        "many": st.sampled_from([0, 2]),
-        "large": st.sampled_from([1, LARGE_BUFFER_BYTES]),
-        "changed": st.sampled_from([0.5, 2, 1_000]),
-    }
-)
 
 LATE_TRIGGERS = [
     AfterWatermark(late=late) for late in (AfterCount(1), AfterCount(2), AfterProcessingTime(us(3)))
@@ -156,9 +112,6 @@ def test_putting_off_arrivals_does_not_show(
     expected = play(StageRun(windowing), stream)
     with sizes(**given_sizes):
         assert shown(play(StageRun(windowing), stream)) == shown(expected)
-
-
-PATIENT = {"small": -1, "split": 10**9, "chunk": 10**9, "near": 0, "share": 4, "patient": True}
 
 
 @pytest.mark.parametrize("trigger", [Windowing().trigger, *LATE_TRIGGERS])
@@ -249,30 +202,6 @@ def test_buckets_that_are_split_again_and_again_share_the_keys_out(splits: list[
 
 
 # Reads and writes of a step
-
-
-@attrs.define
-class CountingStore(DictStore):
-    """A store that records its reads and writes."""
-
-    read: list[str] = attrs.field(factory=list)
-    written: list[str] = attrs.field(factory=list)
-
-    def get(self, stage: str, key: str) -> bytes | None:
-        self.read.append(key)
-        return super().get(stage, key)
-
-    def put(self, stage: str, key: str, value: bytes) -> None:
-        self.written.append(key)
-        super().put(stage, key, value)
-
-    def delete(self, stage: str, key: str) -> None:
-        self.written.append(key)
-        super().delete(stage, key)
-
-    def reset(self) -> None:
-        self.read.clear()
-        self.written.clear()
 
 
 def counting(windowing: Windowing) -> tuple[StageRun, CountingStore]:

@@ -23,6 +23,7 @@ from stages.state.buckets import BUCKET
 from stages.state.chunks import is_chunk
 from stages.state.lookup import HashIndex, Requested, divided, find_each, hashes_by_bucket, lower_hashes
 from stages.state.store import DictStore
+from tests.support.counting_store import CountingStore
 from windowing.clocks import Times
 from windowing.columns import EVENT_TIME, WINDOW_COLUMNS
 from windowing.time import MAX_TIME
@@ -128,18 +129,6 @@ def test_a_scan_by_hashes_gives_what_a_scan_of_all_rows_gives(
     assert any(expected)
 
 
-class Noting(DictStore):
-    """Notes which values are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-
-    def get(self, stage: str, key: str) -> bytes | None:
-        self.read.append(key)
-        return super().get(stage, key)
-
-
 def running() -> Stage:
     aggregates = {"sum": OfAggregate(Sum("number"), "")}
     return Stage(
@@ -156,7 +145,7 @@ def as_of() -> Stage:
 def test_state_that_ends_silently_is_removed_at_the_end_of_input_without_being_read(
     make: Callable[[], Stage],
 ) -> None:
-    store = Noting()
+    store = CountingStore()
     outputs(make, store)
     stage = make()
     nothing = {

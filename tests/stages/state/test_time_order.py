@@ -15,6 +15,7 @@ from stages.stage import Stage
 from stages.state.directory import NEVER
 from stages.state.store import DictStore
 from stages.state.time_order import FEW, SHARE, TimeOrder
+from tests.support.counting_store import CountingStore
 from tests.support.examples import share
 from tests.support.patched import patched, require_exact
 from windowing import AfterCount, AfterWatermark, FixedWindows, Repeatedly, Sessions, Windowing
@@ -49,22 +50,10 @@ def test_only_the_first_rows_are_sorted() -> None:
     assert not order.complete
 
 
-class Reads(DictStore):
-    """A store that notes which keys are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-
-    def get(self, stage: str, key: str) -> bytes | None:
-        self.read.append(key)
-        return super().get(stage, key)
-
-
 def test_a_batch_with_due_rows_reads_each_chunk_of_a_large_bucket_once() -> None:
     often = Windowing(Sessions("100s"), AfterWatermark(early=AfterCount(10)))
     stage = Stage("stage", Grouping(("key",), often, {"n": Count()}, pl.Schema({"key": pl.Int64()})))
-    store, random, second = Reads(), np.random.default_rng(1), 1_000_000
+    store, random, second = CountingStore(), np.random.default_rng(1), 1_000_000
     keys, times = np.arange(50_000), random.integers(0, 100 * second, 50_000)
     rows = pl.DataFrame({"key": keys, EVENT_TIME: times})
     with patched(large=1, most=16, changed=0.5, split=10**9, chunk=500_000):
