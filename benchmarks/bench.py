@@ -47,7 +47,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "checkpoint": Part("checkpoint", 2),
     "cores": Part("cores", 3),
     "joins": Part("joins", 30, resumes=True, alone=True),
-    "flagship": Part("flagship", 8, resumes=True),
+    "flagship": Part("flagship", 8, ("--repeats", "3"), resumes=True),
     "throughput": Part("throughput", 15, resumes=True),
     "latency": Part("latency", 18, resumes=True),
     "timeline": Part("latency.timeline", 2),
