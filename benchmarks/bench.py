@@ -53,7 +53,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "timeline": Part("latency.timeline", 2),
     "scale": Part("scale", 15, resumes=True, alone=True),
     "process": Part("process", 25, resumes=True),
-    "state": Part("state", 30, resumes=True),
+    "state": Part("state", 35, resumes=True),
     "state_stores": Part("state_stores", 90, resumes=True),
     "nexmark": Part("nexmark.measure", 110, ("--only", "local,spark,flink,native"), resumes=True),
 }
