@@ -49,13 +49,13 @@ PARTS: Final[Mapping[str, Part]] = {
     "joins": Part("joins", 30, resumes=True, alone=True),
     "flagship": Part("flagship", 8, ("--repeats", "3"), resumes=True),
     "throughput": Part("throughput", 15, resumes=True),
-    "latency": Part("latency", 18, resumes=True),
+    "latency": Part("latency", 24, resumes=True),
     "timeline": Part("latency.timeline", 2),
     "scale": Part("scale", 15, resumes=True, alone=True),
     "process": Part("process", 25, resumes=True),
     "state": Part("state", 35, resumes=True),
     "state_stores": Part("state_stores", 90, resumes=True),
-    "nexmark": Part("nexmark.measure", 110, ("--only", "local,spark,flink,native"), resumes=True),
+    "nexmark": Part("nexmark.measure", 85, ("--only", "local,spark,flink,native"), resumes=True),
 }
 """The parts in the order in which they run: the short ones first."""
 
