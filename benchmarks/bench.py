@@ -46,7 +46,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "changes": Part("changes", 5, alone=True),
     "checkpoint": Part("checkpoint", 2),
     "cores": Part("cores", 3),
-    "joins": Part("joins", 30, resumes=True, alone=True),
+    "joins": Part("joins", 5, resumes=True, alone=True),
     "flagship": Part("flagship", 8, ("--repeats", "3"), resumes=True),
     "throughput": Part("throughput", 15, resumes=True),
     "latency": Part("latency", 24, resumes=True),
