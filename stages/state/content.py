@@ -28,6 +28,7 @@ class BucketContent:
         base_rows: The number of base rows. Rows with this number or a greater one are from patches.
         directory: The directory of the bucket, if not all rows were read.
         chunks: The chunks that were read then, by number.
+        needed: True if all rows were read because most of them are needed.
     """
 
     rows: pl.DataFrame
@@ -36,6 +37,7 @@ class BucketContent:
     base_rows: int
     directory: Directory | None = None
     chunks: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
+    needed: bool = False
 
     def __attrs_post_init__(self) -> None:
         # Several contents may share the flags of one directory.
@@ -70,12 +72,12 @@ class Search:
 
     Attributes:
         directory: The directory of the bucket; None if all of its rows must be read.
-        hashes: The lower halves of the hashes, sorted and distinct.
+        hashes: The lower halves of the hashes, sorted and distinct; None if most rows are needed.
         held: The chunks of the bucket that have been read, by number.
     """
 
     directory: Directory | None
-    hashes: Hashes
+    hashes: Hashes | None
     held: Mapping[int, chunks.Chunk] = attrs.field(factory=dict)
 
 
@@ -87,7 +89,10 @@ def numbers_found(searches: Sequence[Search], requested: Hashes | None = None) -
     the searches as `requested`, many buckets are searched at once, and rows may also have a key of another search.
     """
     parts = [
-        (entry.index, one.hashes) for one in searches if one.directory for entry in one.directory.entries
+        (entry.index, one.hashes)
+        for one in searches
+        if one.directory is not None and one.hashes is not None
+        for entry in one.directory.entries
     ]
     if requested is None:
         found = [index.find(hashes) for index, hashes in parts]
@@ -95,7 +100,7 @@ def numbers_found(searches: Sequence[Search], requested: Hashes | None = None) -
         found = find_each([index for index, _ in parts], [hashes for _, hashes in parts], requested)
     positions = iter(found)
     for one in searches:
-        if one.directory is None:
+        if one.directory is None or one.hashes is None:
             yield None
             continue
         numbers = one.directory.numbers_at([next(positions) for _ in one.directory.entries])

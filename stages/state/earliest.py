@@ -23,7 +23,6 @@ from stages.state.chunks import Chunk, gathered
 from stages.state.content import BucketContent
 from stages.state.directory import NEVER, Directory
 from stages.state.index import DEADLINE
-from stages.state.lookup import Hashes
 from stages.state.row_numbers import BucketMask, Positions, RowNumbers
 from stages.state.storage import Storage
 from stages.state.time_order import MORE, SHARE, Wanted, sort_times
@@ -32,9 +31,9 @@ from windowing.clocks import Times
 
 @attrs.frozen(eq=False)
 class DueRows:
-    """The hashes of the keys of a bucket that have a due row, and the chunks that were read to find them, by number."""
+    """The ascending numbers of the due rows of a bucket, and the chunks that were read to find them, by number."""
 
-    hashes: Hashes
+    numbers: RowNumbers
     chunks: Mapping[int, Chunk]
 
 
@@ -53,15 +52,12 @@ def due_rows(storage: Storage, directories: Mapping[int, Directory], now: Times)
                     chunks[number] = storage.chunk(bucket, number)
                 wanted.append(Wanted(chunks[number], timing, name, first, time))
                 places.append((bucket, number))
-    found = {bucket: [np.arange(0)] for bucket in directories}
+    due = {bucket: np.zeros(len(known.live), np.bool_) for bucket, known in directories.items()}
     for want, order, (bucket, number) in zip(wanted, sort_times(wanted, storage), places, strict=True):
         start = int(directories[bucket].ends[number]) - want.chunk.rows
         live = directories[bucket].live[start : start + want.chunk.rows]
-        found[bucket].append(start + order.until(want.first, want.until, live))
-    return {
-        bucket: DueRows(known.hashes_at(RowNumbers(np.unique(np.concatenate(found[bucket])))), read[bucket])
-        for bucket, known in directories.items()
-    }
+        due[bucket][start + order.until(want.first, want.until, live)] = True
+    return {bucket: DueRows(RowNumbers(np.flatnonzero(flags)), read[bucket]) for bucket, flags in due.items()}
 
 
 @attrs.frozen(eq=False)

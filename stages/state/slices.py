@@ -45,6 +45,7 @@ MOST_ROWS: Final = 8.0
 
 _POSITION: Final = "__place"
 _NO_HASHES: Final = np.empty(0, np.uint32)
+_NO_POSITIONS: Final = Positions(np.empty(0, np.intp))
 
 
 @attrs.frozen(kw_only=True)
@@ -57,8 +58,15 @@ class RowCounts:
 
     @classmethod
     def of(cls, content: BucketContent) -> RowCounts:
-        total = len(content.live)
-        return cls(base=content.base_rows, total=total, deleted=total - int(np.count_nonzero(content.live)))
+        return cls._of(content.base_rows, content.live)
+
+    @classmethod
+    def described(cls, directory: Directory) -> RowCounts:
+        return cls._of(directory.base_rows, directory.live)
+
+    @classmethod
+    def _of(cls, base: int, live: BucketMask) -> RowCounts:
+        return cls(base=base, total=len(live), deleted=len(live) - int(np.count_nonzero(live)))
 
     @property
     def live(self) -> int:
@@ -134,6 +142,16 @@ class _Chosen:
     def numbers(self) -> RowNumbers:
         return RowNumbers(self.content.numbers[self.positions])
 
+    @property
+    def all(self) -> bool:
+        """True if these are known to be all rows of the bucket that are not deleted."""
+        return self.content.whole and len(self.positions) == np.count_nonzero(self.content.live)
+
+    @classmethod
+    def all_live(cls, content: BucketContent) -> _Chosen:
+        """Chooses all rows that were read and are not deleted."""
+        return cls(content, Positions(np.flatnonzero(content.live_positions())), _NO_POSITIONS)
+
 
 @attrs.frozen(eq=False)
 class _Slicer:
@@ -156,8 +174,9 @@ class _Slicer:
     def slices(self, buckets: Sequence[int]) -> Iterator[BucketSlice]:
         """Reads a slice of each of these buckets."""
         chosen = self._chosen(self._contents(buckets))
-        index_rows = self._index_rows(chosen)
-        return (self._slice(bucket, one, index_rows[bucket]) for bucket, one in chosen.items())
+        index_rows = self._index_rows({bucket: one for bucket, one in chosen.items() if not one.all})
+        nothing = self.storage.index.buckets.clear()
+        return (self._slice(bucket, one, index_rows.get(bucket, nothing)) for bucket, one in chosen.items())
 
     def _slice(self, bucket: int, chosen: _Chosen, index_row: pl.DataFrame) -> BucketSlice:
         content, remaining = chosen.content, chosen.content.live_positions()
@@ -206,19 +225,23 @@ class _Slicer:
     def _chosen(self, contents: Mapping[int, BucketContent]) -> dict[int, _Chosen]:
         """Chooses the rows of each slice, and the rows that are only read."""
         only_read = {*self.requested[BUCKET]}
-        mixed = {each: one for each, one in contents.items() if one.whole or each in only_read}
-        matching = self._matching(mixed)
-        nothing, chosen = Positions(np.arange(0)), {}
+        mixed = {
+            bucket: content
+            for bucket, content in contents.items()
+            if bucket in only_read or (content.whole and not content.needed)
+        }
+        matching, chosen = self._matching(mixed), dict[int, _Chosen]()
         for bucket, content in contents.items():
-            if bucket not in mixed:  # every row may have one of the keys of the slice
-                chosen[bucket] = _Chosen(content, Positions(np.arange(len(content.rows))), nothing)
+            if bucket not in mixed:  # most rows are needed, or each may have one of the keys of the slice
+                chosen[bucket] = _Chosen.all_live(content)
                 continue
             positions, requested = matching[bucket]
             deleted = RowCounts.of(content).after(written=0, deleted=len(positions))
             if content.whole and deleted.worth_rewriting:
                 # The slice becomes all live rows. Requested rows are among them, and must not be returned twice.
-                positions, requested = Positions(np.flatnonzero(content.live_positions())), nothing
-            chosen[bucket] = _Chosen(content, positions, requested)
+                chosen[bucket] = _Chosen.all_live(content)
+            else:
+                chosen[bucket] = _Chosen(content, positions, requested)
         return chosen
 
     def _matching(self, contents: Mapping[int, BucketContent]) -> dict[int, tuple[Positions, Positions]]:
@@ -252,6 +275,8 @@ class _Slicer:
         """Returns, for each bucket, the least hold and deadlines of the rows that are not in its slice: an index row,
         or an empty frame if there are no such rows.
         """
+        if not chosen:
+            return {}
         storage, buckets = self.storage, list(chosen)
         known = storage.index.buckets.drop(*SIZES, *COUNTS)
         places = dict(zip(known[BUCKET].to_list(), range(len(known)), strict=True))
@@ -283,9 +308,13 @@ class _Slicer:
 
 def _search(directory: Directory | None, hashes: Hashes, due: DueRows | None) -> Search:
     """Returns the search for the rows whose keys have one of these hashes, or a due row."""
-    if due is None:
+    if directory is None or due is None:
         return Search(directory, hashes)
-    return Search(directory, np.union1d(hashes, due.hashes), due.chunks)
+    counts = RowCounts.described(directory)
+    if counts.after(written=0, deleted=len(due.numbers)).worth_rewriting:
+        # The bucket will be rewritten, so the other rows of the keys need not be found.
+        return Search(directory, None)
+    return Search(directory, np.union1d(hashes, directory.hashes_at(due.numbers)), due.chunks)
 
 
 def _remaining(chosen: _Chosen) -> Remaining:

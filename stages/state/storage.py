@@ -133,7 +133,7 @@ class Storage:
         for bucket, search in searches.items():
             known, found = search.directory, numbers[bucket]
             if known is None or found is None:
-                contents[bucket] = self.content(bucket)
+                contents[bucket] = attrs.evolve(self.content(bucket), needed=known is not None)
                 continue
             here, rows = rows.head(len(found)), rows.slice(len(found))
             contents[bucket] = BucketContent(here, found, known.live, known.base_rows, known, held[bucket])
@@ -207,12 +207,6 @@ class Storage:
         held = self.index.buckets.filter(pl.col("hold").is_not_null())[BUCKET]
         stay = {*large}.difference(held, self.index.due(now.back(self._overstay)))
         return [bucket for bucket in due if bucket not in stay]
-
-    def over(self, now: Times) -> list[int]:
-        """Returns the due buckets of a keyed table of which most rows are due, if its rows are placed by time."""
-        if self.table.spread is None or not self.table.patched:
-            return []
-        return self.index.due(now.back(width(self.table.spread)))
 
     def not_overdue(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Leaves out rows that were due in earlier steps and that their bucket still has."""

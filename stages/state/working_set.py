@@ -226,7 +226,7 @@ def read_working_set(
         buffer = _read_due_soon(storage, placed, now, whole=True, due=due)
     needed |= buffer.buckets
     # The buckets `also` and `unknown` are needed whole.
-    sliced = large(storage, needed - {*also, *unknown, *(storage.over(now) if due else ())})
+    sliced = large(storage, needed - {*also, *unknown})
     only_requested = set(touched(requested)) & set(storage.sizes) - needed
     slices = read_slices(
         storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now

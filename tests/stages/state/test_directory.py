@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pytest
@@ -13,7 +13,18 @@ from stages.state.content import Search, numbers_found
 from stages.state.directory import Directory, Entry
 from stages.state.lookup import HashIndex
 from stages.state.row_numbers import BucketMask
-from tests.stages.state.test_patches import MANY, USUAL, Noting, Row, arrivals, as_of, filled, outer, running
+from tests.stages.state.test_patches import (
+    MANY,
+    USUAL,
+    Noting,
+    Row,
+    arrivals,
+    as_of,
+    early,
+    filled,
+    outer,
+    running,
+)
 from tests.support.patched import moved, patched, require_exact
 from windowing.clocks import Times
 
@@ -102,28 +113,19 @@ def test_nothing_is_noted_of_what_is_gone() -> None:
     assert moved(stage, store).values.keys() == store.values.keys()
 
 
-def of_times(prefix: str, at: int) -> list[Row]:
-    return [(f"{prefix} {number}", at) for number in range(1_000)]
-
-
-def interval_join() -> tuple[Stage, Noting]:
-    """Returns an outer interval join with three batches of rows: left ones are due at 26, 36 and 47."""
-    stage, store = outer(), Noting()
-    for number, at in enumerate([10, 20, 31]):
-        rows = of_times(f"at {at}", at)
-        stage.step(store, {MAIN: arrivals(stage, rows, number * MANY)}, Times.of(5, 0))
-    assert of_rows(store) == ["rows/128/0", "rows/128/1", "rows/128/2"]
-    return stage, store
-
-
-def test_a_bucket_whose_time_has_passed_is_read_whole() -> None:
-    stage, store = interval_join()
+@pytest.mark.parametrize("make", [early, outer, running])
+def test_a_bucket_of_which_most_rows_are_due_is_read_whole_without_a_search(
+    make: Callable[[], Stage], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, store = filled(make)
+    take(stage, store, ["key 1"], 1)
+    before = of_rows(store)
+    assert before
+    monkeypatch.delattr(HashIndex, "find")
     store.read.clear()
-    stage.step(store, {MAIN: arrivals(stage, [], 0)}, Times.of(2_000_000, 0))
-    assert {key for key in store.read if key.startswith("rows/")} == {
-        f"rows/128/{chunk}" for chunk in range(3)
-    }
-    assert not any(key.startswith("keys/") for key in store.read)
+    with patched(**{**USUAL, "chunk": CHUNK}):
+        stage.step(store, {MAIN: arrivals(stage, [], 0)}, Times.of(60, 0))
+    assert {key for key in store.read if key.startswith("rows/")} == {*before}
     assert of_rows(store) == []
 
 
