@@ -208,7 +208,7 @@ def _by_key(rows: pl.DataFrame, key: npt.NDArray[np.int64]) -> pl.DataFrame:
 
     order = np.argsort(key)
     ordered = key[order]
-    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
+    first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
     if len(first) == len(rows):
         return at(rows, order)
     weights = np.add.reduceat(rows[WEIGHT].to_numpy()[order], first)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,27 +23,32 @@ from windowing.windowing import Windowing
 Change = tuple[str, int, int, bool]
 """(id, value, second, whether it is a retraction)"""
 
+NumberChange = tuple[int, int, int, bool]
+"""A change whose id is an integer. Rows of integers are packed into one integer each."""
+
 SCHEMA = pl.Schema({"id": pl.String(), "value": pl.Int64()})
+NUMBERS = pl.Schema({"id": pl.Int64(), "value": pl.Int64()})
 SECOND = 1_000_000
 
 
 class Run:
     """A stage that removes duplicates within a duration or in a window, and its state."""
 
-    def __init__(self, within: int | None, lateness: int = 0) -> None:
+    def __init__(self, within: int | None, lateness: int = 0, schema: pl.Schema = SCHEMA) -> None:
         choices: dict[str, Any] = {
             "order": "arrival", "title": "dedup", "retracted": True, "late": True,
             "within": None if within is None else within * SECOND,
         }  # fmt: skip
         windowing = Windowing(allowed_lateness=f"{lateness}s")
-        self.stage = Stage("dedup", DedupOfChanges(("id",), SCHEMA, windowing, **choices))
+        self.schema = schema
+        self.stage = Stage("dedup", DedupOfChanges(("id",), schema, windowing, **choices))
         self.store, self.net = DictStore(), dict[Any, int]()
 
-    def step(self, changes: list[Change], watermark: int = -1) -> StageResult:
-        columns = [*SCHEMA, EVENT_TIME, PANE_RETRACTED]
+    def step(self, changes: Sequence[Change | NumberChange], watermark: int = -1) -> StageResult:
+        columns = [*self.schema, EVENT_TIME, PANE_RETRACTED]
         rows = pl.DataFrame(
             [(id, value, at * SECOND, back) for id, value, at, back in changes],
-            dict(zip(columns, [*SCHEMA.dtypes(), pl.Int64(), pl.Boolean()], strict=True)),
+            dict(zip(columns, [*self.schema.dtypes(), pl.Int64(), pl.Boolean()], strict=True)),
             orient="row",
         )
         end = MAX_TIME if watermark == MAX_TIME else watermark * SECOND
@@ -132,3 +139,13 @@ def test_a_bundle_that_adds_and_retracts_the_same_emits_nothing() -> None:
     assert run.step([("a", 1, 0, True), ("a", 1, 0, False), ("b", 1, 0, False)]).panes["id"].to_list() == [
         "b"
     ]
+
+
+@pytest.mark.parametrize("within", [None, 10])
+def test_steps_without_rows_emit_nothing_if_ids_are_numbers(within: int | None) -> None:
+    run = Run(within, schema=NUMBERS)
+    assert run.step([]).panes.is_empty()
+    run.step([(1, 1, 0, False), (1, 1, 3, False)])
+    assert run.step([], MAX_TIME).live == 0
+    assert run.step([], MAX_TIME).panes.is_empty()
+    assert run.left == [(1, 1, 0)]
