@@ -203,8 +203,11 @@ class Scope:
         division by zero is NULL.
         """
         left, right = self.expression(node.left), self.expression(node.right)
+        # Not around the quotient: it is computed for all rows, and fails for a Decimal and zero.
+        right = nw.when(right != 0).then(right)
         if isinstance(node, exp.Div):
-            return nw.when(right != 0).then(left / right)
+            # The quotient of two Decimals would be rounded to their scale.
+            return left * nw.lit(1.0) / right
         rest = left % right
         differs = (rest != 0) & ((rest < 0) != (left < 0))
         if isinstance(node, exp.Mod):

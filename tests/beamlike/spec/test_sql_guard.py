@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import duckdb
@@ -227,3 +228,15 @@ def test_a_division_by_zero_is_null() -> None:
     """Spark returns null, too; DuckDB's results depend on the types."""
     query = "SELECT half / points AS a, points / 0 AS b, points % 0 AS c, points DIV 0 AS d FROM plays WHERE points = 0"
     assert rows_of(query) == [(None, None, None, None)]
+
+
+def test_decimals_are_divided_as_floats_and_by_zero_to_null() -> None:
+    rows = [{"price": Decimal("2.00"), "share": 2.5, "none": Decimal("0.00")}]
+    priced = bl.Pipeline("p").read("priced", bl.Rows(rows), watermark=bl.IngressTimestamps())
+    query = (
+        "SELECT price / 3 AS a, 3 / price AS b, price DIV 3 AS c, price % none AS d, price DIV none AS e, "
+        "share % 0 AS f, share DIV 0 AS g FROM priced"
+    )
+    assert bl.sql(query, priced=priced).select(*"abcdefg").collect()[[*"abcdefg"]].rows() == [
+        (2 / 3, 1.5, Decimal(0), None, None, None, None)
+    ]
