@@ -368,9 +368,10 @@ class UnknownKey(ViewError):
 
 
 def nearest(word: object, words: Iterable[str]) -> str:
-    """Returns `"; did you mean 'x'?"` for the nearest of the words, or empty text if none is similar."""
-    near = difflib.get_close_matches(str(word), list(words), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """Returns `"; did you mean 'x'?"` for the nearest of the words in any case, or empty text if none is similar."""
+    folded = {each.casefold(): each for each in words}
+    near = difflib.get_close_matches(str(word).casefold(), folded, n=1)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def listed(words: Iterable[str]) -> str:

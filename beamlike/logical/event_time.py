@@ -6,7 +6,8 @@ from typing import Any
 
 import polars as pl
 
-from beamlike.errors import PlanError, unknown_column
+from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.expressions.describe import describe
 from beamlike.logical.dead_letters import has_dead_letters
 from beamlike.logical.node import Node
 from beamlike.logical.origins import EventTime
@@ -41,6 +42,12 @@ def event_time(
 
 def event_time_column(schema: pl.Schema, column: Any, unit: str | None, step: str) -> EventTime:
     """Returns the event-time column. Raises `PlanError` unless it exists and has a type that can be read as a time."""
+    if not isinstance(column, str):
+        raise WrongType(
+            f"timestamp= is the name of a column, not {describe(column)}; compute it before, as in "
+            "with_columns(time=...).with_watermark(..., timestamp='time')",
+            step=step,
+        )
     if column not in schema:
         note = "; timestamp= names the column with the event time"
         raise unknown_column(column, schema, step, note=note)

@@ -20,6 +20,6 @@ def require_name(name: object, what: str) -> None:
 
 
 def require_named(name: object, given: object, method: str, example: str) -> None:
-    """Raises `WrongType` if the source or sink is missing, or if it was given in place of the name."""
-    if given is None or (isinstance(given, str) and not isinstance(name, str)):
+    """Raises `WrongType` if the name, or the source or sink, is missing, or if that was given in place of the name."""
+    if name is None or given is None or (isinstance(given, str) and not isinstance(name, str)):
         raise WrongType(f"{method} takes a name first, then the source or sink: {method}('plays', {example})")

@@ -40,7 +40,7 @@ def source_node(
 ) -> Node:
     """Declares the rows of a source, in the global window. Arguments are those of `Pipeline.read`."""
     source, schema = require_source(source, name)
-    if timestamp is not None and timestamp in schema:
+    if isinstance(timestamp, str) and timestamp in schema:
         timed = with_event_time(source, timestamp, unit)
         if timed is not source:
             source, schema = require_source(timed, name)
