@@ -5,7 +5,8 @@ Times without a zone are UTC, in text too. Text that cannot be read is null, nev
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, Literal
 
 import polars as pl
@@ -88,6 +89,15 @@ def from_text(text: pl.Expr, dtype: pl.DataType) -> pl.Expr:
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return text.cast(dtype, strict=False)
     raise TypeError(f"text cannot be read as {dtype}; declare String and convert it in a step")
+
+
+@contextmanager
+def naming_column(name: str) -> Iterator[None]:
+    """Within this, a `TypeError` for the type of a column names the column."""
+    try:
+        yield
+    except TypeError as error:
+        raise TypeError(f"column {name!r}: {error}") from None
 
 
 def _zoned(time: pl.Expr, dtype: pl.Datetime) -> pl.Expr:

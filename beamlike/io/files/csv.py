@@ -33,7 +33,7 @@ from beamlike.io.files.faults import (
 from beamlike.io.files.jsonl import BLOCK, BYTE_ORDER_MARK
 from beamlike.io.files.paths import Damaged
 from beamlike.rows.numbers import in_range, narrow
-from beamlike.rows.values import from_text, reads_natively, row_json
+from beamlike.rows.values import from_text, naming_column, reads_natively, row_json
 
 _LONGEST: Final = 4
 """The number of blocks within which a quote must be closed. Otherwise it counts as an unpaired quote."""
@@ -81,17 +81,22 @@ def blocks(
             raise damaged
 
 
-def column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
-    """Returns the type in which polars reads a column, and the expression that converts it to the declared type.
+def columns(schema: Mapping[str, pl.DataType]) -> dict[str, tuple[pl.DataType, pl.Expr]]:
+    """Returns the type in which polars reads each column, and the expression that converts it to the declared type.
 
     Raises `TypeError` for a type that has no text form.
     """
+    return {name: _column(name, dtype) for name, dtype in schema.items()}
+
+
+def _column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
     value = pl.col(name)
     if dtype == pl.Float32:
         return pl.Float64(), narrow(value)
     if reads_natively(dtype):
         return dtype, value
-    return pl.String(), from_text(value, dtype).alias(name)
+    with naming_column(name):
+        return pl.String(), from_text(value, dtype).alias(name)
 
 
 def frames(
@@ -232,7 +237,7 @@ class Parser:
         """Logs the declared columns that the file does not have."""
         missing = tuple(name for name in self.raw if name not in self._columns)
         if missing and len(missing) < len(self.raw) and self._columns:
-            _warn_missing(os.path.dirname(self.file), missing)
+            _warn_missing(os.path.dirname(self.file) or os.curdir, missing)
 
     def _foreign(self) -> str | None:
         """Returns the reason why the file has none of the declared columns; None if it has at least one."""

@@ -166,6 +166,7 @@ class CSV(_Text):
 
     def __attrs_post_init__(self) -> None:
         self._dialect()
+        csv.columns(dict(self._schema or ()))
 
     def _dialect(self) -> Dialect:
         return Dialect(self.delimiter, self.quote, self.header, self.encoding, self.null_values)
@@ -185,7 +186,7 @@ class CSV(_Text):
         return csv.infer(file, self._dialect())
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
-        columns = {name: csv.column(name, dtype) for name, dtype in schema.items()}
+        columns = csv.columns(schema)
         raw = pl.Schema({name: dtype for name, (dtype, _) in columns.items()})
         typed = [expression for _, expression in columns.values()]
         see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
@@ -243,6 +244,9 @@ class JSONLines(_Text):
     """
 
     extension: ClassVar[str] = "jsonl"
+
+    def __attrs_post_init__(self) -> None:
+        JsonColumns.of(dict(self._schema or ()))
 
     def _infer(self, file: str) -> pl.Schema:
         block = next(jsonl.blocks(file), b"")

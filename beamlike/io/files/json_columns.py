@@ -14,7 +14,7 @@ import polars as pl
 from beamlike.io.files import json_nested
 from beamlike.rows.dtypes import as_dtype
 from beamlike.rows.numbers import narrow
-from beamlike.rows.values import from_text, reads_natively
+from beamlike.rows.values import from_text, naming_column, reads_natively
 
 INEXACT: Final = r"(?:-?(?:\d+[.eE]|\d{19})|-0)"
 """The beginning of a number that polars would change as an integer or a float."""
@@ -92,10 +92,11 @@ def _column(name: str, dtype: pl.DataType) -> tuple[pl.DataType, pl.Expr]:
         return pl.Int64(), value.cast(dtype, strict=False)
     if dtype == pl.Float32:
         return pl.Float64(), narrow(value)
-    if dtype.is_nested():
-        _require_readable(dtype)
-    elif not reads_natively(dtype):
-        return pl.String(), from_text(value, dtype).alias(name)
+    with naming_column(name):
+        if dtype.is_nested():
+            _require_readable(dtype)
+        elif not reads_natively(dtype):
+            return pl.String(), from_text(value, dtype).alias(name)
     return dtype, value
 
 

@@ -81,6 +81,15 @@ def test_a_column_that_some_files_lack_is_null_there_and_that_is_told(
     assert [record.getMessage() for record in caplog.records] == [told]
 
 
+def test_the_folder_of_a_file_that_lacks_a_column_is_told_for_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    put(tmp_path / "f", "n\n1\n")
+    assert sorted_out(CSV("f", schema={"n": int, "elsewhere": str}))[0] == [(1, None)]
+    assert "'.' has files without the declared columns 'elsewhere'" in caplog.text
+
+
 def test_lines_that_end_with_cr_alone_are_not_taken_for_a_header(tmp_path: Path) -> None:
     put(tmp_path / "f", "n,t\r1,a\r2,b\r")
     put(tmp_path / "g", '"n\r",n\nx,5\n')
