@@ -7,9 +7,10 @@ from typing import Any, Final, get_args
 
 import attrs
 
-from beamlike.errors import DuplicateName, PlanError, UnknownName, WrongType, nearest
-from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames
+from beamlike.errors import DuplicateName, PlanError, UnknownName, UnlikeCollections, WrongType, nearest
+from beamlike.io.base import Sink, WrittenBySpark, WrittenInFrames, output_schema
 from beamlike.io.capabilities import require_signatures
+from beamlike.io.memory import Memory
 from beamlike.io.options import require_options
 from beamlike.logical.calls import Call
 from beamlike.logical.names import require_name
@@ -151,11 +152,23 @@ class Registry:
         require_own_folder(sink, {write.name: write.sink for write in self.writes}, name)
         if columns is not None:
             node = with_columns_of(node, columns, sink, name, self.free(f"{name}.columns"))
+        self._require_like_columns(sink, node, name)
         sink = fitted(sink, node, name, chosen=columns is not None)
         self.register(name, "a sink")
         if columns is not None:
             self.register(node.name)
         self.writes.append(Write(name, sink, node))
+
+    def _require_like_columns(self, sink: Sink, node: Node, step: str) -> None:
+        """Raises `UnlikeCollections` if a sink in memory, whose rows are one frame, receives other columns already."""
+        columns = output_schema(node.shape.everything())
+        for write in self.writes if isinstance(sink, Memory) else []:
+            if write.sink is sink and output_schema(write.node.shape.everything()) != columns:
+                raise UnlikeCollections(
+                    f"its columns are not those of {write.name!r}, which writes to the same sink: give it a "
+                    "bl.Memory() of its own",
+                    step=step,
+                )
 
     def written(self) -> list[Write]:
         """Returns the sinks with their nodes, sorted by name. All nodes have their current names."""

@@ -194,9 +194,9 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
         try:
             schemas.append(frame.select(expression).to_native().collect_schema())
         except Exception as error:
-            raise WrongType(
-                f"cannot compute {expression_text(expression)}: {reason(error)}", step=step
-            ) from error
+            field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
+            why = f"there is no field {reason(error)!r}" if field else reason(error)
+            raise WrongType(f"cannot compute {expression_text(expression)}: {why}", step=step) from error
     for name, count in Counter(name for schema in schemas for name in schema).items():
         require_column_name(name, step)
         if count > 1:

@@ -38,3 +38,9 @@ def test_a_name_in_another_case_is_the_nearest() -> None:
     assert nearest("X", ["u", "x"]) == "; did you mean 'x'?"
     assert nearest("scoer", ["Score", "rate"]) == "; did you mean 'Score'?"
     assert nearest("zz", ["u", "x"]) == ""
+
+
+def test_an_unknown_field_of_a_struct_is_named() -> None:
+    rows = bl.Pipeline("p").read("rows", bl.Rows([{"place": {"city": "Rome"}}]))
+    with pytest.raises(WrongType, match=r"step 'rows.filter': cannot compute .*: there is no field 'town'"):
+        rows.filter(bl.col("place").struct.field("town") == "Rome")

@@ -198,3 +198,16 @@ def test_a_checkpoint_does_not_lie_where_a_source_reads(place: Path) -> None:
         bl.PlanError, match=r"step 'plays': reads 'plays', of which '.*link/c' is a part, the checkpoint"
     ):
         bl.SparkRunner("link/c").start(rows.pipeline.plan())
+
+
+def test_collections_with_other_columns_do_not_share_a_sink_in_memory() -> None:
+    """A sink in memory has one frame, and polars could not concatenate the rows after the run."""
+    rows, out = plays(), bl.Memory()
+    rows.filter(bl.col("score") > 1).write("good", out)
+    rows.filter(bl.col("score") <= 1).write("bad", out)
+    with pytest.raises(
+        bl.errors.UnlikeCollections,
+        match=r"step 'users': its columns are not those of 'good', which writes to",
+    ):
+        rows.select("user").write("users", out)
+    rows.select("user").write("users", bl.Memory())
