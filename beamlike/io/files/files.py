@@ -205,7 +205,7 @@ class Files:
                     return pl.Schema({**folders, **found})
             except (*ERRORS, Damaged) as error:  # rows of this file become dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
-        raise FileNotFoundError(f"there are no files with columns at {self.path!r}{whys} ({advice})")
+        raise FileNotFoundError(f"no file at {self.path!r} has a row to infer the columns from{whys} ({advice})")
 
     def for_event_time(self, column: str) -> Self:
         return attrs.evolve(self, event_time=column)
