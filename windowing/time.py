@@ -100,16 +100,16 @@ def of_any_length(duration: Duration) -> int:
 
 
 def _parse(text: str) -> int:
-    body = text.strip().lower()
+    body = text.strip()
     sign = -1 if body.startswith("-") else 1
     body = body.removeprefix("-").strip()
     parts = _PART.findall(body)
     if not parts or _PART.sub("", body):
         raise ValueError(f"not a duration: {text!r}; {_no_unit(body)}{_ACCEPTED}")
     for _, unit in parts:
-        if unit not in _LENGTHS:
+        if unit == "M" or unit.lower() not in _LENGTHS:
             raise ValueError(f"not a duration: {text!r}; {_not_a_unit(unit)}; {_ACCEPTED}")
-    return sign * sum(_scaled(number, _LENGTHS[unit]) for number, unit in parts)
+    return sign * sum(_scaled(number, _LENGTHS[unit.lower()]) for number, unit in parts)
 
 
 def _no_unit(body: str) -> str:
@@ -119,9 +119,11 @@ def _no_unit(body: str) -> str:
 
 
 def _not_a_unit(unit: str) -> str:
-    if _CALENDAR.fullmatch(unit):
+    if unit == "M":
+        return "'M' may be minutes, which are 'm', or months, which have no fixed length (see bl.CalendarWindows)"
+    if _CALENDAR.fullmatch(unit.lower()):
         return f"{unit!r} has no fixed length (bl.CalendarWindows has windows of months and years)"
-    near = difflib.get_close_matches(unit, _LENGTHS, n=1)
+    near = difflib.get_close_matches(unit.lower(), _LENGTHS, n=1)
     return f"{unit!r} is no unit" + (f", did you mean {near[0]!r}?" if near else "")
 
 

@@ -17,7 +17,7 @@ WAYS = [
     "5 minutes",
     "5 min",
     "5m",
-    "5M",
+    "5 MINUTES",
     "300 seconds",
     "4m60s",
     "0.05h 2 mins",
@@ -95,6 +95,14 @@ def test_each_way_to_write_a_duration_is_the_same_in_every_place(place: str) -> 
 def test_what_is_no_duration_is_named_in_every_place(place: str) -> None:
     with pytest.raises((ValueError, bl.errors.PlanError), match=r"'5 fortnights'.*write for example '90s'"):
         PLACES[place]("5 fortnights")
+
+
+@pytest.mark.parametrize("text", ["1M", "1h 5M", "-2 M"])
+def test_months_are_not_taken_for_minutes(text: str) -> None:
+    """Pandas and ISO 8601 write months like this, and durations are read in any case."""
+    with pytest.raises(ValueError, match=r"'M' may be minutes, which are 'm', or months"):
+        bl.FixedWindows(text)
+    assert bl.FixedWindows("1H") == bl.FixedWindows("1h")
 
 
 @pytest.mark.parametrize("way", ["5 minutes", "5 min", "5m", "300", "300.0", "4m 60s"])
