@@ -240,21 +240,34 @@ class StatefulNode(StageNode):
             self._collect_timers(family)
 
     def _save_state(self, cells: Mapping[bytes, Cell], watermark: int) -> None:
-        """Moves user state from the servicer to cells. State of collected windows is removed."""
+        """Moves user state from the servicer to cells. State of collected windows is removed.
+
+        A timer by processing time can fire after its window is collected, and reads the state. So the state of its key
+        and window is stored until then.
+        """
+        awaited = self._awaited()
         for name in list(self.servicer._state):
             own = state_of(name)
             if own is None:
                 continue
             values, numbers = self.servicer._state.pop(name), self.servicer._ordered_list_keys.pop(name, ())
             collected = end_of(self.window_coder.decode_nested(own.window)) + self.lateness
-            if len(values) and collected > watermark:
+            if len(values) and (collected > watermark or (own.key, own.window) in awaited):
                 cell = cells[own.key]
                 cell.state[name] = self._chunked(own.key, name, values)
-                cell.due.append(collected)
+                cell.due += [collected] if collected > watermark else []
                 if numbers:
                     cell.ordered[name] = list(numbers)
         self.changed.removed.extend((key, name) for name, (key, _) in self.chunked.items())
         self.servicer._ordered_list_keys.clear()
+
+    def _awaited(self) -> set[tuple[bytes, bytes]]:
+        """Returns the encoded keys and windows of the pending timers by processing time."""
+        return {
+            (self.timer_key_coder.encode_nested(user_key), self.window_coder.encode_nested(window))
+            for transform, family, user_key, _, window in self.timers
+            if not self.by_watermark((transform, family))
+        }
 
     def _chunked(self, key: bytes, name: bytes, values: Any) -> tuple[int, list[bytes]]:
         """Returns the content of a bag as it is stored in a cell. What has become large is moved to a new chunk."""

@@ -72,6 +72,14 @@ def test_a_timer_fires_when_the_watermark_reaches_it() -> None:
         assert_that(fired, equal_to([("a", [1, 2]), ("b", [3])]))
 
 
+def test_a_timer_by_processing_time_reads_the_state_of_a_window_that_is_over() -> None:
+    stream = pairs().add_elements([timed(1, "a", 2), timed(2, "a", 1), timed(3, "b", 3)])
+    stream = stream.advance_watermark_to(20).advance_processing_time(61).advance_watermark_to_infinity()
+    with streaming() as p:
+        windows = p | stream | beam.WindowInto(beam.window.FixedWindows(10))
+        assert_that(windows | beam.ParDo(AtTheEnd(by_clock=True)), equal_to([("a", [1, 2]), ("b", [3])]))
+
+
 def test_a_function_reads_a_side_input() -> None:
     with streaming() as p:
         names = p | "names" >> beam.Create([(1, "one"), (2, "two")])
