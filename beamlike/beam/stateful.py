@@ -46,6 +46,20 @@ def state_of(name: bytes) -> Any | None:
     return getattr(key, kind) if kind in _STATE else None
 
 
+def place_of(name: bytes) -> tuple[bytes, int] | None:
+    """Returns the name of an ordered list and a number in it, if the name of a state is that of its values there.
+
+    The servicer has the values for each number under a name of their own, and the numbers under that of the list.
+    """
+    key = fn_protos.StateKey.FromString(name)
+    if key.WhichOneof("type") != "ordered_list_user_state":
+        return None
+    number = key.ordered_list_user_state.range.start
+    key.ordered_list_user_state.ClearField("range")
+    whole: bytes = key.SerializeToString()
+    return whole, number
+
+
 def alone(coder: Any, element: Any, window: Any) -> bytes:
     """Encodes an element in one of its windows."""
     out = create_OutputStream()
@@ -60,7 +74,6 @@ class Cell:
 
     state: dict[bytes, tuple[int, list[bytes]]] = attrs.field(factory=dict)
     """For each bag the number of its chunks, and the content that is in no chunk."""
-    ordered: dict[bytes, list[int]] = attrs.field(factory=dict)
     timers: list[tuple[Family, bytes]] = attrs.field(factory=list)
     due: list[int] = attrs.field(factory=list)
     due_by_clock: list[int] = attrs.field(factory=list)
@@ -71,7 +84,7 @@ class Cell:
         """Returns the cell as a row of the table."""
         due, due_by_clock = (min(each, default=None) for each in (self.due, self.due_by_clock))
         hold, set_for, timer = min(self.holds, default=(None, None, None))
-        content = marshal.dumps((self.state, self.ordered, self.timers))
+        content = marshal.dumps((self.state, self.timers))
         return key, content, timer, len(self.timers), hold, set_for, due, due_by_clock
 
 
@@ -188,7 +201,7 @@ class StatefulNode(StageNode):
         self.changed = Changes()
 
     def load(self, cell: bytes, read: ReadChunks) -> None:
-        state, ordered, timers = marshal.loads(cell)
+        state, *_, timers = marshal.loads(cell)  # earlier versions have a third part, which is empty
         for name, (chunks, values) in state.items():
             own = state_of(name)
             assert own is not None
@@ -197,8 +210,8 @@ class StatefulNode(StageNode):
             self.servicer._state[name] = bag
             if chunks:
                 self.chunked[name] = key, bag
-        for name, numbers in ordered.items():
-            self.servicer._ordered_list_keys[name].update(numbers)
+            if (place := place_of(name)) is not None:
+                self.servicer._ordered_list_keys[place[0]].add(place[1])
         for family, encoded in timers:
             for timer in self.manager.get_timer_coder_impl(*family).decode_all(encoded):
                 self._set(family, timer)
@@ -250,14 +263,12 @@ class StatefulNode(StageNode):
             own = state_of(name)
             if own is None:
                 continue
-            values, numbers = self.servicer._state.pop(name), self.servicer._ordered_list_keys.pop(name, ())
+            values = self.servicer._state.pop(name)
             collected = end_of(self.window_coder.decode_nested(own.window)) + self.lateness
             if len(values) and (collected > watermark or (own.key, own.window) in awaited):
                 cell = cells[own.key]
                 cell.state[name] = self._chunked(own.key, name, values)
                 cell.due += [collected] if collected > watermark else []
-                if numbers:
-                    cell.ordered[name] = list(numbers)
         self.changed.removed.extend((key, name) for name, (key, _) in self.chunked.items())
         self.servicer._ordered_list_keys.clear()
 

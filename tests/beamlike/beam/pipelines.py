@@ -9,7 +9,8 @@ import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.timeutil import TimeDomain
-from apache_beam.transforms.userstate import BagStateSpec, TimerSpec, on_timer
+from apache_beam.transforms.userstate import BagStateSpec, OrderedListStateSpec, TimerSpec, on_timer
+from apache_beam.utils.timestamp import Timestamp
 
 from beamlike.beam import BeamlikeRunner
 
@@ -22,6 +23,18 @@ class RunningSum(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
     def process(self, element: Any, total: Any = beam.DoFn.StateParam(TOTAL)) -> Iterator[Any]:
         total.add(element[1])
         yield element[0], sum(total.read())
+
+
+class Sorted(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]
+    """Emits the values of a key so far in order, and forgets those below the value."""
+
+    VALUES = OrderedListStateSpec("values", beam.coders.VarIntCoder())
+
+    def process(self, element: Any, values: Any = beam.DoFn.StateParam(VALUES)) -> Iterator[Any]:
+        key, value = element
+        values.add((Timestamp(value), value))
+        yield key, [each for _, each in values.read_range(Timestamp(0), Timestamp(100))]
+        values.clear_range(Timestamp(0), Timestamp(value))
 
 
 class AtTheEnd(beam.DoFn):  # type: ignore[misc, name-defined, unused-ignore]

@@ -18,7 +18,7 @@ from beamlike.beam import BeamlikeRunner  # noqa: E402
 from beamlike.beam.cells import StatefulParDo  # noqa: E402
 from beamlike.beam.stateful import StatefulNode  # noqa: E402
 from beamlike.observe import History, why  # noqa: E402
-from tests.beamlike.beam.pipelines import AtTheEnd, RunningSum, in_bundles, pairs, streaming, timed  # noqa: E402
+from tests.beamlike.beam.pipelines import AtTheEnd, RunningSum, Sorted, in_bundles, pairs, streaming, timed  # noqa: E402
 from tests.docs.site.public_paths import entries  # noqa: E402
 from tests.support.places import ROOT  # noqa: E402
 
@@ -54,6 +54,14 @@ def test_state_lasts_from_bundle_to_bundle_in_the_engine(monkeypatch: pytest.Mon
         )
         assert_that(sums, equal_to([("a", 1), ("b", 5), ("a", 3), ("a", 7), ("b", 11)]))
     assert len(checks) >= 3
+
+
+def test_an_ordered_list_lasts_from_bundle_to_bundle() -> None:
+    bundles = in_bundles([("a", 5), ("b", 7)], [("a", 9), ("a", 3)], [("a", 6), ("b", 4)], [("a", 8)])
+    with streaming() as p:
+        lists = p | bundles | beam.ParDo(Sorted())
+        expected = [[5], [5, 9], [3, 9], [3, 6, 9], [6, 8, 9]]
+        assert_that(lists, equal_to([("b", [7]), ("b", [4, 7]), *(("a", each) for each in expected)]))
 
 
 def test_state_that_the_engine_forgets_is_not_read_from_the_cache_of_the_worker(
