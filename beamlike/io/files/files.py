@@ -205,7 +205,9 @@ class Files:
                     return pl.Schema({**folders, **found})
             except (*ERRORS, Damaged) as error:  # rows of this file become dead letters
                 whys = whys or f"; file {file!r}: {first_line(error)}"
-        raise FileNotFoundError(f"no file at {self.path!r} has a row to infer the columns from{whys} ({advice})")
+        raise FileNotFoundError(
+            f"no file at {self.path!r} has a row to infer the columns from{whys} ({advice})"
+        )
 
     def for_event_time(self, column: str) -> Self:
         return attrs.evolve(self, event_time=column)
