@@ -66,6 +66,11 @@ class Storage:
         return self.index.sizes()
 
     @cached_property
+    def live_rows(self) -> dict[int, int]:
+        """The number of live rows of the existing buckets by number."""
+        return dict(self.index.buckets.select(BUCKET, "rows").rows())
+
+    @cached_property
     def least(self) -> dict[int, dict[str, int]]:
         """The least times of the live rows before the step (us), by bucket and index column, without nulls."""
         columns = [BUCKET, *self.least_times(self.index.times)]

@@ -38,6 +38,12 @@ _UNFLAGGED: Final = pl.Series(MAYBE_OVERLAPS, [False])
 SMALL_BYTES: Final = 64_000
 """The size of a bucket's rows (bytes) up to which every arrival loads it: that costs no more than a waiting arrival."""
 
+CROWDED: Final = 4
+"""A large bucket with at most this many rows for each row placed in it is read and written whole.
+
+That costs less than to search for the rows of a slice, and so many deleted rows would soon make a rewrite necessary.
+"""
+
 LONGEST_LOG: Final = 256
 """The number of chunks in a log from which every arrival loads the bucket; also if the log is larger than the rows."""
 
@@ -227,6 +233,7 @@ def read_working_set(
     needed |= buffer.buckets
     # The buckets `also` and `unknown` are needed whole.
     sliced = large(storage, needed - {*also, *unknown})
+    sliced -= _crowded(storage, sliced, placed, requested)
     only_requested = set(touched(requested)) & set(storage.sizes) - needed
     slices = read_slices(
         storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
@@ -239,6 +246,17 @@ def read_working_set(
         placed=placed,
         matching=buffer.matching,
         due_soon=buffer.part,
+    )
+
+
+def _crowded(storage: Storage, buckets: Collection[int], *placed: pl.DataFrame) -> frozenset[int]:
+    """Returns the buckets in which so many rows are placed that few of their own may be left out."""
+    rows = {bucket: storage.live_rows[bucket] for bucket in buckets}
+    if CROWDED * sum(map(len, placed)) < min(rows.values(), default=0):
+        return frozenset()
+    reached = pl.concat([each.get_column(BUCKET) for each in placed]).value_counts().rows()
+    return frozenset(
+        bucket for bucket, count in reached if bucket in rows and CROWDED * count >= rows[bucket]
     )
 
 

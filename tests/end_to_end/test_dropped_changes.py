@@ -80,6 +80,7 @@ def test_late_can_be_added_and_removed_between_runs(
     # Arrivals wait in a log, though the buckets are small.
     monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 0)
     monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 1)
+    monkeypatch.setattr("stages.state.working_set.CROWDED", 0)
     out: list[pl.DataFrame] = []
     for number, (users, at) in enumerate([("abcd", 1), ("a", 12), ("z", 500)]):
         (tmp_path / "in").mkdir(exist_ok=True)

@@ -20,12 +20,15 @@ from stages.state.store import DictStore
 
 
 @contextmanager
-def patched(*, large: int, most: int, changed: float, split: int, chunk: int) -> Iterator[None]:
+def patched(
+    *, large: int, most: int, changed: float, split: int, chunk: int, crowded: int = 0
+) -> Iterator[None]:
     """Applies other size limits of buckets, chunks and patches. A bucket may change `changed` times as a whole."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("stages.state.storage.LARGE_BYTES", large)
         patch.setattr("stages.state.storage.SEARCHED_BYTES", large)
         patch.setattr("stages.state.patches.MOST_PATCHES", most)
+        patch.setattr("stages.state.working_set.CROWDED", crowded)
         patch.setattr("stages.state.slices.MOST_DELETED", changed)
         patch.setattr("stages.state.slices.MOST_ROWS", 1 + changed)
         patch.setattr("stages.state.buckets.SPLIT_BYTES", split)
@@ -42,6 +45,7 @@ SIZES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "changed": st.sampled_from([0.5, 2, 1_000]),
         "split": st.sampled_from([100, 500, 10**9]),
         "chunk": st.sampled_from([200, 10**9]),
+        "crowded": st.sampled_from([0, 0, 4]),
     }
 )
 ALWAYS = {"large": 1, "most": 1_000, "changed": 1_000, "split": 10**9, "chunk": 10**9}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -11,8 +12,8 @@ from stages.operator import MAIN
 from stages.stage import Stage
 from stages.state.content import Search, numbers_found
 from stages.state.directory import Directory, Entry
-from stages.state.lookup import HashIndex
-from stages.state.row_numbers import BucketMask
+from stages.state.lookup import Hashes, HashIndex
+from stages.state.row_numbers import BucketMask, Positions
 from tests.stages.state.test_patches import (
     MANY,
     USUAL,
@@ -127,6 +128,24 @@ def test_a_bucket_of_which_most_rows_are_due_is_read_whole_without_a_search(
         stage.step(store, {MAIN: arrivals(stage, [], 0)}, Times.of(60, 0))
     assert {key for key in store.read if key.startswith("rows/")} == {*before}
     assert of_rows(store) == []
+
+
+@pytest.mark.parametrize(("arriving", "searched"), [(MANY // 5, True), (MANY // 3, False)])
+def test_a_bucket_in_which_many_rows_arrive_is_read_whole_without_a_search(
+    arriving: int, searched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage, store = filled(running)
+    asked = Counter[str]()
+    find = HashIndex.find
+
+    def count(index: HashIndex, requested: Hashes) -> Positions:
+        asked["find"] += 1
+        return find(index, requested)
+
+    monkeypatch.setattr(HashIndex, "find", count)
+    with patched(**{**USUAL, "chunk": CHUNK, "crowded": 4}):
+        take(stage, store, (f"key {number}" for number in range(arriving)), 1)
+    assert (asked.total() > 0) == searched
 
 
 def test_buckets_that_do_not_change_are_searched_together() -> None:

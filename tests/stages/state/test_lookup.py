@@ -121,6 +121,7 @@ def test_a_scan_by_hashes_gives_what_a_scan_of_all_rows_gives(
     monkeypatch.setattr("stages.state.buckets.SPLIT_BYTES", split)
     monkeypatch.setattr("stages.state.storage.SEARCHED_BYTES", 1)
     monkeypatch.setattr("stages.state.storage.LARGE_BYTES", 1)
+    monkeypatch.setattr("stages.state.working_set.CROWDED", 0)
     monkeypatch.setattr("stages.state.working_set.SMALL_BYTES", 1)
     monkeypatch.setattr("stages.state.lookup._OFTEN", 0)
     monkeypatch.setattr("stages.state.lookup._SETTLED", 1)
