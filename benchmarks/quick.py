@@ -158,30 +158,12 @@ def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
         rng, frames = np.random.default_rng(2), {}
         for name in ("impressions", "clicks"):
             at = np.sort(rng.integers(0, rows // 20, rows))
-            frame = pl.DataFrame({"user": rng.integers(0, 1_000, rows), "at": at})
-            (folder / name).mkdir()
-            for number, part in enumerate(frame.iter_slices(-(-rows // batches))):
-                part.write_parquet(folder / name / f"{number:04d}.parquet")
-            frames[name] = frame
+            frames[name] = pl.DataFrame({"user": rng.integers(0, 1_000, rows), "at": at})
+        _write(folder, frames, batches)
 
         def ours() -> int:
-            p, found = bl.Pipeline("joined"), list[int]()
-            read = {
-                name: p.read(
-                    name,
-                    bl.Parquet(
-                        folder / name, {"user": int, "at": int}, order="path", max_files_per_trigger=1
-                    ),
-                    timestamp="at",
-                    timestamp_unit="s",
-                    watermark=bl.MonotonousTimestamps(),
-                )
-                for name in frames
-            }
-            joined = read["impressions"].join(read["clicks"], on="user", within=("0s", "10s"))
-            joined.write("out", bl.Callback(lambda frame, batch: found.append(len(frame))))
-            p.run()
-            return sum(found)
+            impressions, clicks = _read(folder, frames)
+            return _written(impressions.join(clicks, on="user", within=("0s", "10s")), pl.len())
 
         def plain() -> int:
             left, right = frames["impressions"].lazy(), frames["clicks"].lazy()
@@ -192,6 +174,63 @@ def interval_join(rows: int, batches: int) -> Callable[[Path], Pair]:
         return Pair(ours, plain)
 
     return make
+
+
+def as_of_join(rows: int, users: int, batches: int) -> Callable[[Path], Pair]:
+    """Returns a job that joins clicks to the newest price for the user. A batch has rows of most of the users."""
+
+    def make(folder: Path) -> Pair:
+        rng, frames = np.random.default_rng(3), {}
+        for name, second in (("clicks", 1), ("prices", 0)):  # no two at the same time
+            at = np.sort(rng.integers(0, rows // 2, rows)) * 2 + second
+            frames[name] = pl.DataFrame({"user": rng.integers(0, users, rows), "at": at})
+        frames["prices"] = frames["prices"].with_columns(price=pl.int_range(rows))
+        _write(folder, frames, batches)
+
+        def ours() -> int:
+            clicks, prices = _read(folder, frames)
+            return _written(clicks.join_asof(prices, on="user"), pl.col("price").sum())
+
+        def plain() -> int:
+            joined = frames["clicks"].join_asof(frames["prices"], on="at", by="user", check_sortedness=False)
+            return int(joined["price"].sum())
+
+        return Pair(ours, plain)
+
+    return make
+
+
+def _write(folder: Path, frames: Mapping[str, pl.DataFrame], batches: int) -> None:
+    """Writes each frame as files for so many batches."""
+    for name, frame in frames.items():
+        (folder / name).mkdir()
+        for number, part in enumerate(frame.iter_slices(-(-len(frame) // batches))):
+            part.write_parquet(folder / name / f"{number:04d}.parquet")
+
+
+def _read(folder: Path, frames: Mapping[str, pl.DataFrame]) -> list[bl.Collection]:
+    """Reads what `_write` has written, a file of each in a batch."""
+    p = bl.Pipeline("joined")
+    return [
+        p.read(
+            name,
+            bl.Parquet(
+                folder / name, dict.fromkeys(frame.columns, int), order="path", max_files_per_trigger=1
+            ),
+            timestamp="at",
+            timestamp_unit="s",
+            watermark=bl.MonotonousTimestamps(),
+        )
+        for name, frame in frames.items()
+    ]
+
+
+def _written(joined: bl.Collection, value: pl.Expr) -> int:
+    """Runs a pipeline, and returns the sum of a value of each frame that it writes."""
+    found = list[int]()
+    joined.write("out", bl.Callback(lambda frame, batch: found.append(frame.select(value).item())))
+    joined.pipeline.run()
+    return sum(found)
 
 
 def imported(folder: Path) -> Pair:
@@ -217,6 +256,7 @@ JOBS: Mapping[str, Callable[[Path], Pair]] = {
     ),
     "timers": timers(1_500),
     "join": interval_join(100_000, 10),
+    "as-of join": as_of_join(500_000, 10_000, 10),
     "checkpoint": checkpoint(100_000, 5_000, 30),
 }
 """Each makes its input in a folder."""

@@ -21,6 +21,7 @@ SMALL: dict[str, Callable[[Path], quick.Pair]] = {
     ),
     "timers": quick.timers(5),
     "join": quick.interval_join(200, 2),
+    "as-of join": quick.as_of_join(200, 20, 2),
     "checkpoint": quick.checkpoint(20, 50, 3),
 }
 
