@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import sys
 from collections.abc import Iterator
@@ -87,37 +86,50 @@ def replay(
 
     found = plainly(lambda: played(checkpoint, pipeline, batch=batch, savepoint=savepoint, master=master))
     stop, wanted = before or after, key_of(key)
-    if step:
-        _step(found)
     if stop is not None:
         plainly(lambda: found.go(before=before, after=after))
-        _say(_stopped(found, stop, wanted, arrived=before is not None))
+        _say(plainly(lambda: [*_stopped(found, stop, wanted, arrived=before is not None)]))
         return
-    _say(plainly(lambda: [*found.lines()]))
-    if wanted:
-        _say(_states(found, wanted))
+    having = _stages_with(found, wanted) if wanted else []
+    if step:
+        _step(found, wanted)
+    _say(plainly(lambda: [*found.lines(), *_states(found, having, wanted)]))
     sys.exit(1 if found.comparison.differences else 0)
 
 
-def _step(found: Any) -> None:
+def _step(found: Any, key: dict[str, str]) -> None:
     for name in found.left:
-        click.echo(f"before stage {name}:")
-        _say([_table(found.arrivals(name))])
+        _say(plainly(lambda: [*_rows(f"before stage {name}", found.arrivals(name), key)]))  # noqa: B023
         click.pause()
-        found.step()
-        click.echo(f"panes of stage {name}:")
-        _say([_table(found.rows(name))])
+        plainly(found.step)
+        _say(plainly(lambda: [*_rows(f"panes of stage {name}", found.rows(name), key)]))  # noqa: B023
 
 
 def _stopped(found: Any, stage: str, key: dict[str, str], *, arrived: bool) -> Iterator[str]:
+    state = found.state(stage, key)
     yield repr(found)
-    yield f"arrivals at stage {stage}:" if arrived else f"panes of stage {stage}:"
-    yield _table(found.arrivals(stage) if arrived else found.rows(stage))
+    if arrived:
+        yield from _rows(f"arrivals at stage {stage}", found.arrivals(stage), key)
+    else:
+        yield from _rows(f"panes of stage {stage}", found.rows(stage), key)
     yield f"state of stage {stage}:"
-    yield _table(plainly(lambda: found.state(stage, key)))
+    yield _table(state)
 
 
-def _states(found: Any, key: dict[str, str]) -> Iterator[str]:
+def _rows(title: str, rows: Any, key: dict[str, str]) -> Iterator[str]:
+    """Yields the rows of the key below a title, which says so if they are those of all keys."""
+    from beamlike.errors import listed
+    from beamlike.replaying.chunks import rows_of_key
+
+    missing = [name for name in key if name not in rows.columns]
+    if missing and rows.width:
+        title = f"{title}, of all keys, as they have no column {listed(map(repr, missing))}"
+    yield f"{title}:"
+    yield _table(rows if missing else rows_of_key(rows, key))
+
+
+def _stages_with(found: Any, key: dict[str, str]) -> list[str]:
+    """Returns the stages that have state by these columns. Raises `UsageError` if there are none."""
     stages = found.plan.stages.values()
     keys = {one.name: one.stage.operator.tables[0].table.keys for one in stages if one.stage.operator.tables}
     having = [name for name, columns in keys.items() if {*key} <= {*columns}]
@@ -126,9 +138,13 @@ def _states(found: Any, key: dict[str, str]) -> Iterator[str]:
         raise click.UsageError(
             f"no stage has the key {', '.join(key)}; the keys of stages are {', '.join(known)}"
         )
-    for name in having:
+    return having
+
+
+def _states(found: Any, stages: list[str], key: dict[str, str]) -> Iterator[str]:
+    for name in stages:
         yield f"state of stage {name} after the batch:"
-        yield _table(plainly(functools.partial(found.state, name, key)))
+        yield _table(found.state(name, key))
 
 
 def _table(rows: Any) -> str:

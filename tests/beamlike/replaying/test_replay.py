@@ -316,6 +316,16 @@ def test_the_commands_replay_and_record(
     assert (code, "no difference" in text, "state of stage streaks" in text) == (0, True, True)
     code, text = call("replay", checkpoint, job, "--batch", "3", "--before", "counts")
     assert (code, "arrivals at stage counts:" in text) == (0, True)
+    for stop in ["--before", "--after"]:
+        code, text = call("replay", checkpoint, job, "--batch", "3", stop, "streaks", "--key", "user=c")
+        assert (code, "\u2502 c " in text, "\u2502 b " in text) == (0, True, False)
+        code, text = call("replay", checkpoint, job, "--batch", "3", stop, "streaks", "--key", "usr=c")
+        assert (code, text.startswith("Error: stage 'streaks' has no key column 'usr'")) == (1, True)
+    code, text = call("replay", checkpoint, job, "--batch", "3", "--key", "usr=c")
+    assert (code, text.startswith("Usage:"), "no stage has the key usr" in text) == (2, True, True)
+    code, text = call("replay", checkpoint, job, "--batch", "3", "--step", "--key", "user=c")
+    assert (code, "\u2502 c " in text, "\u2502 b " in text) == (0, True, False)
+    assert "panes of stage totals, of all keys, as they have no column 'user':" in text
     code, text = call(
         "record", checkpoint, job, "--batches", "0..5", "--key", "user=a", "--into", "a.recording"
     )
