@@ -53,6 +53,9 @@ _NUMBER: Final = r'((?:"(?:[^"\\]|\\.)*"|[^"\d-])*)(-?\d[\d.eE+-]*)'
 _HALF: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 """A first surrogate without a second one, which polars reads as a null character. Polars refuses a lone second one."""
 
+_NAMES_PART: Final = re.compile(r"cannot parse '[^{[]")
+"""The beginning of an error of polars that shows a number or text within a nested value."""
+
 
 def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
     """Yields a file in blocks of about `size` bytes that end at line ends. JSON values contain no line ends.
@@ -350,5 +353,16 @@ def _why(line: bytes, nested: Mapping[str, pl.DataType]) -> str:
         try:
             _read(line, {name: dtype})
         except ERRORS as error:
-            return f"column {name!r}: {first_line(error)}, expected {type_name(dtype)}"
+            return _why_nested(line, name, dtype, first_line(error))
     return "its nested columns cannot be read"
+
+
+def _why_nested(line: bytes, name: str, dtype: pl.DataType, error: str) -> str:
+    """Returns why a nested column is invalid: polars' error if that names a part of the value, or else the value."""
+    try:
+        text = None if _NAMES_PART.match(error) else json.dumps(json.loads(line)[name], ensure_ascii=False)
+    except RecursionError:
+        text = None
+    if text is None:
+        return f"column {name!r}: {error}, expected {type_name(dtype)}"
+    return str(why_unfit(pl.DataFrame({name: [text]}), pl.DataFrame(schema={name: dtype}).clear(1)).item())

@@ -26,7 +26,7 @@ from beamlike.io.files.jsonl import blocks
 from beamlike.io.files.paths import list_files as listing
 from beamlike.io.files.paths import path_text
 from beamlike.io.sources import ReadBySpark, ReadInChunks
-from beamlike.rows.dtypes import as_dtype
+from beamlike.rows.dtypes import as_dtype, type_name
 
 FORMATS = [Parquet, CSV, JSONLines]
 SCHEMA = {"user": str, "n": int, "at": datetime, "day": date, "share": float, "ok": bool}
@@ -255,6 +255,29 @@ def test_csv_goes_by_name_and_what_is_not_of_the_type_is_a_letter(tmp_path: Path
         ("1.csv: column 'n' is 'foo', expected Int64", '{"user":null,"n":"foo"}'),
         ("2.csv: not UTF-8: it has the byte 0xff; is it latin-1 (encoding='latin-1')?", "\\xff"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "shown"),
+    [
+        (pl.List(pl.Int64), '"no list"', ' is "no list"'),
+        (pl.List(pl.Int64), "true", " is true"),
+        (pl.List(pl.Int64), '{"a": 1}', ' is {"a": 1}'),
+        (pl.List(pl.List(pl.Int64)), "[1]", " is [1]"),
+        (pl.List(pl.Int64), '[1, "x"]', ": cannot parse 'x' (string) as i64"),
+        (pl.Struct({"a": pl.Int64}), "[1]", " is [1]"),
+        (pl.Struct({"a": pl.Int64}), '{"a": [1]}', ' is {"a": [1]}'),
+        (pl.Array(pl.Int64, 2), '"é"', ' is "é"'),
+        (pl.List(pl.String), f'"{"x" * 99}"', f' is "{"x" * 79}...'),
+    ],
+)
+def test_a_letter_has_the_value_of_a_nested_column(
+    dtype: pl.DataType, value: str, shown: str, tmp_path: Path
+) -> None:
+    put(tmp_path / "a", f'{{"d": null}}\n{{"d": {value}}}\n')
+    found, [(why, _)] = sorted_out(JSONLines(tmp_path, schema={"d": dtype}))
+    assert found == [(None,)]
+    assert why == f"a: column 'd'{shown}, expected {type_name(dtype)}"
 
 
 def test_what_of_json_lines_does_not_fit_is_a_letter(tmp_path: Path) -> None:
