@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -197,9 +198,8 @@ def restore(
     )
     for line in left_out:
         click.echo(line)
-    click.echo(
-        f"{checkpoint}: continue with beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {checkpoint}"
-    )
+    continued = f"beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {shlex.quote(checkpoint)}"
+    click.echo(f"{checkpoint}: continue with {continued}")
 
 
 @main.command()

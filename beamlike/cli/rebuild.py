@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 import click
 
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
-from beamlike.cli.target import TARGET, Target, set_option
+from beamlike.cli.target import Target, as_arguments, set_option
 from beamlike.system.printable import printable
 from windowing.time import Microseconds
 
@@ -55,4 +57,6 @@ def rebuild(
     for line in found.lines():
         click.echo(printable(line))
     where = f"--runner {found.runner}" + (f" --shards {found.shards}" if found.shards > 1 else "")
-    click.echo(f"continue with beamlike restore {savepoint} NEW_CHECKPOINT {ctx.meta[TARGET]} {where}")
+    click.echo(
+        f"continue with beamlike restore {shlex.quote(savepoint)} NEW_CHECKPOINT {as_arguments(ctx)} {where}"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import shlex
 import sys
 from types import ModuleType
 from typing import Any
@@ -28,6 +29,8 @@ class Target(click.ParamType[Pipeline]):
     name = "module:pipeline"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pipeline:
+        if ctx is not None:
+            ctx.meta[_ARGUMENT] = str(value)
         if str(value).endswith((".yaml", ".yml")):
             return self._from_file(str(value), param, ctx)
         module_name, _, name = str(value).partition(":")
@@ -130,6 +133,7 @@ def _makes(candidate: object) -> bool:
 
 
 _SETTINGS = "beamlike.cli.settings"
+_ARGUMENT = "beamlike.cli.argument"
 TARGET = "beamlike.cli.target"
 """The key under which the context of a command has the pipeline as an expression: `module:name`, with the call of a
 function.
@@ -144,6 +148,12 @@ def settings_of(ctx: click.Context) -> tuple[str, ...]:
     """Returns the settings KEY=VALUE of the command line."""
     found: tuple[str, ...] = ctx.meta.get(_SETTINGS, ())
     return found
+
+
+def as_arguments(ctx: click.Context) -> str:
+    """Returns the pipeline and the settings of the command line for another command in a shell, without secrets."""
+    settings = (f"--set {shlex.quote(without_secrets(setting))}" for setting in settings_of(ctx))
+    return " ".join([shlex.quote(ctx.meta[_ARGUMENT]), *settings])
 
 
 set_option = click.option(

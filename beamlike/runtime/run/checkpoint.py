@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -155,7 +156,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
         )
     if found := fit.differences:
         described = fit.described
-        made = f"beamlike savepoint {path} SAVEPOINT"
+        made = f"beamlike savepoint {shlex.quote(path)} SAVEPOINT"
         to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
         put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"
         remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -294,9 +295,14 @@ def test_a_source_with_positions_is_refused_if_its_first_batches_are_gone(
 
 MODULE = """
 from pathlib import Path
+import beamlike as bl
 from tests.beamlike.replaying.rebuilding.test_rebuild import pipeline
 
 p = pipeline(Path(__file__).parent, {}, gap=1)
+
+
+def made(gap: float, password: str = "") -> bl.Pipeline:
+    return pipeline(Path(__file__).parent, {}, gap=gap)
 """
 
 
@@ -321,3 +327,19 @@ def test_the_command_prints_how_to_go_on(tmp_path: Path, monkeypatch: pytest.Mon
     restored = CliRunner().invoke(main, last.removeprefix(told).split())
     assert restored.exit_code == 0, restored.output
     run(tmp_path, "NEW_CHECKPOINT", gap=1)
+
+
+def test_the_command_to_go_on_is_one_of_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path, FILES)
+    run(tmp_path, "checkpoint")
+    (tmp_path / "of_settings.py").write_text(MODULE)
+    monkeypatch.chdir(tmp_path)
+    command = ["rebuild", "checkpoint", "a new", "of_settings:made", "--set", "gap=1", "--stage", "sessions"]
+    done = CliRunner().invoke(main, [*command, "--set", "password=apple"])
+    assert (done.exit_code, "apple" in done.output) == (0, False), done.output
+    *_, last = done.output.splitlines()
+    _, restore, *words = shlex.split(last.removeprefix("continue with "))
+    assert words[:5] == ["a new", "NEW_CHECKPOINT", "of_settings:made", "--set", "gap=1"]
+    restored = CliRunner().invoke(main, [restore, words[0], "check 2", *words[2:]])
+    assert restored.exit_code == 0, restored.output
+    assert restored.output.endswith("--runner local --checkpoint 'check 2'\n")
