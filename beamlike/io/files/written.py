@@ -9,6 +9,7 @@ from typing import Any, Final
 import polars as pl
 
 from beamlike.errors import PlanError
+from beamlike.io.files.faults import ERRORS, first_line
 
 _READERS: Final[dict[str, Callable[..., pl.DataFrame]]] = {
     ".parquet": pl.read_parquet,
@@ -26,12 +27,17 @@ def files_in(folder: Path) -> list[Path]:
 
 
 def read_file(file: Path) -> pl.DataFrame:
-    """Reads a file of Parquet, CSV or JSON lines. Raises `PlanError` for another one."""
+    """Reads a file of Parquet, CSV or JSON lines. Raises `PlanError` for another or a damaged one."""
     suffix = next((one for one in reversed(file.suffixes) if one not in _COMPRESSED), "")
     if suffix not in _READERS:
         raise PlanError(f"{file} is no Parquet, CSV or JSON lines; known are {', '.join(_READERS)}")
-    options: dict[str, Any] = {"hive_partitioning": False} if suffix == ".parquet" else {}
-    return _READERS[suffix](file, **options)
+    # Types are inferred from all rows: polars leaves out a column that begins after those that it looks at.
+    is_parquet = suffix == ".parquet"
+    options: dict[str, Any] = {"hive_partitioning": False} if is_parquet else {"infer_schema_length": None}
+    try:
+        return _READERS[suffix](file, **options)
+    except ERRORS as error:
+        raise PlanError(f"{file} cannot be read: {first_line(error)}") from None
 
 
 def _is_shown(file: Path, folder: Path) -> bool:

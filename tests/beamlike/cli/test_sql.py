@@ -83,3 +83,22 @@ def test_a_prompt_goes_on_after_an_error() -> None:
 def test_what_is_wrong_is_said(words: list[str], said: str) -> None:
     Path("plays.txt").write_text("x")
     assert said in " ".join(call(*words).split())
+
+
+def test_columns_and_types_are_those_of_all_rows() -> None:
+    rows = [{"at": second} for second in range(150)]
+    pl.DataFrame([*rows, {"at": 150, "late": 7.5}], infer_schema_length=None).write_csv("csv.csv")
+    lines = [str(row).replace("'", '"') for row in [*rows, {"at": 150, "late": 7}, {"at": 151, "late": 8.5}]]
+    Path("json.jsonl").write_text("\n".join(lines))
+    assert "7.5" in call("csv.csv", "--unit", "s", "-e", "SELECT late FROM csv WHERE at >= 149")
+    found = call("json.jsonl", "--unit", "s", "-e", "SELECT late FROM json WHERE at >= 149")
+    assert re.findall(r"null|7\.0|8\.5", found) == ["null", "7.0", "8.5"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.jsonl", '{"at": 1}\n{"at": '), ("a.csv", ""), ("a.csv", "a\n1,2\n"), ("a.parquet", "x")],
+)
+def test_a_damaged_file_is_named(name: str, text: str) -> None:
+    Path(name).write_text(text)
+    assert call(name, "-e", "SELECT * FROM a").startswith(f"Error: {name} cannot be read: ")
