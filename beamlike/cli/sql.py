@@ -158,4 +158,8 @@ def _read(path: Path) -> pl.DataFrame:
         raise FileNotFoundError(f"there is no file or folder with files at {path}")
     import polars as pl
 
-    return pl.concat([read_file(one) for one in files], how="diagonal_relaxed")
+    frames = [read_file(one) for one in files]
+    try:
+        return pl.concat(frames, how="diagonal_relaxed")
+    except pl.exceptions.PolarsError as error:
+        raise PlanError(f"the files in {path} do not fit together: {error}") from None

@@ -102,3 +102,12 @@ def test_columns_and_types_are_those_of_all_rows() -> None:
 def test_a_damaged_file_is_named(name: str, text: str) -> None:
     Path(name).write_text(text)
     assert call(name, "-e", "SELECT * FROM a").startswith(f"Error: {name} cannot be read: ")
+
+
+def test_files_that_do_not_fit_together_are_refused() -> None:
+    Path("mixed").mkdir()
+    Path("mixed/a.jsonl").write_text('{"a": [1]}\n')
+    Path("mixed/b.jsonl").write_text('{"a": {"b": 1}}\n')
+    assert call("mixed", "-e", "SELECT * FROM mixed").startswith(
+        "Error: the files in mixed do not fit together: "
+    )
