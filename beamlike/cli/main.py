@@ -117,7 +117,8 @@ def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str
     try:
         _show(plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
     except Interrupted as interrupted:
-        _show(interrupted.run)
+        if interrupted.run.batches:
+            _show(interrupted.run)
         sys.exit(_INTERRUPTED)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -126,8 +127,9 @@ def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str
 def _show(done: Run) -> None:
     console = Console()
     if done.batches:
-        console.print(totals_table(done.batches))
-        console.print(watermarks_table(list(done.batches)[-1:]))
+        console.print(totals_table(done.batches), watermarks_table(list(done.batches)[-1:]))
+    else:
+        console.print("no batch has run: there was no new input")
     for line in lost_rows(done):
         # Lines are not wrapped, since users copy paths from them.
         console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
