@@ -93,13 +93,19 @@ def _answers(
             yield output_text(chain, name)
             yield from map(str, chain.output_waits(name))
     if waiting and (history.closed is not None or history.alive is False):
-        yield (
-            "nothing moves until the run is resumed: with the same checkpoint and new input, or with drain=True, which "
-            "closes all windows"
-        )
+        yield f"nothing moves until the run is resumed: {_resumed(history)}"
     if not waiting:
         who = f"stage `{stage}` is" if stage is not None else "all stages are"
         yield f"{who} at the end of input: nothing waits any more"
+
+
+def _resumed(history: History) -> str:
+    """Returns how a run can be resumed so that its windows close. One that failed has input that is not processed."""
+    if history.closed in ("ended", "stopped"):
+        return "with the same checkpoint and new input, or with drain=True, which closes all windows"
+    return "with the same checkpoint, from the batch in which it " + (
+        "failed" if history.closed else "was killed"
+    )
 
 
 def output_text(chain: BlockingChain, name: str) -> str:

@@ -232,6 +232,8 @@ def test_a_run_that_is_over_says_how_its_open_windows_can_close():
     assert lines[-1].startswith(
         "nothing moves until the run is resumed: with the same checkpoint and new input"
     )
+    *_, last = why(history(waiting(), closed="failed"))
+    assert last.endswith("is resumed: with the same checkpoint, from the batch in which it failed")
 
 
 # Windows and keys
