@@ -41,7 +41,8 @@ def state_rows(
 
 
 def _readable(rows: pl.DataFrame, bounds: tuple[str, str]) -> pl.DataFrame:
-    times = [name for name in bounds if rows.schema.get(name) == pl.Int64]
+    # Both bounds of a row that is no interval are one column.
+    times = [name for name in dict.fromkeys(bounds) if rows.schema.get(name) == pl.Int64]
     shown = rows.with_columns(_moment(name) for name in times)
     return shown.rename({name: _plain(name, shown.columns) for name in shown.columns})
 
