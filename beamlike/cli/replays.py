@@ -12,6 +12,7 @@ import click
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
 from beamlike.cli.target import TARGET, Target, set_option
+from beamlike.errors import listed
 from beamlike.system.printable import printable
 
 _KEY = click.option(
@@ -118,7 +119,6 @@ def _stopped(found: Any, stage: str, key: dict[str, str], *, arrived: bool) -> I
 
 def _rows(title: str, rows: Any, key: dict[str, str]) -> Iterator[str]:
     """Yields the rows of the key below a title, which says so if they are those of all keys."""
-    from beamlike.errors import listed
     from beamlike.replaying.chunks import rows_of_key
 
     missing = [name for name in key if name not in rows.columns]
@@ -136,7 +136,7 @@ def _stages_with(found: Any, key: dict[str, str]) -> list[str]:
     if not having:
         known = sorted({column for columns in keys.values() for column in columns})
         raise click.UsageError(
-            f"no stage has the key {', '.join(key)}; the keys of stages are {', '.join(known)}"
+            f"no stage has the key {', '.join(key)}; the keys of stages are {listed(known)}"
         )
     return having
 
