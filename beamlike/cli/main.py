@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.completion import completion
+from beamlike.cli.conf import conf_option
 from beamlike.cli.diff import diff
 from beamlike.cli.java import java
 from beamlike.cli.logs import LoggingGroup, log_option
@@ -20,13 +20,13 @@ from beamlike.cli.new import new
 from beamlike.cli.plainly import plainly
 from beamlike.cli.rebuild import rebuild
 from beamlike.cli.replays import record, replay, show_trace, trace_options
+from beamlike.cli.savepoints import restore, savepoint
 from beamlike.cli.sql import sql
 from beamlike.cli.target import Target, set_option
 from beamlike.cli.tune import tune
 from beamlike.cli.types import DurationType
 from beamlike.cli.ui import ui
 from beamlike.local.runner import LocalRunner
-from beamlike.plan.manifest import Runner
 from beamlike.runtime.display.summary import Run, left_open, lost_rows
 from beamlike.runtime.display.tables import totals_table, watermarks_table
 from beamlike.system.printable import printable
@@ -41,27 +41,8 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
-for command in (new, completion, java, replay, record, rebuild, tune, diff, sql, mcp, ui):
+for command in (new, completion, java, savepoint, restore, replay, record, rebuild, tune, diff, sql, mcp, ui):
     main.add_command(command)
-
-
-def _settings_of_spark(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Converts the options to a dict; if a name is repeated, the last one is used, as in spark-submit."""
-    for setting in given:
-        key, equals, _ = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{key!r}: write --conf KEY=VALUE", ctx, param)
-    return {key.strip(): value for key, _, value in (setting.partition("=") for setting in given)}
-
-
-_conf_option = click.option(
-    "--conf",
-    "config",
-    multiple=True,
-    metavar="KEY=VALUE",
-    callback=_settings_of_spark,
-    help="Spark: a setting, such as spark.jars.packages=...; may be given several times.",
-)
 
 
 @main.command()
@@ -107,7 +88,7 @@ _conf_option = click.option(
 @click.option("--quiet", is_flag=True, help="No progress on a terminal.")
 @log_option
 @click.option("--master", help="Spark: the master; default: local[*].")
-@_conf_option
+@conf_option
 def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
     """Run PIPELINE and show what it did. PIPELINE is MODULE:PIPELINE, or a YAML file.
 
@@ -135,73 +116,6 @@ def _show(done: Run) -> None:
         console.print(printable(line), style="bold yellow", highlight=False, markup=False, soft_wrap=True)
     for line in left_open(done):
         console.print(printable(line), highlight=False, markup=False, soft_wrap=True)
-
-
-@main.command()
-@click.argument("checkpoint")
-@click.argument("savepoint")
-@click.option("--master", help="Spark: the master; default: local[*].")
-@_conf_option
-def savepoint(checkpoint: str, savepoint: str, master: str | None, config: dict[str, str]) -> None:
-    """Save the stopped run of CHECKPOINT in the new folder SAVEPOINT.
-
-    The checkpoint is not changed. Another run can begin from the savepoint: see `restore`.
-    """
-    from beamlike.api import savepoint as savepoints
-
-    saved = plainly(lambda: savepoints.save(checkpoint, savepoint, master=master, config=config))
-    shards = saved.manifest["shards"]
-    where = "in process" if saved.manifest["runner"] == Runner.LOCAL else f"on {shards} shards"
-    click.echo(f"{saved.path}: the run after batch {saved.batch}, {where}")
-
-
-@main.command()
-@click.argument("savepoint")
-@click.argument("checkpoint")
-@click.argument("pipeline", type=Target())
-@set_option
-@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
-@click.option(
-    "--shards", type=click.IntRange(1), help="Spark: shards of the new run; default: those of the saved run."
-)
-@click.option(
-    "--state", type=click.Choice(["spark", "files"]), help="Spark: where the new run has its state."
-)
-@click.option("--master", help="Spark: the master; default: local[*].")
-@_conf_option
-def restore(
-    savepoint: str,
-    checkpoint: str,
-    pipeline: Pipeline,
-    runner: str,
-    shards: int | None,
-    state: str | None,
-    master: str | None,
-    config: dict[str, str],
-) -> None:
-    """Create CHECKPOINT, with which MODULE:PIPELINE continues the run of SAVEPOINT.
-
-    The pipeline, the runner and the number of shards may change. The saved run must not continue: both runs would write
-    the same batches.
-    """
-    from beamlike.api import savepoint as savepoints
-
-    left_out = plainly(
-        lambda: savepoints.restore(
-            savepoint,
-            checkpoint,
-            pipeline.plan(),
-            runner=runner,
-            shards=shards,
-            state=state,
-            master=master,
-            config=config or None,
-        )
-    )
-    for line in left_out:
-        click.echo(line)
-    continued = f"beamlike run MODULE:PIPELINE --runner {runner} --checkpoint {shlex.quote(checkpoint)}"
-    click.echo(f"{checkpoint}: continue with {continued}")
 
 
 @main.command()

@@ -59,11 +59,15 @@ def sql(tables: dict[str, Path], execute: tuple[str, ...], time: str | None, uni
         for query in execute:
             click.echo(plainly(partial(ask, query)))
         return
+    refused = False
     for query in _queries(ask):
         try:
             click.echo(ask(query))
         except PlanError as error:
+            refused = True
             click.echo(printable(f"Error: {error}", keep="\n"), err=True)
+    if refused and not sys.stdin.isatty():
+        sys.exit(1)
 
 
 class _Asker:

@@ -47,6 +47,15 @@ def test_the_docs_show_what_a_query_prints() -> None:
     assert call("plays.jsonl", "ages=people/ages.csv", "-e", query).splitlines() == table
 
 
+def test_a_script_in_which_a_query_is_refused_fails_after_the_others() -> None:
+    asked = "SELECT usr FROM plays; SELECT user FROM plays;"
+    done = CliRunner().invoke(main, ["sql", "plays.jsonl"], input=asked)
+    assert done.exit_code == 1
+    assert "did you mean 'user'?" in done.output
+    assert done.output.endswith("3 rows\n")
+    assert CliRunner().invoke(main, ["sql", "plays.jsonl"], input="SELECT user FROM plays").exit_code == 0
+
+
 def test_folders_are_tables_and_tables_are_joined() -> None:
     text = call(
         "plays=out", "people", "-e", "SELECT SUM(points) AS n FROM plays", "--time", "ts", "--unit", "s"

@@ -158,7 +158,7 @@ def test_the_command_line_moves_a_run(tmp_path: Path, monkeypatch: pytest.Monkey
         assert done.exit_code == 0, done.output
         told.append(done.output)
     assert f"{tmp_path}/saved: the run after batch 0, in process" in told[1]
-    assert "continue with beamlike run MODULE:PIPELINE --runner local --checkpoint two" in told[2]
+    assert "continue with beamlike run moved:p --runner local --checkpoint two" in told[2]
     assert told[3] == "no batch has run: there was no new input\n"
     assert len(list((tmp_path / "out").iterdir())) == 1
 
