@@ -227,7 +227,7 @@ def test_a_parquet_file_that_names_a_python_type_is_only_its_bytes(mark: Path, t
     rows = p.read("rows", bl.Parquet(tmp_path / "x.parquet", schema={"value": int, "at": int}),
                   timestamp="at", timestamp_unit="s", watermark=bl.MonotonousTimestamps())  # fmt: skip
     rows.map_batches(lambda table: table).write("out", out)
-    rows.dead_letters().write("lost", out)
+    rows.dead_letters().write("lost", bl.Memory())
     assert p.run().batches[0].sources["rows"].read == 1
     assert not mark.exists()
 
