@@ -45,7 +45,7 @@ PARTS: Final[Mapping[str, Part]] = {
     "aggregates": Part("aggregates", 2),
     "changes": Part("changes", 5, alone=True),
     "checkpoint": Part("checkpoint", 2),
-    "cores": Part("cores", 3),
+    "cores": Part("cores", 4),
     "joins": Part("joins", 5, resumes=True, alone=True),
     "flagship": Part("flagship", 8, ("--repeats", "3"), resumes=True),
     "throughput": Part("throughput", 15, resumes=True),

@@ -115,17 +115,33 @@ def _run(job: str, data: Path, out: Path) -> None:
 
 
 @click.command()
-@click.option("--events", default=5_000_000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--events",
+    "sizes",
+    default=[5_000_000, 20_000_000],
+    multiple=True,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Plays; may be given several times.",
+)
 @click.option(
     "--rounds", default=5, show_default=True, type=click.IntRange(1), help="Rounds; the best counts."
 )
 @click.option("--work", default=Path("build/bench"), type=click.Path(file_okay=False, path_type=Path))
 @click.option("--one", nargs=3, hidden=True)
-def main(events: int, rounds: int, work: Path, one: tuple[str, str, str] | None) -> None:
+def main(sizes: tuple[int, ...], rounds: int, work: Path, one: tuple[str, str, str] | None) -> None:
     """Prints a table."""
     if one is not None:
         _run(one[0], Path(one[1]), Path(one[2]))
         return
+    for events in sizes:
+        _compare(events, rounds, work)
+    SECTION.show()
+    click.echo("\n".join(SECTION.text()))
+
+
+def _compare(events: int, rounds: int, work: Path) -> None:
+    """Measures both jobs with so many plays. Raises `ClickException` if the rows depend on the cores."""
     data, every = work / f"plays-{events}", frozenset(os.sched_getaffinity(0))
     generate.write(data, generate.Plays(events, _BATCHES, ties=True))
     for job in JOBS:
@@ -139,8 +155,6 @@ def main(events: int, rounds: int, work: Path, one: tuple[str, str, str] | None)
         one_core, cores = (min(runs, key=lambda run: run.wall) for runs in zip(*turns, strict=True))
         times = {"one": one_core.wall, "all": cores.wall, "cpu_one": one_core.cpu, "cpu_all": cores.cpu}
         SECTION.keep([{"job": job, "events": events, **times}], machine(None))
-    SECTION.show()
-    click.echo("\n".join(SECTION.text()))
 
 
 if __name__ == "__main__":
