@@ -97,10 +97,10 @@ def draw(entries: Sequence[Entry], path: Path) -> None:
         points = [(place, entry.ratios[job]) for place, entry in enumerate(entries) if job in entry.ratios]
         panel.plot(*zip(*points, strict=True), "o-", color="C0", markersize=3, linewidth=1)
         middle = statistics.median(ratio for _, ratio in points)
-        reach = max(1.0, *(abs(log2(ratio / middle)) * 1.2 for _, ratio in points))
+        reach = max(0.5, *(abs(log2(ratio / middle)) * 1.2 for _, ratio in points))
         panel.set_yscale("log", base=2)
-        panel.set_ylim(middle / 2 ** (reach / 2), middle * 2 ** (reach / 2))
-        ticks = [middle / 2 ** (reach / 4), middle, middle * 2 ** (reach / 4)]
+        panel.set_ylim(middle / 2**reach, middle * 2**reach)
+        ticks = [middle / 2 ** (reach / 2), middle, middle * 2 ** (reach / 2)]
         panel.set_yticks(ticks, [f"{tick:.2g}" for tick in ticks])
         panel.minorticks_off()
         panel.set_title(job, fontsize="small")

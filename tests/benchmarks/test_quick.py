@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -79,3 +80,17 @@ def test_a_commit_that_is_measured_again_keeps_jobs_that_are_left_out(tmp_path: 
         ("b", {"one": 1.0}),
         ("a", {"one": 3.0, "two": 2.0}),
     ]
+
+
+def test_all_ratios_are_within_their_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = list[Any]()
+    monkeypatch.setattr(history, "save", lambda figure, path: drawn.append(figure))
+    entries = [of("a", far=85.0, near=1.0), of("b", far=42.0, near=1.01), of("c", far=40.0), of("d", far=5.0)]
+    history.draw(entries, tmp_path / "history.svg")
+    panels = {panel.get_title(): panel for panel in drawn[0].axes}
+    assert panels.keys() == {"far", "near"}
+    for panel in panels.values():
+        least, greatest = panel.get_ylim()
+        ratios = panel.lines[0].get_ydata()
+        assert least < min(ratios) <= max(ratios) < greatest
+        assert greatest / least >= 1.99
