@@ -27,6 +27,7 @@ from stages.frames import concat_nonempty, partition, repeated, size_of
 from stages.state.buckets import BUCKET, inside, split_by_bucket, touched
 from stages.state.due_soon import BUFFER, FROM_BYTES, MAYBE_OVERLAPS, DueSoonBuffer, divide, mark
 from stages.state.index import Index, Size
+from stages.state.lookup import hashes_by_bucket
 from stages.state.patches import Update, large, write_patches
 from stages.state.slices import BucketSlice, placed_in, read_slices
 from stages.state.storage import Storage
@@ -39,7 +40,7 @@ SMALL_BYTES: Final = 64_000
 """The size of a bucket's rows (bytes) up to which every arrival loads it: that costs no more than a waiting arrival."""
 
 CROWDED: Final = 4
-"""A large bucket with at most this many rows for each row placed in it is read and written whole.
+"""A large bucket with at most this many rows for each key of the rows placed in it is read and written whole.
 
 That costs less than to search for the rows of a slice, and so many deleted rows would soon make a rewrite necessary.
 """
@@ -233,7 +234,8 @@ def read_working_set(
     needed |= buffer.buckets
     # The buckets `also` and `unknown` are needed whole.
     sliced = large(storage, needed - {*also, *unknown})
-    sliced -= _crowded(storage, sliced, placed, requested)
+    key_columns = [*storage.table.keys, BUCKET]
+    sliced -= _crowded(storage, sliced, placed[:, key_columns], requested[:, key_columns])
     only_requested = set(touched(requested)) & set(storage.sizes) - needed
     slices = read_slices(
         storage, sliced | only_requested, arrivals=placed, requested_keys=requested, due=due, now=now
@@ -250,14 +252,13 @@ def read_working_set(
 
 
 def _crowded(storage: Storage, buckets: Collection[int], *placed: pl.DataFrame) -> frozenset[int]:
-    """Returns the buckets in which so many rows are placed that few of their own may be left out."""
+    """Returns the buckets in which rows of so many keys are placed that few of their own rows may be left out."""
     rows = {bucket: storage.live_rows[bucket] for bucket in buckets}
-    if CROWDED * sum(map(len, placed)) < min(rows.values(), default=0):
+    # Rows of one key count once. They are hashed only if there are enough of them.
+    if not rows or CROWDED * sum(map(len, placed)) < min(rows.values()):
         return frozenset()
-    reached = pl.concat([each.get_column(BUCKET) for each in placed]).value_counts().rows()
-    return frozenset(
-        bucket for bucket, count in reached if bucket in rows and CROWDED * count >= rows[bucket]
-    )
+    keys = hashes_by_bucket(concat_nonempty(*placed), storage.table.keys)
+    return frozenset(bucket for bucket in rows if CROWDED * len(keys.get(bucket, ())) >= rows[bucket])
 
 
 @attrs.frozen(eq=False)

@@ -130,11 +130,14 @@ def test_a_bucket_of_which_most_rows_are_due_is_read_whole_without_a_search(
     assert of_rows(store) == []
 
 
-@pytest.mark.parametrize(("arriving", "searched"), [(MANY // 5, True), (MANY // 3, False)])
-def test_a_bucket_in_which_many_rows_arrive_is_read_whole_without_a_search(
-    arriving: int, searched: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("arriving", "keys", "searched"),
+    [(MANY // 5, MANY, True), (MANY // 3, MANY, False), (MANY, MANY // 3, False), (MANY, 10, True)],
+)
+def test_a_bucket_in_which_rows_of_many_keys_arrive_is_read_whole_without_a_search(
+    arriving: int, keys: int, searched: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, store = filled(running)
+    stage, store = filled(as_of)
     asked = Counter[str]()
     find = HashIndex.find
 
@@ -144,7 +147,7 @@ def test_a_bucket_in_which_many_rows_arrive_is_read_whole_without_a_search(
 
     monkeypatch.setattr(HashIndex, "find", count)
     with patched(**{**USUAL, "chunk": CHUNK, "crowded": 4}):
-        take(stage, store, (f"key {number}" for number in range(arriving)), 1)
+        take(stage, store, (f"key {number % keys}" for number in range(arriving)), 1)
     assert (asked.total() > 0) == searched
 
 
