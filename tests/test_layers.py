@@ -85,9 +85,9 @@ def test_each_layer_imports_only_those_before_it(package):
 
 
 @pytest.mark.parametrize("package", LAYERS)
-def test_no_file_is_longer_than_400_lines(package):
+def test_no_file_is_longer_than_800_lines(package):
     for path in (ROOT / package).rglob("*.py"):
-        assert len(path.read_text().splitlines()) <= 400, path
+        assert len(path.read_text().splitlines()) <= 800, path
 
 
 def test_dir_shows_what_is_public_and_nothing_else():

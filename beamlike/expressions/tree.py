@@ -1,11 +1,11 @@
 """Inspects narwhals expressions: the columns that they read, whether they depend on other rows, and their text.
 
-Only this module reads narwhals' tree (`Expr._nodes`); a test checks what it assumes about that tree.
+Only this room reads narwhals' tree (`Expr._nodes`); a test checks what it assumes about that tree.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import narwhals as nw
@@ -43,11 +43,77 @@ _EXTRACT = "str.extract"
 _WILDCARDS = ("all", "exclude", "nth")
 
 
+class TypedExpr(nw.Expr):
+    """An expression with the conversions that `typed` has added. Its text and its identity are those of the expression
+    that the user has written.
+
+    Attributes:
+        written: The expression without conversions.
+        done: The number of first nodes that have their conversions.
+        dtype: The type of its values if all nodes have them; None if the expression has none.
+    """
+
+    written: nw.Expr
+    done: int
+    dtype: pl.DataType | None
+
+    @classmethod
+    def of(cls, made: nw.Expr, written: nw.Expr, dtype: pl.DataType | None) -> TypedExpr:
+        """Creates it from the expression that is computed and the one that is shown."""
+        return cls(*made._nodes)._with(as_written(written), len(made._nodes), dtype)
+
+    def _with(self, written: nw.Expr, done: int, dtype: pl.DataType | None) -> TypedExpr:
+        self.written, self.done, self.dtype = written, done, dtype
+        return self
+
+    def _append_node(self, node: Any) -> TypedExpr:
+        more = TypedExpr(*self._nodes, node)
+        return more._with(nw.Expr(*self.written._nodes, node), self.done, None)
+
+
+def as_written(expression: nw.Expr) -> nw.Expr:
+    """Returns an expression without added conversions."""
+    return expression.written if isinstance(expression, TypedExpr) else expression
+
+
+def separate(expression: nw.Expr) -> list[nw.Expr]:
+    """Divides a resolved expression that computes something of several columns into one for each column."""
+    root, *rest = expression._nodes
+    names = root.kwargs["names"] if root.name == "col" else ()
+    if len(names) < 2 or not rest:
+        return [expression]
+    return [nw.Expr(*nw.col(name)._nodes, *rest) for name in names]
+
+
+def called(node: Any, arguments: Sequence[Any], **changed: Any) -> Any:
+    """Returns a node with other arguments."""
+    return type(node)(
+        node.kind,
+        node.name,
+        exprs=arguments,
+        str_as_lit=node.str_as_lit,
+        allow_multi_output=node.allow_multi_output,
+        **{**node.kwargs, **changed},
+    )
+
+
+def elementwise(expression: nw.Expr, function: Callable[[Any], Any], dtype: Any) -> nw.Expr:
+    """Returns an expression for a function of a whole column, of which each result depends on its own row only.
+
+    Narwhals assumes of such functions that they read other rows.
+    """
+    like: Any = expression.map_batches(function, dtype)._nodes[-1]
+    kind = expression.is_null()._nodes[-1].kind
+    return nw.Expr(*expression._nodes, type(like)(kind, like.name, **like.kwargs))
+
+
 def resolve(expression: nw.Expr, schema: pl.Schema) -> nw.Expr:
     """Replaces `all()` and selectors in an expression by the user columns that they select.
 
     The frames also have columns of the engine, which a wildcard must not select.
     """
+    if isinstance(expression, TypedExpr):
+        return expression
     count = _wildcard_length(expression)
     nodes = list(expression._nodes)
     if count:
@@ -85,14 +151,7 @@ def _resolve_arguments(node: Any, schema: pl.Schema) -> Any:
     if not any(isinstance(argument, nw.Expr) for argument in node.exprs):
         return node
     arguments = [resolve(item, schema) if isinstance(item, nw.Expr) else item for item in node.exprs]
-    return type(node)(
-        node.kind,
-        node.name,
-        exprs=arguments,
-        str_as_lit=node.str_as_lit,
-        allow_multi_output=node.allow_multi_output,
-        **node.kwargs,
-    )
+    return called(node, arguments)
 
 
 def columns_read(expression: nw.Expr) -> list[str]:
@@ -142,22 +201,16 @@ def _names_in(nodes: Iterable[Any]) -> Iterator[str]:
 
 def with_names(expression: nw.Expr, new: Callable[[str], str]) -> nw.Expr:
     """Renames the columns of a resolved expression: `new` returns the new name for each name."""
-    return nw.Expr(*(_with_names(node, new) for node in expression._nodes))
+    made = nw.Expr(*(_with_names(node, new) for node in expression._nodes))
+    if isinstance(expression, TypedExpr):
+        return TypedExpr.of(made, with_names(expression.written, new), expression.dtype)
+    return made
 
 
 def _with_names(node: Any, new: Callable[[str], str]) -> Any:
-    kwargs = dict(node.kwargs)
-    if node.name == "col":
-        kwargs["names"] = tuple(map(new, kwargs["names"]))
+    names = {"names": tuple(map(new, node.kwargs["names"]))} if node.name == "col" else {}
     arguments = [with_names(item, new) if isinstance(item, nw.Expr) else item for item in node.exprs]
-    return type(node)(
-        node.kind,
-        node.name,
-        exprs=arguments,
-        str_as_lit=node.str_as_lit,
-        allow_multi_output=node.allow_multi_output,
-        **kwargs,
-    )
+    return called(node, arguments, **names)
 
 
 def extracted(expression: nw.Expr, pattern: str, group: int) -> nw.Expr:
@@ -193,7 +246,7 @@ def looks_at_other_rows(expression: nw.Expr) -> str | None:
 
 def expression_identity(expression: nw.Expr) -> list[Any]:
     """Converts the expression to plain data: its functions in order, each with its arguments except null and False."""
-    return [_node_identity(node) for node in expression._nodes]
+    return [_node_identity(node) for node in as_written(expression)._nodes]
 
 
 def _node_identity(node: Any) -> dict[str, Any]:
@@ -221,7 +274,7 @@ def expression_text(expression: nw.Expr) -> str:
 def _text(expression: nw.Expr) -> tuple[str, int]:
     """Formats an expression, and returns the precedence of its outermost operator with it."""
     text, binding = "", _ATOM
-    nodes: list[Any] = list(expression._nodes)
+    nodes: list[Any] = list(as_written(expression)._nodes)
     system = _system_reader(nodes)
     if system:
         text, nodes = f"{system.removeprefix(RESERVED_PREFIX)}()", nodes[_reader_length(nodes) :]

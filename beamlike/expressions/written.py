@@ -27,6 +27,7 @@ from beamlike.expressions.tree import (
     UNARY,
     _reader_length,
     _system_reader,
+    as_written,
     expression_identity,
     operand_bindings,
 )
@@ -182,7 +183,7 @@ class _Writer:
         return self.text(expression)[0]
 
     def text(self, expression: nw.Expr) -> tuple[str, int]:
-        nodes: list[Any] = list(expression._nodes)
+        nodes: list[Any] = list(as_written(expression)._nodes)
         system = _system_reader(nodes)
         if system:
             text, binding = f"{system.removeprefix(RESERVED_PREFIX)}()", 9
@@ -226,7 +227,7 @@ class _Writer:
 
     def _when(self, node: Any) -> str:
         condition, *values = node.exprs
-        nodes: list[Any] = list(condition._nodes)
+        nodes: list[Any] = list(as_written(condition)._nodes)
         several = len(nodes) == 1 and nodes[0].name == "all_horizontal"
         given = nodes[0].exprs if several else [condition]
         text = f"when({', '.join(map(self._argument, given))})"

@@ -15,7 +15,7 @@ from beamlike.expressions.describe import function_name
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.io.base import SHOWN
 from beamlike.rows.dtypes import require_column_name, type_name
-from beamlike.steps.infer import Shape, expressions, outputs
+from beamlike.steps.infer import Shape, row_value
 from stages.aggregates.base import Aggregate
 from windowing.columns import EVENT_TIME, SYSTEM_COLUMNS
 
@@ -77,8 +77,7 @@ def under_condition(schema: pl.Schema, name: str, aggregate: Aggregate, step: st
                 step=step,
             )
     shape = Shape(schema, (EVENT_TIME,))
-    (condition,) = expressions(shape, [given.expression], {}, step=step, plain=False)
-    dtypes = outputs(shape, [condition], step=step)[0].dtypes()
+    condition, dtypes = row_value(shape, given.expression, step=step)
     if dtypes != [pl.Boolean]:
         told = listed(map(type_name, dtypes))
         raise WrongType(f"{name}: where= must be one Boolean, but {given} is {told}", step=step)

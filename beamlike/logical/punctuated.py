@@ -13,7 +13,7 @@ import stages.strategies.punctuated
 from beamlike.errors import PlanError, WrongType
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.rows.dtypes import type_name
-from beamlike.steps.infer import Shape, expressions, outputs
+from beamlike.steps.infer import Shape, row_value
 from stages.strategies.base import WatermarkStrategy
 from stages.strategies.punctuated import RowExpression
 
@@ -96,8 +96,7 @@ def _marker(given: RowExpression, shape: Shape, step: str, what: str) -> RowExpr
 def _checked(given: RowExpression, shape: Shape, step: str, kind: str) -> tuple[RowExpression, pl.DataType]:
     if not isinstance(given, ExpressionOfRows):
         raise WrongType(f"{kind} takes expressions of bl.col, not {given!r}", step=step)
-    (expression,) = expressions(shape, [given.expression], {}, step=step, plain=False)
-    dtypes = outputs(shape, [expression], step=step)[0].dtypes()
+    expression, dtypes = row_value(shape, given.expression, step=step)
     if len(dtypes) != 1:
         raise PlanError(f"{kind}: {given} gives {len(dtypes)} columns, not one", step=step)
     return ExpressionOfRows(expression), dtypes[0]

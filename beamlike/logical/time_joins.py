@@ -27,7 +27,7 @@ from beamlike.logical.joins import (
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply
 from beamlike.rows.dtypes import type_name
-from beamlike.steps.infer import Shape, expressions, outputs
+from beamlike.steps.infer import Shape, row_value
 from beamlike.steps.joins import Paired
 from stages.joins.asof import AsOfJoin
 from stages.joins.asof import How as HowAsOf
@@ -211,8 +211,7 @@ def _bounds(bounds: object, left: Node, step: str) -> tuple[int, int | Expressio
 def _length(given: nw.Expr, left: Node, step: str) -> ExpressionOfRows:
     """Returns the expression for an upper bound that is computed from each left row."""
     columns = Shape(left.schema, ())
-    (expression,) = expressions(columns, [given], {}, step=step)
-    (dtype,) = outputs(columns, [expression], step=step)[0].dtypes()
+    expression, (dtype, *_) = row_value(columns, given, step=step)
     if not isinstance(dtype, pl.Duration):
         raise WrongType(
             f"the upper bound {expression_text(expression)} of within= is {type_name(dtype)}, and must be a duration, "

@@ -16,8 +16,12 @@ from sqlglot import exp
 
 from beamlike.errors import BadQuery, nearest
 from beamlike.expressions import functions
-from beamlike.rows.dtypes import as_narwhals
-from beamlike.spec.sql_casts import TIMES, TYPES, cast, is_text, time_literal
+from beamlike.expressions.tree import TypedExpr, columns_read
+from beamlike.expressions.typed import TypeFault, dtype_of_literal, family, typed
+from beamlike.rows.dtypes import system_schema, type_name
+from beamlike.spec.sql_casts import TIMES, TYPES, cast, time_literal
+from beamlike.spec.sql_numbers import remainder, rounded, whole_quotient
+from windowing.columns import SYSTEM_COLUMNS
 from windowing.time import microseconds
 
 SYSTEM: Final[Mapping[str, Callable[[], nw.Expr]]] = {
@@ -37,13 +41,24 @@ _DATES: Final[Mapping[str, str]] = {
     "yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S", "SSS": "%3f", "SSSSSS": "%6f",
 }  # fmt: skip
 """The letters of Java's patterns of dates, as in Spark and Flink, and those of polars."""
-METHODS: Final[Mapping[type[exp.Expr], str]] = {
-    exp.Upper: "str.to_uppercase", exp.Lower: "str.to_lowercase", exp.Length: "str.len_chars", exp.Abs: "abs",
-    exp.Sqrt: "sqrt", exp.Ceil: "ceil", exp.Floor: "floor", exp.Exp: "exp", exp.Ln: "log", exp.Hour: "dt.hour",
-    exp.Minute: "dt.minute", exp.Second: "dt.second", exp.Day: "dt.day", exp.Month: "dt.month", exp.Year: "dt.year",
-    exp.IsNan: "is_nan",
+METHODS: Final[Mapping[type[exp.Expr], tuple[str, str]]] = {
+    exp.Upper: ("text", "str.to_uppercase"), exp.Lower: ("text", "str.to_lowercase"),
+    exp.Length: ("text", "str.len_chars"), exp.Abs: ("number", "abs"),
+    exp.Ceil: ("number", "ceil"), exp.Floor: ("number", "floor"),
+    exp.Sqrt: ("float", "sqrt"), exp.Exp: ("float", "exp"), exp.Ln: ("float", "log"), exp.IsNan: ("float", "is_nan"),
+    exp.Hour: ("time", "dt.hour"), exp.Minute: ("time", "dt.minute"), exp.Second: ("time", "dt.second"),
+    exp.Day: ("time", "dt.day"), exp.Month: ("time", "dt.month"), exp.Year: ("time", "dt.year"),
 }  # fmt: skip
-"""Functions of one argument that are methods of a column."""
+"""Functions of one argument that are methods of a column, each with the kind of its argument."""
+_LOGIC: Final = (exp.And, exp.Or)
+_CONDITION: Final = "boolean"
+_ADVICE: Final[Mapping[str, str]] = {
+    "text": "CAST(... AS VARCHAR)",
+    "number": "CAST(... AS BIGINT) or CAST(... AS DOUBLE)",
+    "time": "CAST(... AS TIMESTAMP)",
+    _CONDITION: "a comparison such as x <> 0",
+}
+"""What to write for an argument of another kind."""
 _PARTS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
@@ -57,6 +72,11 @@ class Scope:
     """Parts that are columns already, such as aggregates."""
     types: Mapping[str, pl.DataType] = attrs.field(factory=dict)
     """The types of the columns of the collection."""
+    _known: Mapping[str, pl.DataType] = attrs.field(init=False, repr=False, eq=False)
+
+    @_known.default
+    def _with_system_columns(self) -> Mapping[str, pl.DataType]:
+        return {**system_schema(SYSTEM_COLUMNS), **self.types}
 
     def fault(self, node: exp.Expr, message: str) -> BadQuery:
         """Returns an error at the place of a part of the query."""
@@ -87,13 +107,29 @@ class Scope:
 
     def value(self, node: exp.Expr) -> Any:
         """Returns an expression, or a plain value for a literal."""
+        found = self._value(node)
+        return self._typed(node, found) if isinstance(found, nw.Expr) else found
+
+    def _typed(self, node: exp.Expr, found: nw.Expr) -> nw.Expr:
+        """Adds conversions to an expression, and finds its type. Raises `BadQuery` if its operands have no meaning."""
+        if not {*columns_read(found)} <= {*self._known}:
+            return found  # the step that gets the expression reports it
+        try:
+            (made,) = typed(found, self._known)
+        except TypeFault as error:
+            raise self.fault(node, str(error)) from None
+        if made.dtype is None:
+            raise self.fault(node, f"{node.sql()} cannot be computed for columns of these types")
+        return made
+
+    def _value(self, node: exp.Expr) -> Any:
         if node in self.replaced:
             return nw.col(self.replaced[node])
         match node:
             case exp.Column():
                 return self.column(node)
             case exp.Literal() | exp.Boolean() | exp.Null():
-                return literal(node)
+                return self._literal(node)
             case exp.Paren() | exp.Alias():
                 return self.value(node.this)
             case exp.Interval():
@@ -101,7 +137,7 @@ class Scope:
             case exp.Neg():
                 return self._negated(node)
             case exp.Not():
-                return ~self.expression(node.this)
+                return ~self.kind(node.this, _CONDITION, "NOT")
             case exp.Is(this=this, expression=exp.Null()):
                 return self.expression(this).is_null()
             case exp.Between():
@@ -119,11 +155,25 @@ class Scope:
     def expression(self, node: exp.Expr) -> nw.Expr:
         """Returns an expression, also for a literal."""
         found = self.value(node)
-        return found if isinstance(found, nw.Expr) else _literal_column(found)
+        return found if isinstance(found, nw.Expr) else self._typed(node, _literal_column(found))
+
+    def kind(self, node: exp.Expr, kind: str, of: str) -> nw.Expr:
+        """Returns an argument of a function. Raises `BadQuery` if it is of another kind than text, number, time or
+        condition.
+        """
+        found = self.expression(node)
+        dtype = found.dtype if isinstance(found, TypedExpr) else None
+        wanted = "number" if kind == "float" else kind
+        if dtype not in (None, pl.Null()) and wanted not in (family(dtype), _class(dtype)):
+            what = f"{of} needs a {'condition' if wanted == _CONDITION else wanted}, not {type_name(dtype)}"
+            raise self.fault(node, f"{what}; write {_ADVICE[wanted]}")
+        if kind == "time" and isinstance(dtype, pl.Date):
+            return found.cast(nw.Datetime("us"))  # whose hour is 0
+        return found.cast(nw.Float64) if kind == "float" else found
 
     def condition(self, node: exp.Expr) -> nw.Expr:
         """Returns an expression for a filter, which needs a value for each row, also if the query names no column."""
-        found = self.expression(node)
+        found = self.kind(node, _CONDITION, "this condition")
         places = [place for columns in self.tables.values() for place in columns.values()]
         if node.find(exp.Column) or not places:
             return found
@@ -136,31 +186,32 @@ class Scope:
         if isinstance(node, exp.Mod | exp.IntDiv | exp.Div):
             return self._divided(node)
         if type(node) in METHODS and node.this is not None:
-            return _called(self.expression(node.this), METHODS[type(node)])
+            kind, method = METHODS[type(node)]
+            return _called(self.kind(node.this, kind, node.key.upper()), method)
         match node:
             case exp.Coalesce():
                 return nw.coalesce(*map(self.expression, [node.this, *node.expressions]))
             case exp.DPipe():
-                return nw.concat_str(self.expression(node.this), self.expression(node.expression))
+                return self._joined(node.this, node.expression)
             case exp.Concat():
-                return nw.concat_str(*map(self.expression, node.expressions))
+                return self._joined(*node.expressions)
             case exp.Pow():
                 # Powers of whole numbers with negative exponents are fractions.
-                return (self.expression(node.left) * 1.0) ** self.expression(node.right)
+                return self.kind(node.left, "float", "POWER") ** self.kind(node.right, "float", "POWER")
             case exp.Trim():
-                return self.expression(node.this).str.strip_chars(" ")
+                return self._text_of(node).str.strip_chars(" ")
             case exp.Round():
                 return self._rounded(node)
             case exp.Like():
-                return self.expression(node.this).str.contains(_pattern(self._text(node.expression)))
+                return self._text_of(node).str.contains(_pattern(self._text(node.expression)))
             case exp.StartsWith():
-                return self.expression(node.this).str.starts_with(self._text(node.expression))
+                return self._text_of(node).str.starts_with(self._text(node.expression))
             case exp.Replace():
                 new = self._text(node.args["replacement"]) if node.args.get("replacement") else ""
                 old = self._text(node.expression)
                 if not old:
                     raise self.fault(node.expression, "REPLACE needs a text that is not empty")
-                return self.expression(node.this).str.replace_all(old, new, literal=True)
+                return self._text_of(node).str.replace_all(old, new, literal=True)
             case exp.Substring():
                 return self._substring(node)
             case exp.SplitPart():
@@ -168,13 +219,12 @@ class Scope:
             case exp.RegexpExtract():
                 group = node.args.get("group") or node.args.get("position")  # the third argument
                 number = 1 if group is None else self._number(group)
-                return functions.regexp_extract(
-                    self.expression(node.this), self._text(node.expression), number
-                )
+                return functions.regexp_extract(self._text_of(node), self._text(node.expression), number)
             case exp.Extract() if node.this.name.upper() in _PARTS:
-                return _called(self.expression(node.expression), f"dt.{node.this.name.lower()}")
+                subject = self.kind(node.expression, "time", "EXTRACT")
+                return _called(subject, f"dt.{node.this.name.lower()}")
             case exp.Anonymous() if node.name.upper() == "DATE_FORMAT" and len(node.expressions) == 2:
-                return self.expression(node.expressions[0]).dt.to_string(
+                return self.kind(node.expressions[0], "time", "DATE_FORMAT").dt.to_string(
                     self._date_pattern(node.expressions[1])
                 )
         name = node.name if isinstance(node, exp.Anonymous) else node.sql().split("(")[0]
@@ -182,19 +232,47 @@ class Scope:
             node, f"{name} has no counterpart; compute it by a step after sql(...), such as map_batches"
         )
 
+    def _text_of(self, node: exp.Expr) -> nw.Expr:
+        """Returns the first argument of a function of texts."""
+        return self.kind(node.this, "text", node.key.upper())
+
+    def _joined(self, *parts: exp.Expr) -> nw.Expr:
+        found = [self.expression(part) for part in parts]
+        for part, one in zip(parts, found, strict=True):
+            if isinstance(one, TypedExpr) and (one.dtype or pl.String()).is_nested():
+                raise self.fault(part, f"|| and CONCAT join texts, not {type_name(one.dtype or pl.Null())}")
+        return nw.concat_str(*found)
+
     def _binary(self, node: Any) -> Any:
+        if isinstance(node, _LOGIC):
+            name = node.key.upper()
+            left, right = (self.kind(one, _CONDITION, name) for one in (node.left, node.right))
+            return left & right if isinstance(node, exp.And) else left | right
+        arithmetic = isinstance(node, exp.Add | exp.Sub | exp.Mul)
         left, right = self.value(node.left), self.value(node.right)
-        if isinstance(node, exp.And | exp.Or):
-            left, right = self.expression(node.left), self.expression(node.right)
-        if not isinstance(left, nw.Expr) and not isinstance(right, nw.Expr):
-            left = _literal_column(left)
-        if isinstance(left, nw.Expr):
-            return getattr(left, BINARY[type(node)])(right)
-        return getattr(_literal_column(left), BINARY[type(node)])(right)
+        if not isinstance(left, nw.Expr):
+            left = self._typed(node.left, _literal_column(left))
+        families = [self._family(one) for one in (left, right)]
+        if arithmetic and {"text", _CONDITION} & {*families}:
+            texts = isinstance(node, exp.Add) and families == ["text", "text"]
+            write = "for texts, write ||" if texts else "write a CAST"
+            what = " and ".join(map(str, families))
+            raise self.fault(node, f"arithmetic needs numbers or times, not {what}; {write}")
+        found = getattr(left, BINARY[type(node)])(right)
+        if isinstance(node, exp.Sub) and families == ["date", "date"]:
+            return found.dt.total_minutes() // (24 * 60)
+        return found
+
+    def _family(self, value: Any) -> str | None:
+        """Returns the kind of the type of an expression or literal; None if it has none, such as NULL."""
+        dtype = value.dtype if isinstance(value, TypedExpr) else dtype_of_literal(value)
+        return None if dtype in (None, pl.Null()) else family(dtype)
 
     def _negated(self, node: exp.Neg) -> Any:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return -literal(node.this)
         value = self.value(node.this)
-        if isinstance(value, str | bool):
+        if isinstance(value, str | bool) or self._family(value) not in (None, "number", "duration"):
             raise self.fault(node, f"- needs a number, not {node.this.sql()}")
         return None if value is None else -value
 
@@ -202,39 +280,27 @@ class Scope:
         """Divides as SQL does, towards zero: `-7 DIV 2` is -3, and `-7 % 2` is -1. Python's results are -4 and 1. A
         division by zero is NULL.
         """
-        left, right = self.expression(node.left), self.expression(node.right)
-        # Not around the quotient: it is computed for all rows, and fails for a Decimal and zero.
-        right = nw.when(right != 0).then(right)
+        left, right = (self.kind(one, "number", node.key.upper()) for one in (node.left, node.right))
         if isinstance(node, exp.Div):
             # The quotient of two Decimals would be rounded to their scale.
-            return left * nw.lit(1.0) / right
-        rest = left % right
-        differs = (rest != 0) & ((rest < 0) != (left < 0))
-        if isinstance(node, exp.Mod):
-            return nw.when(differs).then(rest - right).otherwise(rest)
-        quotient = left // right
-        return nw.when((rest != 0) & ((left < 0) != (right < 0))).then(quotient + 1).otherwise(quotient)
+            return left.cast(nw.Float64) / nw.when(right != 0).then(right)
+        floats = any(
+            isinstance(one, TypedExpr) and one.dtype in (pl.Float32, pl.Float64) for one in (left, right)
+        )
+        return (remainder if isinstance(node, exp.Mod) else whole_quotient)(left, right, floats=floats)
 
     def _rounded(self, node: exp.Round) -> nw.Expr:
-        """Rounds halves away from zero, as SQL does; polars rounds them to the even number."""
         digits = node.args.get("decimals")
-        scale = 10 ** (0 if digits is None else self._number(digits))
-        value = self.expression(node.this)
-        scaled = value * scale if scale > 1 else value
-        even = scaled.round()
-        # Twice the difference is 1, or -1, only for a half that was rounded towards zero.
-        towards_zero = ((scaled - even).abs() * 2 == 1) & (((scaled - even) > 0) == (scaled > 0))
-        away = nw.when(towards_zero).then(even + (scaled - even) * 2).otherwise(even)
-        # polars multiplies by a reciprocal, so the last digits of the quotient need rounding.
-        return (away / scale).round(len(str(scale)) - 1) if scale > 1 else away
+        value = self.kind(node.this, "number", "ROUND")
+        dtype = value.dtype if isinstance(value, TypedExpr) else None
+        return rounded(value, dtype or pl.Float64(), 0 if digits is None else self._number(digits))
 
     def _is_in(self, node: exp.In) -> Any:
         value = self.expression(node.this)
         found = [self.value(one) for one in node.expressions]
-        if all(isinstance(one, str) for one in found):
+        if found and not any(one is None or isinstance(one, nw.Expr) for one in found):
             return value.is_in(found)
-        # `is_in` does not compare numbers of different types, nor finds NULL: with NULL in the list, the result is NULL
-        # where no other value is equal.
+        # `is_in` does not find NULL: with NULL in the list, the result is NULL where no other value is equal.
         return reduce(or_, [value == one for one in found])
 
     def _text(self, node: exp.Expr) -> str:
@@ -268,25 +334,40 @@ class Scope:
         default = node.args.get("default")
         made: nw.Expr = nw.lit(None) if default is None else self.expression(default)
         for branch in reversed(node.args["ifs"]):
-            condition = self.expression(branch.this)
-            if node.this is not None:
-                condition = self.expression(node.this) == self.value(branch.this)
+            if node.this is None:
+                condition = self.kind(branch.this, _CONDITION, "WHEN")
+            else:
+                condition = self._typed(branch.this, self.expression(node.this) == self.value(branch.this))
             made = nw.when(condition).then(self.expression(branch.args["true"])).otherwise(made)
         return made
 
     def _cast(self, node: exp.Cast) -> nw.Expr:
         kind = node.to.this.name
+        if kind in TIMES and isinstance(node.this, exp.Literal) and node.this.is_string:
+            return self._time(node.this, kind)
+        target, value = self._target(node), self.expression(node.this)
+        given = (value.dtype if isinstance(value, TypedExpr) else None) or pl.Null()
+        try:
+            return cast(value, given, target)
+        except TypeFault as error:
+            raise self.fault(node.this, str(error)) from None
+
+    def _target(self, node: exp.Cast) -> pl.DataType:
+        kind = node.to.this.name
         if kind == "DECIMAL" and len(node.to.expressions) == 2:
             digits, scale = (self._number(one.this) for one in node.to.expressions)
             if not 1 <= digits <= 38 or scale > digits:
                 raise self.fault(node.this, "DECIMAL has 1 to 38 digits, of which the scale is a part")
-            return self.expression(node.this).cast(as_narwhals(pl.Decimal(digits, scale)))  # type: ignore[arg-type]
+            return pl.Decimal(digits, scale)
         if kind not in TYPES or node.to.expressions:
             raise self.fault(node.this, f"there is no type {node.to.sql()}{nearest(node.to.sql(), TYPES)}")
-        if kind in TIMES and isinstance(node.this, exp.Literal) and node.this.is_string:
-            return self._time(node.this, kind)
-        value = self.expression(node.this)
-        return cast(value, kind, is_text=is_text(value, self.types))
+        return TYPES[kind]
+
+    def _literal(self, node: exp.Expr) -> Any:
+        value = literal(node)
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
+            raise self.fault(node, f"{value} does not fit into 64 bits; write it with a point")
+        return value
 
     def _time(self, node: exp.Literal, kind: str) -> nw.Expr:
         """Returns the literal for a text such as that of `DATE '2026-01-31'`."""
@@ -301,13 +382,13 @@ class Scope:
         if not delimiter:
             raise self.fault(node, "SPLIT_PART needs a delimiter that is not empty")
         # With more delimiters at the end, each part exists.
-        longer = nw.concat_str(self.expression(node.this), nw.lit(delimiter * number))
+        longer = nw.concat_str(self._text_of(node), nw.lit(delimiter * number))
         return longer.str.split(delimiter).list.get(number - 1)
 
     def _substring(self, node: exp.Substring) -> nw.Expr:
         start, length = node.args.get("start"), node.args.get("length")
         offset = 0 if start is None else self._number(start, 1) - 1
-        return self.expression(node.this).str.slice(offset, None if length is None else self._number(length))
+        return self._text_of(node).str.slice(offset, None if length is None else self._number(length))
 
 
 def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:
@@ -316,6 +397,11 @@ def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:
     before = query[: min(starts, default=0)]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return BadQuery(f"line {line}, column {column}: {message}")
+
+
+def _class(dtype: pl.DataType) -> str:
+    """Returns "time" for times and dates, which have parts; else an empty text."""
+    return "time" if isinstance(dtype, pl.Datetime | pl.Date | pl.Time) else ""
 
 
 def _called(subject: nw.Expr, method: str) -> nw.Expr:

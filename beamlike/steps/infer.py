@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,6 +14,7 @@ import polars as pl
 
 from beamlike.errors import COMPUTED, DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
 from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
+from beamlike.expressions.typed import TypeFault, typed
 from beamlike.rows.dead_letters import reason
 from beamlike.rows.dtypes import require_column_name, system_schema, type_name
 from beamlike.steps.base import Step
@@ -83,7 +84,7 @@ def expressions(
     Wildcards become the user's columns. `plain=False` refuses plain values, for filters.
     """
     parsed = parse(given, named, step=step, plain=plain)
-    return tuple(_checked(shape, expression, step) for expression in parsed)
+    return tuple(one for expression in parsed for one in _checked(shape, expression, step))
 
 
 def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True) -> list[nw.Expr]:
@@ -137,7 +138,7 @@ def without_wildcards(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
         raise PlanError(f"cannot use {expression_text(expression)}: {reason(error)}", step=step) from error
 
 
-def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
+def _checked(shape: Shape, expression: nw.Expr, step: str) -> Sequence[nw.Expr]:
     resolved = without_wildcards(shape, expression, step)
     for name in columns_read(resolved):
         if name not in shape.user and name not in shape.system:
@@ -149,7 +150,10 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
             "on how the input was cut into chunks; use group_by(...).aggregate(...)",
             step=step,
         )
-    return resolved
+    try:
+        return typed(resolved, shape.everything())
+    except TypeFault as error:
+        raise WrongType(f"cannot compute {expression_text(resolved)}: {error}", step=step) from None
 
 
 def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
@@ -202,6 +206,12 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
         if count > 1:
             raise DuplicateName(f"gives column {name!r} {count} times; rename with .alias(...)", step=step)
     return schemas
+
+
+def row_value(shape: Shape, given: nw.Expr, *, step: str) -> tuple[nw.Expr, list[pl.DataType]]:
+    """Converts a user's expression for one value of each row. Also returns the types of its columns, ideally one."""
+    checked = expressions(shape, [given], {}, step=step, plain=False)
+    return checked[0], [dtype for schema in outputs(shape, checked, step=step) for dtype in schema.dtypes()]
 
 
 def predicates(shape: Shape, given: Iterable[Any], *, step: str) -> tuple[nw.Expr, ...]:

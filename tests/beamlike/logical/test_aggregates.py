@@ -60,7 +60,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "n: where= must be one Boolean, but score + 1 is Int64",
     ),
     "where: several columns": (
-        lambda: windowed().aggregate(n=bl.count(where=bl.col("score", "at") == 1)),
+        lambda: windowed().aggregate(n=bl.count(where=bl.col("score", "rate") == 1)),
         WrongType,
         "n: where= must be one Boolean, but",
     ),
