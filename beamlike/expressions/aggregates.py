@@ -18,15 +18,15 @@ from stages.aggregates import flags
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
 from stages.aggregates.combine_fn import Combine, CombineFn
-from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
+from stages.aggregates.counted import ApproxQuantile, CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Sample, Top
 from stages.aggregates.totals import Mean, Sum
 
 __all__ = [
-    "all", "any", "approx_count_distinct", "arg_max", "arg_min", "bottom", "collect", "collect_set", "combine", "count",
-    "count_distinct", "first", "last", "max", "mean", "median", "min", "mode", "quantile", "sample", "std", "sum",
-    "top", "var", "window_length",
+    "all", "any", "approx_count_distinct", "approx_quantile", "arg_max", "arg_min", "bottom", "collect", "collect_set",
+    "combine", "count", "count_distinct", "first", "last", "max", "mean", "median", "min", "mode", "quantile",
+    "sample", "std", "sum", "top", "var", "window_length",
 ]  # fmt: skip
 
 Where = nw.Expr | None
@@ -138,10 +138,10 @@ def std(column: str, *, where: Where = None) -> Aggregate:
 
 
 def quantile(column: str, q: float, *, where: Where = None) -> Aggregate:
-    """An estimate of a quantile of a column of numbers or durations, as Float64 or a duration.
+    """The exact quantile of a column of numbers or durations, as Float64 or a duration.
 
-    Of n values, the result is at most 1% away from the value at rank `q * (n - 1)`, rounded down. Nulls and NaN are
-    ignored; without values it is null.
+    Its rank among the n values is `q * (n - 1)`, from 0 on; between two values it is interpolated. Nulls and NaN are
+    ignored; without values it is null. The state keeps all distinct values; that of `approx_quantile` is bounded.
 
     Args:
         column: The column.
@@ -149,21 +149,39 @@ def quantile(column: str, q: float, *, where: Where = None) -> Aggregate:
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
-        >>> days.aggregate(most=bl.quantile("points", 0.99)).collect()["most"].round(2).item()
-        4.01
+        >>> days.aggregate(most=bl.quantile("points", 0.75)).collect()["most"].item()
+        4.5
     """
     return Quantile(column, q, where=_condition(where))
 
 
 def median(column: str, *, where: Where = None) -> Aggregate:
-    """An estimate of the median of a column of numbers or durations: `quantile(column, 0.5)`.
+    """The exact median of a column of numbers or durations: `quantile(column, 0.5)`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
-        >>> days.aggregate(median=bl.median("points")).collect()["median"].round(2).item()
-        4.01
+        >>> days.aggregate(median=bl.median("points")).collect()["median"].item()
+        4.0
     """
     return Median(column, where=_condition(where))
+
+
+def approx_quantile(column: str, q: float, *, where: Where = None) -> Aggregate:
+    """An estimate of a quantile of a column of numbers or durations, as Float64 or a duration.
+
+    Of n values, the result is at most 1% away from the value at rank `q * (n - 1)`, rounded down. Nulls and NaN are
+    ignored; without values it is null. The state has a count for each 2% step that has a value.
+
+    Args:
+        column: The column.
+        q: The share of values below the quantile, from 0 to 1.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> days = plays.window_into(bl.FixedWindows("1d"))
+        >>> days.aggregate(most=bl.approx_quantile("points", 0.99)).collect()["most"].round(2).item()
+        4.01
+    """
+    return ApproxQuantile(column, q, where=_condition(where))
 
 
 # Values

@@ -33,6 +33,10 @@ _ONE: Final[Mapping[type[exp.Expr], Callable[..., Any]]] = {
 }
 
 
+_NULL_WITHOUT_VALUES: Final = (exp.Sum, exp.LogicalOr, exp.LogicalAnd)
+"""The aggregates that are NULL in SQL if there are no values; in the DSL they have the result of nothing, such as 0."""
+
+
 def is_aggregate(node: exp.Expr) -> bool:
     """True for an aggregate, with or without FILTER."""
     return isinstance(node, exp.AggFunc | exp.Filter) and node.find_ancestor(exp.Window) is None
@@ -51,6 +55,7 @@ class Computed:
 
     scope: Scope
     columns: dict[str, nw.Expr] = attrs.field(factory=dict)
+    names: dict[exp.Expr, str] = attrs.field(factory=dict)
 
     def column(self, node: exp.Expr) -> str:
         """Returns the name of the column with the values of an expression."""
@@ -58,16 +63,27 @@ class Computed:
             found = self.scope.place(node.name, node.table, node)
             if found is not None:
                 return found
-        name = f"sql_{len(self.columns) + 1}"
-        self.columns[name] = self.scope.expression(node)
-        return name
+        if node not in self.names:
+            self.names[node] = f"sql_{len(self.columns) + 1}"
+            self.columns[self.names[node]] = self.scope.expression(node)
+        return self.names[node]
+
+    def counts(self, node: exp.Expr) -> Any | None:
+        """Returns the aggregate that counts the values of another that is NULL without any; None for all others."""
+        inner = node.this if isinstance(node, exp.Filter) else node
+        if not isinstance(inner, _NULL_WITHOUT_VALUES):
+            return None
+        return aggregates.count(self.column(inner.this), **self._options(node))
+
+    def _options(self, node: exp.Expr) -> dict[str, Any]:
+        if not isinstance(node, exp.Filter):
+            return {}
+        return {"where": self.scope.kind(node.expression.this, "boolean", "FILTER (WHERE ...)")}
 
     def aggregate(self, node: exp.Expr) -> Any:
         """Returns the aggregate of the DSL for one of SQL."""
-        options: dict[str, Any] = {}
-        if isinstance(node, exp.Filter):
-            options["where"] = self.scope.expression(node.expression.this)
-            node = node.this
+        options = self._options(node)
+        node = node.this if isinstance(node, exp.Filter) else node
         argument = node.this
         match node:
             case exp.Count(this=exp.Distinct(expressions=[one])):
@@ -77,13 +93,14 @@ class Computed:
             case exp.Count() if argument is not None and not isinstance(argument, exp.Distinct):
                 return aggregates.count(self.column(argument), **options)
             case exp.ArgMax() | exp.ArgMin():
-                made = aggregates.arg_max if isinstance(node, exp.ArgMax) else aggregates.arg_min
-                return made(self.column(argument), by=self.column(node.expression), **options)
+                best = aggregates.arg_max if isinstance(node, exp.ArgMax) else aggregates.arg_min
+                return best(self.column(argument), by=self.column(node.expression), **options)
             case exp.ApproxQuantile() | exp.Quantile():
+                made = aggregates.quantile if isinstance(node, exp.Quantile) else aggregates.approx_quantile
                 share = node.args["quantile"]
                 if not isinstance(share, exp.Literal) or share.is_string or not 0 <= float(share.name) <= 1:
                     raise self.scope.fault(share, f"a quantile is a number from 0 to 1, not {share.sql()}")
-                return aggregates.quantile(self.column(argument), float(share.name), **options)
+                return made(self.column(argument), float(share.name), **options)
             case exp.ArrayAgg(this=exp.Distinct(expressions=[one])):
                 return aggregates.collect_set(self.column(one), **options)
         if type(node) in _ONE and argument is not None and not isinstance(argument, exp.Distinct):

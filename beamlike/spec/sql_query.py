@@ -175,6 +175,8 @@ class Query:
             raise fault(self.text, select, "GROUP BY needs an aggregate; without one, write SELECT DISTINCT")
         names = self._names(select, wanted, {*keys.values()})
         aggregates = {name: computed.aggregate(node) for node, name in names.items()}
+        counts = {name: count for node, name in names.items() if (count := computed.counts(node)) is not None}
+        aggregates |= {f"sql_count_{name}": count for name, count in counts.items()}
         if computed.columns:
             made = made.with_columns(**computed.columns)
         if choices:
@@ -184,6 +186,9 @@ class Query:
             alias: {name: place for name, place in columns.items() if place in keys.values()}
             for alias, columns in scope.tables.items()
         }
+        if counts:
+            some = {name: nw.when(nw.col(f"sql_count_{name}") > 0).then(nw.col(name)) for name in counts}
+            made = made.with_columns(**some)
         after = Scope(self.text, kept, {**names, **keys}, made.schema)
         if having:
             made = made.filter(after.condition(having.this))

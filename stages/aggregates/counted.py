@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
-from stages.aggregates.base import Numeric, OfColumn, OfComparable, Part, Schema, alike
+from stages.aggregates.base import Aggregate, Numeric, OfColumn, OfComparable, Part, Schema, alike
 from stages.aggregates.lists import GROUP, chosen, merged, only
 from stages.aggregates.multisets import added
 
@@ -18,7 +18,7 @@ _VALUE: Final = pl.element().struct.field("value")
 _COUNT: Final = pl.element().struct.field("count")
 
 ERROR: Final = 0.01
-"""The maximum relative error of a quantile."""
+"""The maximum relative error of an approximate quantile."""
 
 _BASE: Final = (1 + ERROR) / (1 - ERROR)
 """The base of logarithms: all numbers with the same logarithm, rounded up, are within `ERROR` of their middle."""
@@ -98,16 +98,87 @@ def _most_often(items: pl.DataFrame) -> pl.DataFrame:
     return items.filter(most & (pl.col("count") > 0)).unique(GROUP, keep="first", maintain_order=True)
 
 
-class _Quantile(Numeric, _Counted):
-    """The base class of quantiles: a value within a relative error of `ERROR` of the value at rank floor(q * (n - 1)).
+def _is_share(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
+    what = f"{owner.kind}: q must be from 0 to 1, such as 0.99"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{what}, not {value!r}")
+    if not 0 <= value <= 1:
+        raise ValueError(f"{what}, not {value!r}")
 
-    It counts values by their logarithm to the base `_BASE`, rounded up. Masson, Rim, Lee: DDSketch, VLDB 2019.
+
+@attrs.frozen
+class Quantile(Numeric, _Counted):
+    """The exact `q`-quantile of a column, without nulls and NaN; null if there are no values.
+
+    The rank of the result is q * (n - 1). Between two values it is interpolated, as in numpy and pandas.
     """
 
-    @property
-    def share(self) -> float:
-        """The quantile's rank as a share of the values, from 0 to 1."""
-        raise NotImplementedError
+    q: float = attrs.field(validator=_is_share)
+
+    def result(self, dtype: pl.DataType) -> pl.DataType:
+        return dtype if isinstance(dtype, pl.Duration) else pl.Float64()
+
+    def counted(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
+        value, dtype = super().counted(schema)
+        return (value.fill_nan(None), dtype) if dtype.is_float() else (value, dtype)
+
+    def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
+        found = chosen(acc[_COUNTS], pl.Float64(), self._interpolated, "value")
+        dtype = self.dtype(schema)
+        return found.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else found
+
+    def _interpolated(self, items: pl.DataFrame) -> pl.DataFrame:
+        number = pl.col("value")
+        number = number.to_physical() if isinstance(items.schema["value"], pl.Duration) else number
+        rank = self.q * (pl.col("count") - 1)
+        least, next_one = (
+            _at_rank(items, one.cast(pl.Int64)).select(GROUP, number.cast(pl.Float64))
+            for one in (rank.floor(), rank.ceil())
+        )
+        ranks = _ranks(items, rank)
+        low, high, part = least["value"], next_one["value"], ranks["rank"] - ranks["rank"].floor()
+        # Halves, as the difference of two finite numbers may be infinite.
+        between = low + (high / 2 - low / 2) * (2 * part)
+        return least.with_columns(value=between.zip_with((part > 0) & (low != high), low))
+
+
+@attrs.frozen
+class Median(Quantile):
+    """The exact median of a column, its 0.5-quantile: the value in the middle, or the mean of the two in the middle."""
+
+    q: float = attrs.field(default=0.5, init=False)
+
+
+def _ranks(items: pl.DataFrame, rank: pl.Expr) -> pl.DataFrame:
+    """Returns the groups that have values, each with the number of its values and its rank, which is computed of it."""
+    positive = items.filter(pl.col("count") > 0)
+    return (
+        positive.group_by(GROUP, maintain_order=True)
+        .agg(pl.col("count").sum())
+        .with_columns(rank.alias("rank"))
+    )
+
+
+def _at_rank(items: pl.DataFrame, rank: pl.Expr) -> pl.DataFrame:
+    """Returns the value of each group at a rank that is computed of the number of its values, from 0 on."""
+    # Ranks are positions among the items of all groups together, so that one join finds them for all groups.
+    positive = items.filter(pl.col("count") > 0).with_columns((pl.col("count").cum_sum() - 1).alias("last"))
+    groups = _ranks(items, rank)
+    before = (pl.col("count").cum_sum() - pl.col("count")).cast(pl.Int64)
+    return groups.select(GROUP, (before + pl.col("rank")).alias("last")).join_asof(
+        positive.select("value", pl.col("last").cast(pl.Int64)), on="last", strategy="forward"
+    )
+
+
+@attrs.frozen
+class ApproxQuantile(Numeric, _Counted):
+    """An estimate of the `q`-quantile: within a relative error of `ERROR` of the value at rank floor(q * (n - 1)).
+
+    It counts values by their logarithm to the base `_BASE`, rounded up. Masson, Rim, Lee: DDSketch, VLDB 2019.
+    Nulls and NaN are ignored; null if there are no values.
+    """
+
+    q: float = attrs.field(validator=_is_share)
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return dtype if isinstance(dtype, pl.Duration) else pl.Float64()
@@ -131,15 +202,7 @@ class _Quantile(Numeric, _Counted):
         return value.round().cast(pl.Int64).cast(dtype) if isinstance(dtype, pl.Duration) else value
 
     def _at_rank(self, items: pl.DataFrame) -> pl.DataFrame:
-        positive = items.filter(pl.col("count") > 0).with_columns(pl.col("count").cum_sum().alias("until"))
-        groups = positive.group_by(GROUP, maintain_order=True).agg(
-            pl.col("count").sum(), (pl.col("until") - pl.col("count")).first().alias("before")
-        )
-        rank = pl.col("before") + (self.share * (pl.col("count") - 1)).floor()
-        # Ranks are positions among the items of all groups together, so that one join finds them for all groups.
-        return groups.select(GROUP, rank.cast(pl.Int64).alias("rank")).join_asof(
-            positive.select("value", (pl.col("until") - 1).alias("rank")), on="rank", strategy="forward"
-        )
+        return _at_rank(items, (self.q * (pl.col("count") - 1)).floor().cast(pl.Int64))
 
 
 def _middle(logarithm: pl.Expr) -> pl.Expr:
@@ -147,31 +210,3 @@ def _middle(logarithm: pl.Expr) -> pl.Expr:
     middle = pl.lit(_BASE).pow(logarithm - 1) * (2 * _BASE / (_BASE + 1))
     finite = middle.clip(upper_bound=sys.float_info.max)
     return pl.when(logarithm < _LIMIT).then(finite).otherwise(math.inf)
-
-
-def _is_share(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:
-    what = "quantile: q must be from 0 to 1, such as 0.99"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{what}, not {value!r}")
-    if not 0 <= value <= 1:
-        raise ValueError(f"{what}, not {value!r}")
-
-
-@attrs.frozen
-class Quantile(_Quantile):
-    """The approximate `q`-quantile of a column, without nulls; null if there are no values."""
-
-    q: float = attrs.field(validator=_is_share)
-
-    @property
-    def share(self) -> float:
-        return self.q
-
-
-@attrs.frozen
-class Median(_Quantile):
-    """The approximate median of a column: its 0.5-quantile."""
-
-    @property
-    def share(self) -> float:
-        return 0.5

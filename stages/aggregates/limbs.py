@@ -46,6 +46,19 @@ def of_numbers(values: Floats) -> Ints:
     return rows
 
 
+def of_integers(values: npt.NDArray[np.integer[Any]]) -> Ints:
+    """Converts each integer of 64 bits, with or without sign, to a row of `WIDTH` integers that has all of its bits."""
+    size = np.abs(values).view(np.uint64)
+    rows = np.zeros((len(values), WIDTH), np.int64)
+    rows[:, _TOP], rows[:, _COUNT] = 2, 1
+    limbs = rows[:, _SUM]
+    for place in range(3):
+        limbs[:, place] = (size >> np.uint64(BITS * (2 - place))) & np.uint64(2**BITS - 1)
+    limbs[values < 0] *= -1
+    rows[:, _SQUARES] = _carried(_product(limbs[:, :3], limbs[:, :3]), room=1)
+    return rows
+
+
 def added(rows: Ints, starts: Ints) -> Ints:
     """Returns the sums of consecutive rows: one for each of `starts`, up to the next start."""
     tops = np.maximum.reduceat(rows[:, _TOP], starts)

@@ -15,6 +15,7 @@ from stages.aggregates.lists import GROUP, ITEM, merged
 
 _SUMS: Final = "sums"
 _LIST: Final = pl.List(pl.Int64())
+_DIGITS: Final = 18
 
 
 class _Spread(OfNumbers):
@@ -24,6 +25,8 @@ class _Spread(OfNumbers):
     """
 
     subtractable: ClassVar[bool] = True
+    power: ClassVar[int]
+    """The power of the unit of the column in the unit of the result."""
 
     def result(self, dtype: pl.DataType) -> pl.DataType:
         return pl.Float64()
@@ -32,21 +35,22 @@ class _Spread(OfNumbers):
         return {_SUMS: Part(_LIST, ())}
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        return {_SUMS: self._single(_lifted)}
+        return {_SUMS: self._single(_lifted, schema)}
 
     def negated(self, lifted: dict[str, pl.Expr], schema: Schema) -> dict[str, pl.Expr]:
-        return {_SUMS: self._single(_undone)}
+        return {_SUMS: self._single(_undone, schema)}
 
-    def _single(self, lift: Callable[[pl.Series], pl.Series]) -> pl.Expr:
-        value = pl.col(self.column).cast(pl.Float64)
-        lists = value.fill_null(0.0).map_batches(lift, return_dtype=_LIST, is_elementwise=True)
+    def _single(self, lift: Callable[[pl.Series], pl.Series], schema: Schema) -> pl.Expr:
+        value = _exact(pl.col(self.column), schema[self.column])
+        lists = value.map_batches(lift, return_dtype=_LIST, is_elementwise=True)
         return pl.when(value.is_not_null()).then(lists).otherwise(pl.lit([], _LIST))
 
     def merge(self, acc: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
         return {_SUMS: merged(acc[_SUMS], _added)}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        return acc[_SUMS].map_batches(self.of_sums, return_dtype=pl.Float64, is_elementwise=True)
+        found = acc[_SUMS].map_batches(self.of_sums, return_dtype=pl.Float64, is_elementwise=True)
+        return found / 10.0 ** (self.power * (_digits(schema[self.column]) or 0))
 
     def of_sums(self, sums: pl.Series) -> pl.Series:
         """Returns the result of each accumulator; null for fewer than two values."""
@@ -68,6 +72,8 @@ class _Spread(OfNumbers):
 class Var(_Spread):
     """The sample variance of a column, divided by the number of values minus 1; null for fewer than two values."""
 
+    power: ClassVar[int] = 2
+
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
         with np.errstate(over="ignore"):  # the result is infinite then
             return np.ldexp(number, power)
@@ -77,16 +83,40 @@ class Var(_Spread):
 class Std(_Spread):
     """The sample standard deviation of a column, the square root of `Var`; null for fewer than two values."""
 
+    power: ClassVar[int] = 1
+
     def of_variance(self, number: limbs.Floats, power: limbs.Ints) -> limbs.Floats:
         return np.ldexp(np.sqrt(number), power // 2)
 
 
+def _exact(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Returns numbers as integers of 64 bits if they are exact as such, else as floats; decimals in units of their last
+    digit.
+    """
+    if _digits(dtype) is not None:
+        return value.to_physical().cast(pl.Int64)
+    if dtype == pl.Boolean or (dtype.is_integer() and dtype not in (pl.Int128, pl.UInt128)):
+        return value if dtype == pl.UInt64 else value.cast(pl.Int64)
+    return value.cast(pl.Float64)
+
+
+def _digits(dtype: pl.DataType) -> int | None:
+    """Returns the digits after the point of decimals that fit into 64 bits; None for any other type."""
+    return dtype.scale if isinstance(dtype, pl.Decimal) and dtype.precision <= _DIGITS else None
+
+
 def _lifted(values: pl.Series) -> pl.Series:
-    return _lists(limbs.of_numbers(values.to_numpy()))
+    return _lists(_limbs(values))
 
 
 def _undone(values: pl.Series) -> pl.Series:
-    return _lists(limbs.negated(limbs.of_numbers(values.to_numpy())))
+    return _lists(limbs.negated(_limbs(values)))
+
+
+def _limbs(values: pl.Series) -> limbs.Ints:
+    # Not in the expression: polars leaves `fill_null` out where it knows that the result of a null is not used.
+    known = values.fill_null(0).to_numpy()
+    return (limbs.of_integers if values.dtype.is_integer() else limbs.of_numbers)(known)
 
 
 def _lists(rows: limbs.Ints) -> pl.Series:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
+from stages.aggregates.counted import ApproxQuantile, CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
@@ -241,34 +241,65 @@ def test_an_empty_pane_has_the_results_of_no_elements() -> None:
 NUMBERS: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
     "integers": (pl.Int64(), st.integers(-(2**53), 2**53)),
     "small": (pl.UInt8(), st.integers(0, 255)),
+    "unsigned": (pl.UInt64(), st.integers(0, 2**64 - 1)),
+    "decimals": (pl.Decimal(9, 2), st.decimals(-99, 99, places=2)),
     "floats": (pl.Float64(), st.floats()),
     "durations": (pl.Duration("us"), st.timedeltas(-timedelta(900), timedelta(900))),
 }
 
 
-def rank(values: list[float], q: float) -> float | None:
-    """Returns the exact quantile."""
-    there = sorted(value for value in values if value == value)
-    return there[math.floor(q * (len(there) - 1))] if there else None
+def draw_numbers(kind: str, data: st.DataObject, q: float) -> tuple[dict[str, Any], list[Any]]:
+    """Returns the quantiles of drawn elements, and the numbers among them in order."""
+    dtype, values = NUMBERS[kind]
+    row = st.fixed_dictionaries({"v": st.none() | values, EVENT_TIME: st.integers(0, 5)})
+    bundles = data.draw(st.lists(st.lists(row, max_size=5), min_size=1, max_size=4).filter(any))
+    aggregates = {"quantile": Quantile("v", q), "median": Median("v"), "near": ApproxQuantile("v", q)}
+    (pane,) = run_rows(aggregates, pl.Schema({"v": dtype}), bundles, data.draw(windowings))
+    known = [row["v"] for bundle in bundles for row in bundle if row["v"] is not None]
+    unit = timedelta(microseconds=1)
+    if kind == "durations":
+        known = [value / unit for value in known]
+        pane = {name: value if value is None else value / unit for name, value in pane.items()}
+    return pane, sorted(float(value) for value in known if value == value)
+
+
+SHARES = st.sampled_from([0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1)
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
 @law
-@given(data=st.data())
-def test_a_quantile_is_a_hundredth_away_at_most(kind: str, data: st.DataObject) -> None:
-    dtype, values = NUMBERS[kind]
-    row = st.fixed_dictionaries({"v": st.none() | values, EVENT_TIME: st.integers(0, 5)})
-    bundles = data.draw(st.lists(st.lists(row, max_size=5), min_size=1, max_size=4).filter(any))
-    q = data.draw(st.sampled_from([0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1))
-    aggregates = {"quantile": Quantile("v", q), "median": Median("v")}
-    (pane,) = run_rows(aggregates, pl.Schema({"v": dtype}), bundles, data.draw(windowings))
-    known = [row["v"] for bundle in bundles for row in bundle if row["v"] is not None]
-    numbers = [value / timedelta(microseconds=1) if kind == "durations" else value for value in known]
+@given(data=st.data(), q=SHARES)
+def test_an_approximate_quantile_is_a_hundredth_away_at_most(
+    kind: str, data: st.DataObject, q: float
+) -> None:
+    pane, numbers = draw_numbers(kind, data, q)
+    wanted = numbers[math.floor(q * (len(numbers) - 1))] if numbers else None
+    assert_near(pane["near"], wanted, rounded=kind == "durations")
+
+
+@pytest.mark.parametrize("kind", NUMBERS)
+@law
+@given(data=st.data(), q=SHARES)
+def test_quantiles_and_medians_are_exact(kind: str, data: st.DataObject, q: float) -> None:
+    pane, numbers = draw_numbers(kind, data, q)
     for name, share in (("quantile", q), ("median", 0.5)):
-        found, wanted = pane[name], rank(numbers, share)
-        if kind == "durations" and found is not None:
-            found = found / timedelta(microseconds=1)
-        assert_near(found, wanted, rounded=kind == "durations")
+        if not numbers:
+            assert pane[name] is None
+            continue
+        place = share * (len(numbers) - 1)
+        low, high = numbers[math.floor(place)], numbers[math.ceil(place)]
+        if low == high or place == math.floor(place):
+            assert pane[name] == low
+        elif math.isinf(high - low):
+            assert low <= pane[name] <= high or math.isnan(pane[name])
+        else:
+            wanted = low + (high - low) * (place - math.floor(place))
+            assert math.isclose(
+                pane[name],
+                wanted,
+                rel_tol=1e-12,
+                abs_tol=1 if kind == "durations" else 1e-300 + (high - low) * 1e-12,
+            )
 
 
 def assert_near(found: float | None, wanted: float | None, rounded: bool) -> None:
@@ -366,6 +397,7 @@ def test_a_column_of_the_wrong_type_is_a_type_error(aggregate: Aggregate, messag
         (lambda: ArgMax("v", by=[]), r"arg_max: by must be a column, or several, each once, not \[\]"),
         (lambda: Top(["v", "v"], 2, by="v"), r"top: column must be .*, each once, not \['v', 'v'\]"),
         (lambda: Quantile("v", 95), "quantile: q must be from 0 to 1, such as 0.99, not 95"),
+        (lambda: ApproxQuantile("v", 95), "approx_quantile: q must be from 0 to 1, such as 0.99, not 95"),
         (lambda: Quantile("v", "0.5"), "quantile: q must be from 0 to 1, such as 0.99, not '0.5'"),
     ],
 )

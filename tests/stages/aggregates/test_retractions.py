@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from stages.aggregates.base import Aggregate
 from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, WindowLength
-from stages.aggregates.counted import CollectSet, CountDistinct, Median, Mode, Quantile
+from stages.aggregates.counted import ApproxQuantile, CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.flags import All
 from stages.aggregates.flags import Any as Some
 from stages.aggregates.spread import Std, Var
@@ -47,7 +47,11 @@ ANEW: dict[str, Aggregate] = {
     "collected": Collect("v"),
 }
 """Aggregates that are computed again from the rows that are left."""
-NUMERIC: dict[str, Aggregate] = {"median": Median("v"), "quantile": Quantile("v", 0.9)}
+NUMERIC: dict[str, Aggregate] = {
+    "median": Median("v"),
+    "quantile": Quantile("v", 0.9),
+    "near": ApproxQuantile("v", 0.9),
+}
 
 
 @attrs.frozen
@@ -123,6 +127,7 @@ OF_NUMBERS: dict[str, Aggregate] = {
     "std where": Std("v", where=Above()),
     "median": Median("v"),
     "quantile": Quantile("v", 0.9),
+    "near": ApproxQuantile("v", 0.9),
     "distinct": CountDistinct("v"),
     "set": CollectSet("v"),
     "mode": Mode("v"),

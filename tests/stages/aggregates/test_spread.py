@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -29,12 +30,18 @@ FIXED = Windowing(FixedWindows(us(100)))
 
 KINDS: dict[str, tuple[pl.DataType, st.SearchStrategy[Any]]] = {
     "small integers": (pl.Int8(), st.integers(-128, 127)),
-    "integers": (pl.Int64(), st.integers(-(2**53), 2**53)),
+    "integers": (pl.Int64(), st.integers(-(2**63), 2**63 - 1)),
+    "great integers": (pl.Int64(), st.integers(2**62, 2**62 + 100)),
+    "unsigned integers": (pl.UInt64(), st.integers(2**64 - 100, 2**64 - 1)),
     "floats": (pl.Float64(), st.floats(-1e150, 1e150)),
     "floats that are near": (pl.Float64(), st.floats(1e9, 1e9 + 1e-3)),
     "least floats": (pl.Float64(), st.floats(-1e-300, 1e-300)),
     "short floats": (pl.Float32(), st.floats(width=32, allow_nan=False, allow_infinity=False)),
     "decimals": (pl.Decimal(4, 2), st.decimals(-99, 99, places=2)),
+    "long decimals": (
+        pl.Decimal(18, 2),
+        st.integers(10**17, 10**17 + 999).map(lambda one: Decimal(one) / 100),
+    ),
     "booleans": (pl.Boolean(), st.booleans()),
 }
 
@@ -43,7 +50,7 @@ def variance(values: list[Any]) -> Fraction | None:
     """Returns the exact variance."""
     if len(values) < 2:
         return None
-    exact = [Fraction(float(value)) for value in values]
+    exact = [Fraction(value) for value in values]
     mean = sum(exact) / len(exact)
     return sum((value - mean) ** 2 for value in exact) / (len(exact) - 1)
 
