@@ -20,7 +20,7 @@ from stages.aggregates.builtin import Collect, Count, First, Last, Max, Min, Win
 from stages.aggregates.combine_fn import Combine, CombineFn
 from stages.aggregates.counted import ApproxQuantile, CollectSet, CountDistinct, Median, Mode, Quantile
 from stages.aggregates.distinct import ApproxCountDistinct
-from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Sample, Top
+from stages.aggregates.ranked import ArgMax, ArgMin, Bottom, Nulls, Sample, Top
 from stages.aggregates.totals import Mean, Sum
 
 __all__ = [
@@ -293,24 +293,26 @@ def last(column: str, *, where: Where = None) -> Aggregate:
     return Last(column, where=_condition(where))
 
 
-def arg_max(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
+def arg_max(column: Columns, *, by: Columns, nulls: Nulls = "ignore", where: Where = None) -> Aggregate:
     """The value of `column` in the row with the greatest `by`, the least if there are several such rows; null without
     rows.
 
     Args:
         column: One column, or several, such as `["price", "bidder"]`, which give a struct.
         by: One column, or several, compared in turn: a later column decides only between rows that are equal in all
-            earlier ones. Rows in which one is null or NaN are ignored.
+            earlier ones.
+        nulls: The rank of a row in which a column of `by` is null: "ignore" leaves the row out, and also one with NaN.
+            With "least", null is less than all values, with "greatest" greater, and NaN is the greatest number.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
         >>> days.aggregate(best=bl.arg_max("user", by="points")).collect()["best"].item()
         'bob'
     """
-    return ArgMax(column, by=by, where=_condition(where))
+    return ArgMax(column, by=by, nulls=nulls, where=_condition(where))
 
 
-def arg_min(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
+def arg_min(column: Columns, *, by: Columns, nulls: Nulls = "ignore", where: Where = None) -> Aggregate:
     """The value of `column` in the row with the least `by`; arguments are as in `arg_max`.
 
     Example, with the `plays` of `bl.Collection`:
@@ -318,11 +320,17 @@ def arg_min(column: Columns, *, by: Columns, where: Where = None) -> Aggregate:
         >>> days.aggregate(worst=bl.arg_min("user", by="points")).collect()["worst"].item()
         'ada'
     """
-    return ArgMin(column, by=by, where=_condition(where))
+    return ArgMin(column, by=by, nulls=nulls, where=_condition(where))
 
 
 def top(
-    column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
+    column: Columns,
+    n: int,
+    *,
+    by: Columns | None = None,
+    ties: bool = False,
+    nulls: Nulls = "ignore",
+    where: Where = None,
 ) -> Aggregate:
     """The values of `column` in the `n` rows with the greatest `by`, in a list, greatest first.
 
@@ -333,17 +341,24 @@ def top(
         n: The number of rows.
         by: As in `arg_max`; by default `column` itself.
         ties: True adds all rows whose `by` equals that of the last row.
+        nulls: As in `arg_max`.
 
     Example, with the `plays` of `bl.Collection`:
         >>> days = plays.window_into(bl.FixedWindows("1d"))
         >>> days.aggregate(best=bl.top("user", 2, by="points")).collect()["best"].to_list()
         [['bob', 'ada']]
     """
-    return Top(column, n, by=by, ties=ties, where=_condition(where))
+    return Top(column, n, by=by, ties=ties, nulls=nulls, where=_condition(where))
 
 
 def bottom(
-    column: Columns, n: int, *, by: Columns | None = None, ties: bool = False, where: Where = None
+    column: Columns,
+    n: int,
+    *,
+    by: Columns | None = None,
+    ties: bool = False,
+    nulls: Nulls = "ignore",
+    where: Where = None,
 ) -> Aggregate:
     """The values of `column` in the `n` rows with the least `by`, least first; arguments are as in `top`.
 
@@ -352,7 +367,7 @@ def bottom(
         >>> days.aggregate(least=bl.bottom("points", 2)).collect()["least"].to_list()
         [[3, 4]]
     """
-    return Bottom(column, n, by=by, ties=ties, where=_condition(where))
+    return Bottom(column, n, by=by, ties=ties, nulls=nulls, where=_condition(where))
 
 
 def sample(column: Columns, n: int, *, where: Where = None) -> Aggregate:

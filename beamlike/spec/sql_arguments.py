@@ -137,10 +137,6 @@ def require_read(query: exp.Expr, text: str) -> None:
             if isinstance(node, tuple(READ)):
                 raise fault(text, node, f"{node.key.upper()} has no counterpart")
             continue
-        if type(node) is exp.Ordered and bool(node.args["nulls_first"]) == bool(node.args.get("desc")):
-            raise fault(
-                text, node, "NULLS FIRST and NULLS LAST: nulls are first, or last with DESC; filter them out"
-            )
         for name, value in node.args.items():
             if name not in known and value not in (None, False, [], ""):
                 raise fault(text, _first(value, node), _ADVICE.get(name) or _unknown(node, name))

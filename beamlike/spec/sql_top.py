@@ -13,6 +13,7 @@ from beamlike.expressions.aggregates import bottom, top
 from beamlike.spec.sql_expressions import Scope, fault, literal
 from beamlike.spec.sql_joins import conjuncts
 from beamlike.spec.sql_windows import BOUNDS
+from stages.aggregates.ranked import Nulls
 
 _ROWS: Final = "sql_rows"
 
@@ -108,10 +109,10 @@ class TopN:
         window = self.ranked.this
         partition = [one for one in window.args.get("partition_by") or () if one.name not in BOUNDS]
         keys = [self._column(one, base) for one in partition]
-        by, descending = self._order(window.args.get("order"), base)
+        by, descending, nulls = self._order(window.args.get("order"), base)
         ties = isinstance(window.this, exp.Rank)
         rest = [name for name in base.schema if name not in keys]
-        chosen = (top if descending else bottom)(rest, self.count, by=by, ties=ties)
+        chosen = (top if descending else bottom)(rest, self.count, by=by, ties=ties, nulls=nulls)
         if choices:
             base = base.window_into(**choices)
         grouped = (
@@ -137,7 +138,8 @@ class TopN:
             raise fault(self.query, self.ranked, "RANK() gives no number here; write the columns without it")
         return star or bool(named)
 
-    def _order(self, order: exp.Order | None, base: Collection) -> tuple[list[str], bool]:
+    def _order(self, order: exp.Order | None, base: Collection) -> tuple[list[str], bool, Nulls]:
+        """Returns the columns of the order, True if it is descending, and the place of nulls in it."""
         if order is None:
             raise fault(self.query, self.ranked, "a rank needs ORDER BY in OVER (...)")
         directions = {bool(one.args.get("desc")) for one in order.expressions}
@@ -145,7 +147,13 @@ class TopN:
             raise fault(
                 self.query, order, "ORDER BY in OVER (...) must have one direction: all DESC, or none"
             )
-        return [self._column(one.this, base) for one in order.expressions], directions.pop()
+        nulls = {bool(one.args["nulls_first"]) != bool(one.args.get("desc")) for one in order.expressions}
+        if len(nulls) > 1:
+            raise fault(
+                self.query, order, "ORDER BY in OVER (...): write NULLS FIRST or NULLS LAST for all columns"
+            )
+        columns = [self._column(one.this, base) for one in order.expressions]
+        return columns, directions.pop(), "least" if nulls.pop() else "greatest"
 
     def _column(self, node: exp.Expr, base: Collection) -> str:
         if not isinstance(node, exp.Column) or node.name not in base.schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal, get_args
 
 import attrs
 import polars as pl
@@ -50,6 +50,15 @@ def _is_number_of_rows(owner: Aggregate, attribute: attrs.Attribute[Any], value:
         raise ValueError(f"{owner.kind}: n must be at most {_MOST:,}, not {value:,}")
 
 
+Nulls = Literal["ignore", "least", "greatest"]
+NULLS: Final = get_args(Nulls)
+
+
+def _is_nulls(owner: Aggregate, attribute: attrs.Attribute[Any], value: object) -> None:
+    if value not in NULLS:
+        raise ValueError(f"{owner.kind}: nulls must be one of {', '.join(map(repr, NULLS))}, not {value!r}")
+
+
 @attrs.frozen
 class _Chosen(Refoldable):
     """The base class of aggregates that select rows. Results are values of a column, or structs of several columns."""
@@ -75,12 +84,17 @@ class _Chosen(Refoldable):
         """The columns by which rows are sorted, the most significant first."""
         return ()
 
+    @property
+    def null_ranks(self) -> Nulls:
+        """The place of rows whose rank is null: none, or before or after those of all values."""
+        return "ignore"
+
     def order(self, rank: pl.Expr, value: pl.Expr, greatest: bool) -> tuple[list[pl.Expr], list[bool]]:
         """Returns the expressions to sort rows by, rank first and then values, and for each a flag for descending
         order.
         """
         # Equal ranks are sorted by value, so that the result does not depend on the order of arrival.
-        ranks, ties = _parts(rank, self.ranks), _parts(value, self.column)
+        ranks, ties = _parts(rank, _fields(self.ranks, self.null_ranks)), _parts(value, self.column)
         return [*ranks, *ties], [*[greatest] * len(ranks), *[False] * len(ties)]
 
     def value_type(self, schema: Schema) -> pl.DataType:
@@ -107,12 +121,27 @@ def _parts(value: pl.Expr, columns: Columns) -> list[pl.Expr]:
     )
 
 
-def _rank(by: Columns, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-    """Returns an expression for the rank of a row, and its type. It is null if one of the columns is null or NaN."""
-    each = [
-        alike(column, schema[column]).fill_nan(None) if schema[column].is_float() else pl.col(column)
-        for column in _each(by)
-    ]
+def _fields(by: Columns, nulls: Nulls) -> Columns:
+    """Returns the fields of a rank, the most significant first; the column if the rank is no struct."""
+    if nulls == "ignore":
+        return by
+    return tuple(name for column in _each(by) for name in (f"{column} is null", column))
+
+
+def _rank(by: Columns, schema: Schema, nulls: Nulls) -> tuple[pl.Expr, pl.DataType]:
+    """Returns an expression for the rank of a row, and its type.
+
+    If nulls are ignored, it is null if one of the columns is null or NaN. Otherwise each column has a flag before it,
+    which says whether it is null, and NaN is greater than any number.
+    """
+    values = {column: alike(column, schema[column]) for column in _each(by)}
+    if nulls != "ignore":
+        flags = [value.is_null() if nulls == "greatest" else value.is_not_null() for value in values.values()]
+        pairs = zip(flags, values.values(), strict=True)
+        fields = dict(zip(_fields(by, nulls), (one for pair in pairs for one in pair), strict=True))
+        dtypes = {name: schema[name] if name in values else pl.Boolean() for name in fields}
+        return pl.struct(value.alias(name) for name, value in fields.items()), pl.Struct(dtypes)
+    each = [value.fill_nan(None) if schema[name].is_float() else value for name, value in values.items()]
     if not isinstance(by, tuple):
         return each[0], schema[by]
     complete = pl.all_horizontal(rank.is_not_null() for rank in each)
@@ -225,6 +254,11 @@ class _Ranked(_Several):
         default=None, kw_only=True, converter=_one_or_several, validator=_is_some
     )
     ties: bool = attrs.field(default=False, kw_only=True)
+    nulls: Nulls = attrs.field(default="ignore", kw_only=True, validator=_is_nulls)
+
+    @property
+    def null_ranks(self) -> Nulls:
+        return self.nulls
 
     @property
     def ranks(self) -> Columns:
@@ -235,15 +269,16 @@ class _Ranked(_Several):
         return self.values if self.by is None else (*self.values, *_each(self.by))
 
     def rank(self, schema: Schema) -> tuple[pl.Expr, pl.DataType]:
-        return _rank(self.ranks, schema)
+        return _rank(self.ranks, schema, self.nulls)
 
     def _first(self, items: pl.DataFrame) -> pl.DataFrame:
         # With `ties`, further rows are selected whose rank equals that of the n-th row.
         if not self.ties:
             return super()._first(items)
         place = pl.int_range(pl.len()).over(GROUP)
+        # A group with fewer rows has no such row, and all of its rows are among the first n.
         last = pl.col(_BY).get(self.n - 1, null_on_oob=True).over(GROUP)
-        return self._sorted(items).filter((place < self.n) | (pl.col(_BY) == last))
+        return self._sorted(items).filter((place < self.n) | pl.col(_BY).eq_missing(last))
 
     def value_type(self, schema: Schema) -> pl.DataType:
         if self.by is None and isinstance(self.column, tuple):
@@ -282,6 +317,11 @@ class _Best(_Chosen):
     idempotent: ClassVar[bool] = True
     greatest: ClassVar[bool]
     by: Columns
+    nulls: Nulls
+
+    @property
+    def null_ranks(self) -> Nulls:
+        return self.nulls
 
     @property
     def ranks(self) -> Columns:
@@ -297,14 +337,14 @@ class _Best(_Chosen):
     @property
     def _has_rank(self) -> bool:
         """True if results contain all columns of `by`, so that the rank need not be stored in addition."""
-        return set(_each(self.by)) <= set(self.values)
+        return self.nulls == "ignore" and set(_each(self.by)) <= set(self.values)
 
     def parts(self, schema: Schema) -> dict[str, Part]:
         value = {_VALUE: Part(self.value_type(schema))}
-        return value if self._has_rank else {_BY: Part(_rank(self.by, schema)[1])} | value
+        return value if self._has_rank else {_BY: Part(_rank(self.by, schema, self.nulls)[1])} | value
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        rank, _ = _rank(self.by, schema)
+        rank, _ = _rank(self.by, schema, self.nulls)
         value: dict[str, pl.Expr] = {_VALUE: pl.when(rank.is_not_null()).then(self.value(schema))}
         return value if self._has_rank else {_BY: rank} | value
 
@@ -333,6 +373,7 @@ class ArgMax(_Best):
 
     greatest: ClassVar[bool] = True
     by: Columns = attrs.field(kw_only=True, converter=_one_or_several, validator=_is_some)
+    nulls: Nulls = attrs.field(default="ignore", kw_only=True, validator=_is_nulls)
 
 
 @attrs.frozen
@@ -341,3 +382,4 @@ class ArgMin(_Best):
 
     greatest: ClassVar[bool] = False
     by: Columns = attrs.field(kw_only=True, converter=_one_or_several, validator=_is_some)
+    nulls: Nulls = attrs.field(default="ignore", kw_only=True, validator=_is_nulls)

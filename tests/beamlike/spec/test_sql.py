@@ -67,9 +67,9 @@ def plan_of(made: bl.Collection) -> dict[str, Any]:
 
 
 SAME: dict[str, Any] = {
-    "SELECT user, SUM(points) AS points "
+    "SELECT user, MAX(points) AS points "
     "FROM plays GROUP BY user, TUMBLE(at, INTERVAL '1' MINUTE)": lambda plays, ages: (
-        plays.window_into(MINUTE).group_by("user").aggregate(points=bl.sum("points"))
+        plays.window_into(MINUTE).group_by("user").aggregate(points=bl.max("points"))
     ),
     "SELECT COUNT(*) AS n FROM TABLE(HOP(TABLE plays, DESCRIPTOR(at), INTERVAL '30' SECONDS, INTERVAL '1' MINUTE)) "
     "GROUP BY window_start, window_end": lambda plays, ages: plays.window_into(
