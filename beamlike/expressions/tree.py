@@ -44,7 +44,7 @@ _WILDCARDS = ("all", "exclude", "nth")
 
 
 class TypedExpr(nw.Expr):
-    """An expression with the conversions that `typed` has added. Its text and its identity are those of the expression
+    """An expression with the conversions that `Typing` has added. Its text and its identity are those of the expression
     that the user has written.
 
     Attributes:

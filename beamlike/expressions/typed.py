@@ -1,7 +1,7 @@
 """Gives expressions one meaning, whatever the types of their columns.
 
 Polars computes in the types that the columns happen to have: a sum of two Int8 wraps around, the finer one of two time
-units is cut, and a date is compared with a number by what is stored. `typed` adds the conversions that prevent this,
+units is cut, and a date is compared with a number by what is stored. `Typing` adds the conversions that prevent this,
 or refuses the expression. docs/expressions.md has the rules.
 """
 
@@ -11,14 +11,22 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from functools import reduce
+from functools import partial, reduce
 from typing import Any, Final
 
 import attrs
 import narwhals as nw
 import polars as pl
 
-from beamlike.expressions.tree import TypedExpr, as_written, called, elementwise, separate
+from beamlike.expressions.tree import (
+    TypedExpr,
+    as_written,
+    called,
+    columns_read,
+    elementwise,
+    separate,
+    with_names,
+)
 from beamlike.rows.dtypes import as_narwhals, type_name
 
 _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], nw.Expr]]] = {
@@ -53,6 +61,8 @@ _COUNTS: Final = (
 _UNITS: Final = ("ms", "us", "ns")
 _WHOLE: Final = pl.Int128()
 _INT64: Final = pl.Int64()
+_CONVERSIONS: Final = ("str.to_date", "str.to_datetime", "str.to_time", "replace_strict")
+_CHOSEN: Final = "chosen"
 _LARGEST_POWER: Final = 63
 _MOST_DIGITS: Final = 38
 _PRODUCT_SCALE: Final = 18
@@ -89,20 +99,6 @@ class _Operand:
         return (nw.lit(value) if self.literal else value).cast(target)
 
 
-def typed(expression: nw.Expr, types: Mapping[str, pl.DataType]) -> list[TypedExpr]:
-    """Returns an expression with its conversions; several if it computes something of several columns.
-
-    Args:
-        expression: A resolved expression.
-        types: The types of the columns.
-
-    Raises:
-        TypeFault: Operands have no common meaning.
-    """
-    typing = _Typing(nw.from_native(pl.LazyFrame(schema=types)))
-    return [typing.expression(one) for one in separate(expression)]
-
-
 def family(dtype: pl.DataType) -> str:
     """Returns the kind of a type: types of one kind can be compared, whatever their widths and units."""
     if dtype.is_numeric():
@@ -117,12 +113,25 @@ def family(dtype: pl.DataType) -> str:
 
 
 @attrs.frozen
-class _Typing:
-    """Adds conversions to the nodes of an expression, from its root on."""
+class Typing:
+    """Adds conversions to expressions over columns of some types."""
 
     empty: nw.LazyFrame[Any]
 
-    def expression(self, written: nw.Expr) -> TypedExpr:
+    @classmethod
+    def of(cls, types: Mapping[str, pl.DataType]) -> Typing:
+        """Creates it for columns of these types."""
+        return cls(nw.from_native(pl.LazyFrame(schema=types)))
+
+    def typed(self, expression: nw.Expr) -> list[TypedExpr]:
+        """Returns a resolved expression with its conversions; several if it computes something of several columns.
+
+        Raises:
+            TypeFault: Operands have no common meaning.
+        """
+        return [self._expression(one) for one in separate(expression)]
+
+    def _expression(self, written: nw.Expr) -> TypedExpr:
         if isinstance(written, TypedExpr) and written.done == len(written._nodes):
             return written
         made = self._whole(written)
@@ -190,23 +199,26 @@ class _Typing:
     def _function(self, node: Any, arguments: list[Any]) -> nw.Expr | None:
         """Returns a function of columns with conversions; None if it needs none."""
         name = node.name
-        given = arguments[1:] if name == "when_then" else arguments
+        first, given = (arguments[:1], arguments[1:]) if name == "when_then" else ([], arguments)
         operands = self._operands(given)
         if operands is None:
             return None
-        if name == "when_then" or name in _IN_ONE_TYPE:
+        if name == "sum_horizontal" and all(map(_is_whole, operands)):
+            made = nw.Expr(called(node, [one.cast(_WHOLE) for one in operands]))
+            return made.cast(nw.Int64)
+        if name == "when_then":
+            new = self._where_chosen(first[0], _in_one_type(operands))
+        elif name in _IN_ONE_TYPE:
             new = _in_one_type(operands)
+            new = self._where_missing(new) if name == "coalesce" else new
         elif name == "concat_str":
             texts = map(_time_text, operands)
             new = [one.value if text is None else text for one, text in zip(operands, texts, strict=True)]
-        elif name == "sum_horizontal" and all(map(_is_whole, operands)):
-            made = nw.Expr(called(node, [one.cast(_WHOLE) for one in operands]))
-            return made.cast(nw.Int64)
         else:
             return None
         if all(one is old.value for one, old in zip(new, operands, strict=True)):
             return None
-        return nw.Expr(called(node, [*arguments[: len(arguments) - len(new)], *new]))
+        return nw.Expr(called(node, [*first, *(_literal(node, one) for one in new)]))
 
     def _method(self, node: Any, subject: nw.Expr, arguments: list[Any]) -> nw.Expr | None:
         """Returns a method of an expression with conversions; None if it needs none."""
@@ -214,16 +226,80 @@ class _Typing:
         if name in _COUNTS:
             return nw.Expr(*subject._nodes, called(node, arguments)).cast(nw.Int64)
         rule = _rule(name)
+        if name.startswith("str.") and isinstance(self.dtype(subject), pl.Enum | pl.Categorical):
+            return nw.Expr(*subject.cast(nw.String)._nodes, called(node, arguments))
         operands = self._operands([subject, *arguments]) if rule is not None else None
         if rule is None or operands is None:
             return None
         made = rule(name, node, operands)
         if made is None or isinstance(made, nw.Expr):
             return made
-        if all(one is old.value for one, old in zip(made, operands, strict=True)):
+        if name != "fill_null" and all(one is old.value for one, old in zip(made, operands, strict=True)):
             return None
         first, *others = made
-        return nw.Expr(*_column(first)._nodes, called(node, others))
+        if name == "fill_null":
+            others = self._where_missing([first, *others])[1:]
+        return nw.Expr(*_column(first)._nodes, called(node, [_literal(node, one) for one in others]))
+
+    def _where_chosen(self, condition: nw.Expr, values: list[Any]) -> list[Any]:
+        """Returns the values of both branches, each computed only for rows that choose it: elsewhere it may fail."""
+        chosen = (condition, ~condition.fill_null(False))
+        return [self._only_where(one, where) for one, where in zip(values, chosen, strict=False)]
+
+    def _where_missing(self, values: list[Any]) -> list[Any]:
+        """Returns alternatives, each computed only for rows in which all earlier ones are null."""
+        made, missing = values[:1], None
+        for before, value in zip(made, values[1:], strict=False):
+            null = _column(before).is_null()
+            missing = null if missing is None else missing & null
+            made.append(self._only_where(value, missing))
+        return made
+
+    def _can_fail(self, expression: nw.Expr) -> bool:
+        """True if an expression has a conversion that some values do not survive."""
+        nodes = expression._nodes
+        return any(
+            node.name in _CONVERSIONS
+            or (node.name == "cast" and not self._is_total(nw.Expr(*nodes[:number]), node.kwargs["dtype"]))
+            or any(self._can_fail(one) for one in node.exprs if isinstance(one, nw.Expr))
+            for number, node in enumerate(nodes)
+        )
+
+    def _is_total(self, subject: nw.Expr, target: Any) -> bool:
+        """True if each value of an expression can be cast to a type."""
+        if target in (nw.Int128, nw.String, nw.Boolean):
+            return True
+        dtype = self.dtype(subject)
+        return target.is_float() and dtype is not None and dtype.is_numeric()
+
+    def _only_where(self, value: Any, condition: nw.Expr) -> Any:
+        """Returns a value that can fail as one that is computed only for the rows for which a condition is true."""
+        if not isinstance(value, nw.Expr) or not self._can_fail(value):
+            return value
+        columns, dtype = columns_read(value), self.dtype(value)
+        if not columns or dtype in (None, pl.Null()):
+            return value
+        fields = {name: f"{number}" for number, name in enumerate(columns)}
+        rows = nw.struct(
+            condition.alias(_CHOSEN), *(nw.col(name).alias(field) for name, field in fields.items())
+        )
+        return elementwise(
+            rows, partial(_of_chosen, with_names(value, fields.__getitem__)), as_narwhals(dtype)
+        )
+
+
+def _of_chosen(value: nw.Expr, rows: pl.Series) -> pl.Series:
+    """Computes a value for the rows whose field `_CHOSEN` is true, and null for all others."""
+    frame = rows.struct.unnest()
+    chosen = frame[_CHOSEN].fill_null(False)
+    found = nw.from_native(frame.filter(chosen).lazy()).select(value.alias("v")).to_native().collect()["v"]
+    place = pl.select(pl.when(chosen).then(chosen.cast(pl.Int64).cum_sum() - 1)).to_series()
+    return found.gather(place)
+
+
+def _literal(node: Any, value: Any) -> Any:
+    """Returns an argument of a node; a text that the node would take for the name of a column as a literal."""
+    return nw.lit(value) if isinstance(value, str) and not node.str_as_lit else value
 
 
 _Rule = Callable[[str, Any, list[_Operand]], "nw.Expr | list[Any] | None"]
@@ -264,6 +340,8 @@ def _arithmetic(name: str, node: Any, operands: list[_Operand]) -> nw.Expr | Non
     if plain in ("mod", "floordiv") and any(dtype.is_float() for dtype in dtypes):
         pair = nw.struct(left.column_as(pl.Float64()).alias("x"), right.column_as(pl.Float64()).alias("y"))
         return elementwise(pair, _float_mod if plain == "mod" else _float_floordiv, nw.Float64)
+    if pl.Float32() in dtypes and any(one.dtype.is_integer() and not one.literal for one in operands):
+        return apply(left.column_as(pl.Float64()), right.column_as(pl.Float64()))
     if any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
         return _of_decimals(plain, left, right)
     return None
@@ -335,10 +413,10 @@ def _power(base: _Operand, exponent: _Operand) -> nw.Expr | None:
         if base.dtype == exponent.dtype == pl.Float64():
             return None
         return base.column_as(pl.Float64()) ** exponent.column_as(pl.Float64())
-    column = base.column_as(_INT64)
-    product = column * 0 + 1 if number == 0 else column
+    column = base.column_as(_WHOLE)
+    product = (column if number else column * 0 + 1).cast(nw.Int64)
     for _ in range(number - 1):
-        product = (product.cast(nw.Int128) * column.cast(nw.Int128)).cast(nw.Int64)
+        product = (product.cast(nw.Int128) * column).cast(nw.Int64)
     return product
 
 
@@ -350,8 +428,9 @@ def _compared(name: str, node: Any, operands: list[_Operand]) -> list[Any] | Non
             raise TypeFault(
                 f"{type_name(dtypes[0])} cannot be compared with {type_name(dtype)}; convert one of them"
             )
-    if len({*families}) == 1 and families[0] in ("number", "text"):
-        return None
+    if {*families} <= {"number", "boolean"}:
+        truth = len({*families}) == 2
+        return [one.cast(_INT64) if truth and one.dtype == pl.Boolean() else one.value for one in operands]
     return _in_one_type(operands)
 
 

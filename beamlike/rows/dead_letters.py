@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
@@ -27,6 +28,9 @@ UNCLAIMED: Final = "@dead-letters"
 
 EXPRESSION_ERRORS: Final = (pl.exceptions.PolarsError, NarwhalsError)
 """The errors that expressions raise, both lazily and immediately."""
+
+_BEYOND: Final = re.compile(r"conversion from `i128` to `i64` failed in column .* values: \[(?P<values>.*)\]")
+"""The error of polars for a whole number that has 128 bits in between."""
 
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
@@ -68,7 +72,9 @@ def error_text(error: Exception) -> str:
 
 def reason(error: Exception) -> str:
     """Returns the first line of an error, since polars appends its whole plan in the following lines."""
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    line = str(error).strip().partition("\n")[0] or type(error).__name__
+    beyond = _BEYOND.search(line)
+    return f"{beyond['values']} does not fit into 64 bits" if beyond else line
 
 
 def _in_order(names: Iterable[str]) -> tuple[str, ...]:

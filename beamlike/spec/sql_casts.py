@@ -29,6 +29,8 @@ TIMES: Final[Mapping[str, Callable[[str], date]]] = {
 
 _FLAGS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 _ZONED: Final = r"(Z|[+-]\d\d:?\d\d)$"
+_DIGITS: Final = 18
+"""The digits after the point that are read of a text, before it is rounded to those of its type."""
 _SECOND: Final = 1_000_000
 
 
@@ -43,6 +45,9 @@ def cast(value: nw.Expr, given: pl.DataType, target: pl.DataType) -> nw.Expr:
     """
     if given in (target, pl.Null()):
         return value.cast(_narwhals(target))
+    if isinstance(given, pl.String) and isinstance(target, pl.Decimal):
+        exact = pl.Decimal(38, max(target.scale, _DIGITS))
+        return rounded(value.cast(_narwhals(exact)), exact, target.scale).cast(_narwhals(target))
     if isinstance(given, pl.String) and type(target) in _OF_TEXT:
         return _OF_TEXT[type(target)](value, target)
     moment = isinstance(given, pl.Datetime | pl.Duration)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from beamlike.errors import BadQuery, nearest
 from beamlike.expressions import functions
 from beamlike.expressions.tree import TypedExpr, columns_read
-from beamlike.expressions.typed import TypeFault, dtype_of_literal, family, typed
+from beamlike.expressions.typed import TypeFault, Typing, dtype_of_literal, family
 from beamlike.rows.dtypes import system_schema, type_name
 from beamlike.spec.sql_casts import TIMES, TYPES, cast, time_literal
 from beamlike.spec.sql_numbers import remainder, rounded, whole_quotient
@@ -78,6 +78,12 @@ class Scope:
     def _with_system_columns(self) -> Mapping[str, pl.DataType]:
         return {**system_schema(SYSTEM_COLUMNS), **self.types}
 
+    _typing: Typing = attrs.field(init=False, repr=False, eq=False)
+
+    @_typing.default
+    def _typing_of_columns(self) -> Typing:
+        return Typing.of(self._known)
+
     def fault(self, node: exp.Expr, message: str) -> BadQuery:
         """Returns an error at the place of a part of the query."""
         return fault(self.query, node, message)
@@ -115,7 +121,7 @@ class Scope:
         if not {*columns_read(found)} <= {*self._known}:
             return found  # the step that gets the expression reports it
         try:
-            (made,) = typed(found, self._known)
+            (made,) = self._typing.typed(found)
         except TypeFault as error:
             raise self.fault(node, str(error)) from None
         if made.dtype is None:
@@ -127,7 +133,7 @@ class Scope:
             return nw.col(self.replaced[node])
         match node:
             case exp.Column():
-                return self.column(node)
+                return self._as_operand(node)
             case exp.Literal() | exp.Boolean() | exp.Null():
                 return self._literal(node)
             case exp.Paren() | exp.Alias():
@@ -151,6 +157,14 @@ class Scope:
             case exp.Cast():
                 return self._cast(node)
         return self._function(node)
+
+    def _as_operand(self, node: exp.Column) -> nw.Expr:
+        """Returns a column in the type in which SQL computes: texts as such, and floats with 64 bits."""
+        found = self.column(node)
+        dtype = self._known.get(self.place(node.name, node.table, node) or "")
+        if isinstance(dtype, pl.Enum | pl.Categorical):
+            return found.cast(nw.String)
+        return found.cast(nw.Float64) if isinstance(dtype, pl.Float32) else found
 
     def expression(self, node: exp.Expr) -> nw.Expr:
         """Returns an expression, also for a literal."""
@@ -187,7 +201,11 @@ class Scope:
             return self._divided(node)
         if type(node) in METHODS and node.this is not None:
             kind, method = METHODS[type(node)]
-            return _called(self.kind(node.this, kind, node.key.upper()), method)
+            subject = self.kind(node.this, kind, node.key.upper())
+            found = _called(subject, method)
+            decimal = isinstance(subject, TypedExpr) and isinstance(subject.dtype, pl.Decimal)
+            whole = decimal and isinstance(node, exp.Ceil | exp.Floor)
+            return found.cast(nw.Decimal(38, 0)) if whole else found
         match node:
             case exp.Coalesce():
                 return nw.coalesce(*map(self.expression, [node.this, *node.expressions]))
@@ -284,10 +302,12 @@ class Scope:
         if isinstance(node, exp.Div):
             # The quotient of two Decimals would be rounded to their scale.
             return left.cast(nw.Float64) / nw.when(right != 0).then(right)
-        floats = any(
-            isinstance(one, TypedExpr) and one.dtype in (pl.Float32, pl.Float64) for one in (left, right)
-        )
-        return (remainder if isinstance(node, exp.Mod) else whole_quotient)(left, right, floats=floats)
+        dtypes = [one.dtype for one in (left, right) if isinstance(one, TypedExpr) and one.dtype is not None]
+        scales = [dtype.scale for dtype in dtypes if isinstance(dtype, pl.Decimal)]
+        result: pl.DataType = pl.Decimal(38, max(scales)) if scales else pl.Int64()
+        if any(dtype.is_float() for dtype in dtypes):
+            result = pl.Float64()
+        return (remainder if isinstance(node, exp.Mod) else whole_quotient)(left, right, result)
 
     def _rounded(self, node: exp.Round) -> nw.Expr:
         digits = node.args.get("decimals")

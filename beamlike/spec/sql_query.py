@@ -254,6 +254,9 @@ class Query:
             and not isinstance(node, exp.Literal)
             and isinstance(node, exp.Alias | exp.Column)
         ):
+            plain = node.unalias()
+            if isinstance(plain, exp.Column) and plain not in scope.replaced:
+                return {node.alias_or_name: scope.column(plain)}
             return {node.alias_or_name: scope.expression(node)}
         if node in scope.replaced:
             name = scope.replaced[node]

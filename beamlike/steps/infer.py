@@ -14,7 +14,7 @@ import polars as pl
 
 from beamlike.errors import COMPUTED, DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
 from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
-from beamlike.expressions.typed import TypeFault, typed
+from beamlike.expressions.typed import TypeFault, Typing
 from beamlike.rows.dead_letters import reason
 from beamlike.rows.dtypes import require_column_name, system_schema, type_name
 from beamlike.steps.base import Step
@@ -84,7 +84,8 @@ def expressions(
     Wildcards become the user's columns. `plain=False` refuses plain values, for filters.
     """
     parsed = parse(given, named, step=step, plain=plain)
-    return tuple(one for expression in parsed for one in _checked(shape, expression, step))
+    typing = Typing.of(shape.everything())
+    return tuple(one for expression in parsed for one in _checked(shape, typing, expression, step))
 
 
 def parse(given: Iterable[Any], named: Mapping[str, Any], *, step: str, plain: bool = True) -> list[nw.Expr]:
@@ -138,7 +139,7 @@ def without_wildcards(shape: Shape, expression: nw.Expr, step: str) -> nw.Expr:
         raise PlanError(f"cannot use {expression_text(expression)}: {reason(error)}", step=step) from error
 
 
-def _checked(shape: Shape, expression: nw.Expr, step: str) -> Sequence[nw.Expr]:
+def _checked(shape: Shape, typing: Typing, expression: nw.Expr, step: str) -> Sequence[nw.Expr]:
     resolved = without_wildcards(shape, expression, step)
     for name in columns_read(resolved):
         if name not in shape.user and name not in shape.system:
@@ -151,7 +152,7 @@ def _checked(shape: Shape, expression: nw.Expr, step: str) -> Sequence[nw.Expr]:
             step=step,
         )
     try:
-        return typed(resolved, shape.everything())
+        return typing.typed(resolved)
     except TypeFault as error:
         raise WrongType(f"cannot compute {expression_text(resolved)}: {error}", step=step) from None
 

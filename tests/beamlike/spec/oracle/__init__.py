@@ -1,0 +1,1 @@
+"""SQL expressions with generated parts, compared with DuckDB: values, types, errors and refusals."""
