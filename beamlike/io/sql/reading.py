@@ -21,7 +21,7 @@ from beamlike.errors import PlanError, SourceError, missing_package, nearest
 from beamlike.io.base import Faulty
 from beamlike.io.sql.names import is_query
 from beamlike.io.sql.statements import engine, shown, split_name, without_driver
-from beamlike.io.sql.values import column_of, infinities, stored, typed
+from beamlike.io.sql.values import column_of, infinities, is_after_all, stored, typed
 from beamlike.rows.dtypes import type_name
 
 _TRIES: Final = 4
@@ -125,13 +125,21 @@ class Selection:
         return self._as_bound(found[column][:1]), bool(found["rows"][0] >= rows)
 
     def _as_bound(self, found: pl.Series) -> Bound | None:
-        """Returns the single value of a column as a bound. Raises `SourceError` for an infinite time."""
+        """Returns the single value of a column as a bound. Raises `SourceError` for a value after which reading cannot
+        continue.
+        """
         if (name := infinities(found)[0]) is not None:
             raise SourceError(
                 f"column {found.name!r} of table {self.table!r} has the infinite time {name!r}, at which reading "
                 "cannot continue; leave such rows out with a query in place of the table"
             )
         value = found[0]
+        if is_after_all(value, self.columns[found.name]):
+            raise SourceError(
+                f"column {found.name!r} of table {self.table!r} has {value!r}, expected "
+                f"{type_name(self.columns[found.name])}: it is greater than all values of that type, so later ones "
+                "would never be read; leave such rows out with a query in place of the table"
+            )
         return value.isoformat() if isinstance(value, date) else value
 
     def _count(self, condition: sa.ColumnElement[bool]) -> int:
@@ -147,7 +155,8 @@ class Selection:
             found = found.where(*self._between(column, above, upto)).order_by(_named(column))
         frame = self._fetch(found, list(self.columns))
         try:
-            return typed(frame, self.columns, f"table {self.table!r}")
+            loose = self.url.get_backend_name() == "sqlite"  # a column may have values of any type
+            return typed(frame, self.columns, f"table {self.table!r}", loose=loose)
         except pl.exceptions.PolarsError as error:
             raise SourceError(
                 f"rows of {self.table!r} are not of the types {dict(self.columns)}: {error}"

@@ -32,6 +32,10 @@ def read(source: Any, **choices: Any) -> tuple[list[Any], list[str]]:
         ("INTEGER", "1, 2.5, 3", [1, 3], ["'2.5'"]),
         ("REAL", "1.5, 'n/a', 2", [1.5, 2.0], ["'n/a'"]),
         ("BOOLEAN", "0, 1, 7", [False, True], ["7"]),
+        ("BOOLEAN", "0, 'true', 1, x'ff'", [False, True], ["'true'", "'\\xff'"]),
+        ("TEXT", "'a', x'ff', x'62'", ["a", "b"], ["'\\xff'"]),
+        ("BLOB", "x'ff', 'text', 1", [b"\xff", b"text"], ["'1'"]),
+        ("INTEGER", "0.5, 9007199254740993", [9007199254740993], ["'0.5'"]),
     ],
 )
 def test_values_of_another_type_in_sqlite_are_letters(
@@ -44,6 +48,69 @@ def test_values_of_another_type_in_sqlite_are_letters(
     assert good == expected
     assert [error.partition("is ")[2].partition(",")[0] for error in bad] == odd
     assert all(error.startswith("table 'a': column 'v'") for error in bad)
+
+
+VALUES = (
+    "0",
+    "1",
+    "7",
+    "2.5",
+    "9007199254740993",
+    "'true'",
+    "'n/a'",
+    "'2026-01-01'",
+    "x'61'",
+    "x'fffe'",
+    "NULL",
+)
+AFFINITIES = (
+    "INTEGER",
+    "REAL",
+    "BOOLEAN",
+    "TEXT",
+    "BLOB",
+    "DATE",
+    "TIMESTAMP",
+    "DECIMAL(10, 2)",
+    "NUMERIC",
+    "",
+)
+
+
+@pytest.mark.parametrize("kind", AFFINITIES)
+def test_a_value_of_sqlite_has_one_fate_whatever_is_read_with_it(kind: str, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+
+    def fate(values: tuple[str, ...], **choices: Any) -> tuple[list[Any], int]:
+        rows = ", ".join(f"({number}, {value})" for number, value in enumerate(values))
+        execute(
+            url,
+            "DROP TABLE IF EXISTS a",
+            f"CREATE TABLE a (n INTEGER, v {kind})",
+            f"INSERT INTO a VALUES {rows}",
+        )
+        good, bad = read(bl.Table(url, "a", **choices))
+        return good, len(bad)
+
+    alone = [fate((value,)) for value in VALUES]
+    expected = [one for good, _ in alone for one in good], sum(bad for _, bad in alone)
+    assert all(len(good) + bad == 1 for good, bad in alone)
+    assert fate(VALUES) == expected
+    assert fate(VALUES, grows="n") == expected
+    good, bad = fate(VALUES[::-1])
+    assert (good[::-1], bad) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "given"), [("INTEGER", "'n/a'"), ("INTEGER", "x'01'"), ("TEXT", "x'ff'"), ("DATE", "x'01'")]
+)
+def test_a_table_of_sqlite_does_not_grow_past_a_value_that_is_after_all_others(
+    kind: str, given: str, tmp_path: Path
+) -> None:
+    url = f"sqlite:///{tmp_path}/a.db"
+    execute(url, f"CREATE TABLE a (v {kind})", f"INSERT INTO a VALUES ('1'), ({given})")
+    with pytest.raises(SourceError, match=r"column 'v' .* is greater than all values of that type"):
+        read(bl.Table(url, "a", grows="v"))
 
 
 def test_decimals_of_sqlite_keep_their_digits(tmp_path: Path) -> None:
