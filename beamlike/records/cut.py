@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator
 
 from beamlike.records.lines import BATCH_LINE
+from beamlike.records.model import BatchRecord
+from beamlike.records.tail import batch_of
 from beamlike.system.durable import replace
 
 
 def last_batch(path: str) -> int | None:
-    """Returns the number of the last batch in a file of records; None if there is none."""
-    return next((number for number, _ in _batches(path, lambda number: True)), None)
+    """Returns the number of the last batch in a file of records; None if there is none. Skips damaged lines."""
+    return next((record.batch for record in _records(path, lambda number: True) if record), None)
 
 
 def rows_given(path: str, batch: int) -> int | None:
     """Returns the number of rows that all sinks together received in a batch; None if the records do not contain the
-    batch.
+    batch, or its last line is damaged.
     """
-    for _, facts in _batches(path, lambda number: number == batch):
-        sinks = facts.get("sinks")
-        return sum(sinks.values()) if isinstance(sinks, dict) else None
-    return None
+    record = next(_records(path, lambda number: number == batch), None)
+    return None if record is None else sum(record.sinks.values())
 
 
 def cut_after(path: str, batch: int) -> None:
@@ -38,21 +37,15 @@ def cut_after(path: str, batch: int) -> None:
         replace(f"{path}.new", path)
 
 
-def _batches(path: str, wanted: Callable[[int], bool]) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yields the batches whose number is `wanted`, each as its number and record; the last one first. Skips damaged
-    lines.
-    """
+def _records(path: str, wanted: Callable[[int], bool]) -> Iterator[BatchRecord | None]:
+    """Yields the batches whose number is `wanted`, the last one first. A damaged line is logged, and yields None."""
     if not os.path.exists(path):
         return
     with open(path, "rb") as file:
         lines = file.read().splitlines()
     for line in reversed(lines):
-        number = _number(line)
-        if number is not None and wanted(number):
-            try:
-                yield number, json.loads(line)
-            except ValueError:
-                continue
+        if (number := _number(line)) is not None and wanted(number):
+            yield batch_of(line, path)
 
 
 def _number(line: bytes) -> int | None:

@@ -271,22 +271,34 @@ def test_a_batch_that_was_begun_is_done_again_and_no_reason_to_refuse(kind: str,
     assert job.numbers(kind) == [0, 1, 2]
 
 
-def test_a_batch_that_gave_no_rows_when_it_was_done_again_is_no_reason_to_refuse(tmp_path: Path) -> None:
-    job = halfway(tmp_path, "table")
-    job.give(1)
+@pytest.mark.parametrize("failures", [0, 1, 2, 3])
+@pytest.mark.parametrize("kind", ["files", "folders", "table", "delta"])
+def test_a_batch_that_gave_no_rows_when_it_was_done_again_is_no_reason_to_refuse(
+    kind: str, failures: int, tmp_path: Path
+) -> None:
+    job = halfway(tmp_path, kind)
 
     def die(record: Any) -> None:
         raise OSError("the machine is gone")
 
-    with pytest.raises(OSError, match="the machine is gone"):
-        job.run(on_batch=die)
-    job.keep = lambda n: n > 1  # a new filter
+    def fail() -> None:
+        with pytest.raises(OSError, match="the machine is gone"):
+            job.run(on_batch=die)
+
+    job.give(1)
+    fail()
+    job.keep = lambda n: n > 4  # a new filter
+    job.run()
+    for number in range(failures):  # of later batches, which give no rows either
+        job.give(2 + number)
+        fail()
+        fail()
+        job.run()
+    job.give(5)
     for _ in range(2):
         job.run()
-    job.give(2)
-    for _ in range(2):
-        job.run()
-    assert job.numbers("table") == [0, 1, 2]
+    # A folder has only the files of the last attempt.
+    assert job.numbers(kind) == ([0, 5] if kind in ("files", "folders") else [0, 1, 5])
 
 
 def test_dead_letters_of_later_batches_are_removed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

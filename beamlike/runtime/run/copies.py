@@ -28,6 +28,9 @@ from beamlike.runtime.run.run_sinks import RunSinks
 from beamlike.runtime.run.sinks import hold_sinks
 
 _LOG = logging.getLogger("beamlike")
+AGAIN: Final = "again"
+"""The fact of a manifest with the batches that were repeated. An earlier attempt may have written other rows of them.
+"""
 COPIED: Final = (
     "it has a copy of this checkpoint, and only one may continue: stop that run, or give this one up"
 )
@@ -78,16 +81,17 @@ class CopyGuard:
         if run != manifest["run"]:
             return self._renamed(manifest, reached, run)
         if manifest["begun"]:
-            self._require_newest(manifest, reached)
-            if reached.begun > reached.done:
-                manifest = {**manifest, "again": reached.begun}
+            again = self._require_newest(manifest, reached)
+            if again != manifest.get(AGAIN, []):
+                manifest = {**manifest, AGAIN: again}
                 self.checkpoint.save(manifest)
         elif "after" in manifest:
             self._log_later(manifest["after"])
         return manifest
 
-    def _require_newest(self, manifest: Mapping[str, Any], reached: Reached) -> None:
-        run = manifest["run"]
+    def _require_newest(self, manifest: Mapping[str, Any], reached: Reached) -> list[int]:
+        """Returns the repeated batches that a later start must know, which are those that are the last of some sink."""
+        run, again = manifest["run"], {*manifest.get(AGAIN, ())}
         found = [(_named(name, sink), latest) for name, sink, latest in self._known(run)]
         if self.records_apart and (recorded := last_batch(self.records)) is not None:
             found.append((f"the file of records {self.records}", recorded))
@@ -96,11 +100,13 @@ class CopyGuard:
                 knows = f"knows of batch {reached.begun}" if reached.begun >= 0 else "has begun no batch"
                 raise self._is_copy(f"{what} has batch {latest} of the run {run!r}", knows)
             # A batch that may be replayed may have written rows only in an earlier attempt.
-            may_be_empty = latest > reached.done or latest == manifest.get("again")
+            may_be_empty = latest > reached.done or latest in again
             if not may_be_empty and rows_given(self.records, latest) == 0:
                 raise self._is_copy(
                     f"{what} has rows of batch {latest} of the run {run!r}", "wrote none in it"
                 )
+        again &= {latest for _, latest in found}
+        return sorted(again | {reached.begun} if reached.begun > reached.done else again)
 
     def _is_copy(self, found: str, known: str) -> CheckpointError:
         return CheckpointError(
