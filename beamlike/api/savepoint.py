@@ -11,7 +11,8 @@ from beamlike.local import savepoint as in_process
 from beamlike.plan.manifest import Runner, Store
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.runtime.run.checkpoint import OURS, saved_manifest
-from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, no_run, no_savepoint
+from beamlike.runtime.run.unfinished import FACTS
+from beamlike.runtime.savepoint.savepoint import Savepoint, no_run, no_savepoint
 from beamlike.system.path_names import is_remote
 
 __all__ = ["restore", "save"]

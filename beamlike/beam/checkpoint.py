@@ -25,7 +25,7 @@ from beamlike.errors import CheckpointError
 from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.local.journal import Journal
 from beamlike.local.logged_batch import LoggedBatch
-from beamlike.runtime.run.checkpoint import MANIFEST
+from beamlike.plan.manifest import MANIFEST
 from stages.state.store import DictStore, StateStore
 
 PIPELINE: Final = "beam.json"

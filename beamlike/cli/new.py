@@ -13,6 +13,8 @@ from typing import Final
 
 import click
 
+from beamlike.runtime.run.unfinished import unfinished
+
 _ENDING: Final = ".in"
 """The ending of the template's files, so that no tool mistakes them for files of this package."""
 
@@ -40,11 +42,12 @@ def new(name: str) -> None:
     folder = Path(name)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise click.ClickException(f"{name!r} exists and is not an empty folder")
-    for path, text in _project(name):
-        target = folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-        click.echo(target)
+    with unfinished(name) as made:
+        for path, text in _project(name):
+            target = Path(made) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+            click.echo(folder / path)
     click.echo(f"\nnext: cd {name} && make test && make run")
 
 

@@ -51,13 +51,14 @@ class LocalFiles:
         with stored("read", name):
             return size_and_digest(name)
 
+    def remove(self, folder: str) -> None:
+        with stored("write", folder):
+            os.remove(folder)
+
     def write_bytes(self, name: str, content: bytes) -> None:
         with stored("write", name):
-            path = Path(name)
-            durable.make_folder(str(path.parent))
-            temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_bytes(content)
-            durable.replace(str(temporary), name)
+            durable.make_folder(os.path.dirname(name))
+            durable.write(name, content)
 
 
 @attrs.frozen

@@ -23,11 +23,9 @@ from beamlike.local import undo
 from beamlike.local.journal_changes import ChangesBehind
 from beamlike.local.journal_connection import connected, read_only, translated
 from beamlike.local.journal_tables import (
-    OLDER,
     SETTINGS,
     VERSION,
     added,
-    bring_up,
     digest,
     digest_of,
     last_row,
@@ -110,10 +108,6 @@ class Journal:
                 make_tables(self._connection)
         elif version == 0:
             raise self.damaged(f"{self.path}, which has the state, is gone or empty")
-        elif version == OLDER:
-            with self._transaction():
-                if (other := bring_up(self._connection)) is not None:
-                    raise self._other(*other)
         elif version != VERSION:
             raise self.damaged(
                 f"{self.path} is of version {version}, and this version of beamlike reads {VERSION}"
@@ -137,9 +131,7 @@ class Journal:
 
     @contextmanager
     def _understood(self, table: str) -> Iterator[None]:
-        """Raises `CheckpointError` if the content of a table cannot be decoded. Journals of version 1 have no
-        digests.
-        """
+        """Raises `CheckpointError` if the content of a table cannot be decoded."""
         try:
             yield
         except (ValueError, TypeError, KeyError, AttributeError):

@@ -13,7 +13,7 @@ from beamlike.errors import CheckpointError
 from beamlike.local import undo
 from beamlike.local.journal import Journal
 from beamlike.local.journal_connection import read_only
-from beamlike.local.journal_tables import OLDER, VERSION
+from beamlike.local.journal_tables import VERSION
 from beamlike.runtime.batch.storage import stored
 
 
@@ -21,8 +21,7 @@ from beamlike.runtime.batch.storage import stored
 def journal_to_read(path: str, damaged: Callable[[str], CheckpointError]) -> Iterator[Journal]:
     """Opens a journal that no other process writes to.
 
-    A journal that a killed run has left with a write-ahead log, or that an earlier version of beamlike has written,
-    must be changed to be read, so a copy of it is read.
+    A journal that a killed run has left with a write-ahead log must be changed to be read, so a copy of it is read.
     """
     if _is_settled(path):
         with closing(Journal.open(path, damaged, new=False, unchanged=True)) as journal:
@@ -49,6 +48,6 @@ def _is_settled(path: str) -> bool:
     try:
         with closing(read_only(path)) as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            return version != OLDER and (version != VERSION or undo.has_tables(connection))
+            return version != VERSION or undo.has_tables(connection)
     except sqlite3.Error:
         return True

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-import zlib
 from collections.abc import Iterable
 from typing import Any, Final
 
 VERSION: Final = 2
-OLDER: Final = 1
-"""The version without digests of rows. It has a checksum of each value of the state only."""
-
 SETTINGS: Final = (
     "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
     "PRAGMA locking_mode = EXCLUSIVE",
@@ -39,34 +35,12 @@ _TABLES: Final = (
     f"PRAGMA user_version = {VERSION}",
 )
 _LAST: Final = "SELECT * FROM batches ORDER BY number DESC LIMIT 1"
-_PUT: Final = "INSERT INTO state VALUES (?, ?, ?, ?)"
 
 
 def make_tables(connection: sqlite3.Connection) -> None:
     """Creates the tables of a new journal."""
     for statement in _TABLES:
         connection.execute(statement)
-
-
-def bring_up(connection: sqlite3.Connection) -> tuple[str, str] | None:
-    """Migrates the tables of a journal of version 1.
-
-    Returns the stage and key of the first damaged value; None if none is damaged.
-    """
-    connection.execute("ALTER TABLE state RENAME TO state_before")
-    for statement in _STATE:
-        connection.execute(statement)
-    for stage, key, value, total in connection.execute("SELECT * FROM state_before"):
-        if not isinstance(value, bytes) or zlib.crc32(value) != total:
-            return stage, key
-        connection.execute(_PUT, (stage, key, digest_of(value, stage, key), value))
-    connection.execute("DROP TABLE state_before")
-    found = totals_of(connection, state_sums(connection))
-    connection.executemany(
-        "UPDATE totals SET total = ? WHERE name = ?", [(n, name) for name, n in found.items()]
-    )
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-    return None
 
 
 def last_row(connection: sqlite3.Connection) -> Any:

@@ -29,8 +29,9 @@ from beamlike.runtime.batch.envelope import Topology
 from beamlike.runtime.batch.kept_inputs import INPUTS, keep_inputs, load_inputs
 from beamlike.runtime.batch.storage import stored
 from beamlike.runtime.run.side_tables import copy_tables
+from beamlike.runtime.run.unfinished import FACTS, mark
 from beamlike.runtime.savepoint.resharding import put_together, take_apart
-from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
+from beamlike.runtime.savepoint.savepoint import Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.system.durable import make_folder, rename, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
@@ -52,7 +53,10 @@ def save(checkpoint: str, savepoint: str) -> Savepoint:
         held.enter_context(source.lock("beamlike savepoint"))
         journal = held.enter_context(source.journal_to_read())
         with stored("write", target):
-            return _save(source, manifest, journal, target)
+            begun = mark(target, source.files)
+            saved = _save(source, manifest, journal, target)
+            source.files.remove(begun)
+            return saved
 
 
 def _save(source: LocalCheckpoint, manifest: dict[str, Any], journal: Journal, target: str) -> Savepoint:
@@ -103,10 +107,12 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
     plan, described = fit.plan, fit.described
     if os.path.isdir(target.path) and os.listdir(target.path):
         raise not_empty(target.path, "restore")
+    begun = mark(target.path, target.files)
     with ExitStack() as held:
         held.enter_context(target.lock("beamlike restore"))
         manifest = {**new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
+        target.files.remove(begun)
         journal = target.journal(manifest)
         held.callback(journal.close)
         state = state_of(saved, plan, target.files)
@@ -142,7 +148,7 @@ def state_of(saved: Savepoint, plan: Plan, files: LocalFiles) -> DictStore:
 
 def _values(saved: Savepoint, plan: Plan, files: LocalFiles) -> Iterator[tuple[int, str, dict[str, bytes]]]:
     """Yields the stored values of the savepoint, as (shard, source or stage, values by key)."""
-    for file in saved.state_files(files):
+    for file in saved.state_files():
         try:
             rows = pl.read_parquet(file, hive_partitioning=False).cast(_STATE)
         except (OSError, pl.exceptions.PolarsError) as error:

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import attrs
 
-from stages.state.store import BROUGHT_ALONG
 from windowing.identity import as_text
 
 
@@ -39,7 +38,7 @@ TICKS: Final = "batches without input"
 NEW_TABLES: Final = "tables that may be new"
 """The fact of a stage that names the state tables which earlier versions lack. They begin empty."""
 
-_OF_RUN: Final = ("runner", "encoding", "shards", "levels", TICKS)
+_OF_RUN: Final = ("runner", "shards", "levels", TICKS)
 _OF_SOURCE: Final = {
     "kind": Remedy.ANEW,
     "event time": Remedy.ANEW,
@@ -54,9 +53,6 @@ _OF_STAGE: Final = {
 }
 """Facts of a source or stage that must not change, each with the remedy for a change."""
 
-_SINCE: Final = {"files listed by": "Spark"}
-"""Facts that older manifests lack, with the values that runs had then."""
-
 PARTS: Final = {"aggregates": "aggregate", "fields": "state field or timer"}
 """The kinds of parts that a plan may add to a stage, each with its word in messages."""
 
@@ -69,9 +65,6 @@ def differences(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[Differ
     watermark delays, new stages on an existing level, new aggregates, and all that has no state, such as steps and
     sinks.
     """
-    if saved["encoding"] not in (now["encoding"], *BROUGHT_ALONG):
-        # A manifest of an unknown encoding may have other facts, so nothing else can be compared.
-        return [_of_run("encoding", saved, now, Remedy.VERSION)]
     found = [_of_run(fact, saved, now, Remedy.RESTORE) for fact in _OF_RUN if saved[fact] != now[fact]]
     found += _of_all("source", saved["sources"], now["sources"], _OF_SOURCE)
     found += _of_all("stage", saved["stages"], now["stages"], _OF_STAGE)
@@ -108,8 +101,7 @@ def _of_all(
 ) -> Iterator[Difference]:
     yield from (Difference(f"{kind} {name!r} is gone", Remedy.RESTORE) for name in saved if name not in now)
     for name in saved.keys() & now.keys():
-        older = _SINCE if saved[name].get("kind") == now[name].get("kind") else {}
-        before, after = older | saved[name], older | now[name]
+        before, after = saved[name], now[name]
         for fact, remedy in facts.items():
             if before.get(fact, after.get(fact)) != after.get(fact, before.get(fact)):
                 was, is_now = (_text(each, fact) for each in (before, after))

@@ -22,16 +22,16 @@ from beamlike.plan.model import Plan, SourcePlan
 from beamlike.plan.stepped import steps_of
 from beamlike.system.seals import NotAsWritten, unsealed
 from stages.declared import Declaration, Said, choices_of
-from stages.state.store import BROUGHT_ALONG, ENCODING
+from stages.state.store import ENCODING
 from stages.strategies.base import WatermarkStrategy
 from windowing.clocks import PROCESSING_TIME
 from windowing.identity import identity_of, kind_of
 from windowing.windowing import Windowing
 
+MANIFEST: Final = "manifest.json"
+"""The name of the file with the manifest."""
 VERSION: Final = 2
-"""The version of the manifest's format. Version 1 has text instead of data, and no version number (see
-`legacy_manifest`).
-"""
+"""The version of the manifest's format."""
 WITH_FILES: Final = 3
 """The version of the manifest of a run on Spark whose state is in files. Code that would look for it in Spark's own
 store refuses this version.
@@ -51,9 +51,6 @@ class Runner(StrEnum):
     LOCAL = "local"
     SPARK = "spark"
 
-
-_RUN_SINCE: Final = {"runner": Runner.SPARK, "version": 1}
-"""Facts of a run that older manifests lack, with the values that runs had then."""
 
 _STATES: Final = ("begun", "whole", "restoring", "draining", "drained")
 _SHAPE: Final[Mapping[str, type]] = {
@@ -102,30 +99,33 @@ def parse(text: str, what: str) -> dict[str, Any]:
     encoding.
     """
     try:
-        found = unsealed(json.loads(text))
-    except NotAsWritten as error:
-        raise CheckpointError(f"{what} has a damaged manifest, {error}: {_PUT_BACK}") from None
+        found = json.loads(text)
     except ValueError:
         raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
-    return checked(found, what)
+    require_readable(found, what)  # first, as other encodings have other seals
+    try:
+        return checked(unsealed(text, MANIFEST), what)
+    except NotAsWritten as error:
+        raise CheckpointError(f"{what} has a damaged manifest, {error}: {_PUT_BACK}") from None
+
+
+def require_readable(read: Any, what: str) -> None:
+    """Raises `CheckpointError` if a manifest, of which nothing else was checked yet, is of another encoding."""
+    found = read if isinstance(read, dict) else {}
+    if not isinstance(encoding := found.get("encoding"), int):
+        raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
+    if encoding != ENCODING:
+        told = f"{what} has state of encoding {encoding}, and this version of beamlike knows {ENCODING}"
+        raise CheckpointError(f"{told}: {Remedy.VERSION}")
+    if (version := found.get("version")) not in (VERSION, WITH_FILES):
+        told = f"{what} has a manifest of version {version}, and this version of beamlike knows up to {WITH_FILES}"
+        raise CheckpointError(f"{told}: {Remedy.VERSION}")
 
 
 def checked(read: Any, what: str) -> dict[str, Any]:
     """Checks a manifest that was parsed as JSON. Raises `CheckpointError` like `parse`."""
-    found: dict[str, Any] = read if isinstance(read, dict) else {}
-    if not isinstance(encoding := found.get("encoding"), int):
-        raise CheckpointError(f"{what} has a manifest that names no encoding of state: {_PUT_BACK}")
-    if encoding not in (ENCODING, *BROUGHT_ALONG):
-        known = " and ".join(map(str, sorted((*BROUGHT_ALONG, ENCODING))))
-        told = f"{what} has state of encoding {encoding}, and this version of beamlike knows {known}"
-        raise CheckpointError(f"{told}: {Remedy.VERSION}")
-    if (version := found.get("version", 1)) not in range(1, WITH_FILES + 1):
-        told = f"{what} has a manifest of version {version}, and this version of beamlike knows up to {WITH_FILES}"
-        raise CheckpointError(f"{told}: {Remedy.VERSION}")
-    found = {**_RUN_SINCE, "operators": found.get("levels"), "rows": False, "store": Store.SPARK, **found}
-    # In version 1, the fact about batches without input is text.
-    if found["version"] == 1 and isinstance(words := found.get(TICKS), str):
-        found[TICKS] = words != "none"
+    require_readable(read, what)
+    found: dict[str, Any] = {"operators": read.get("levels"), "rows": False, "store": Store.SPARK, **read}
     wrong = [fact for fact, kind in _SHAPE.items() if not isinstance(found.get(fact), kind)]
     wrong += (
         [f"stages: {name}" for name, stage in found.get("stages", {}).items() if not _is_stage(stage)]
@@ -175,7 +175,7 @@ def _source(facts: SourceFacts) -> dict[str, Any]:
         "event time": identity_of(source.time),
         "watermark": _watermark(source.watermark),
         "ways": facts.ways,
-        "text": {**texts_of(source), "ways": [facts.way_text]},
+        "text": {**_texts_of(source), "ways": [facts.way_text]},
         **listed,
         **({"batches planned by": "the source"} if isinstance(source.source, Planned) else {}),
     }
@@ -187,8 +187,8 @@ def _watermark(strategy: WatermarkStrategy) -> dict[str, Any]:
     return {"kind": kind_of(type(strategy)), **split}
 
 
-def texts_of(source: SourcePlan) -> dict[str, str]:
-    """Returns the event time and the watermark of a source as text, as manifests of version 1 have them."""
+def _texts_of(source: SourcePlan) -> dict[str, str]:
+    """Returns the event time and the watermark of a source as text."""
     time, strategy = source.time, source.watermark
     kind = type(strategy).__name__
     return {

@@ -12,7 +12,6 @@ from typing import Any, Final
 import attrs
 
 from beamlike.errors import PlanError, listed
-from beamlike.plan import legacy_manifest
 from beamlike.plan.differences import PARTS, Difference, Remedy, differences, in_order, ways_changed
 from beamlike.plan.manifest import Runner, describe, stem
 from beamlike.plan.model import Plan, StagePlan
@@ -43,10 +42,6 @@ def fitted(plan: Plan, saved: Mapping[str, Any] | None, shards: int, runner: Run
     described = describe(plan, shards, runner)
     if saved is None:
         return Fit(plan, described)
-    if saved["version"] == 1:
-        # Version 1 identifies stages only by name.
-        before = legacy_manifest.upgraded(saved, plan, described)
-        return Fit(plan, described, tuple(differences(before, described)))
     match = _Match.of(saved, described, plan.sinks)
     plan = with_names(plan, match.all_names())
     described = describe(plan, shards, runner)

@@ -56,6 +56,8 @@ BATCH_LINE: Final = b'{"batch":'
 CLOSED_LINE: Final = b'{"closed":'
 """The first bytes of the line that says how a run ended."""
 
+_PLACE: Final = "records"
+
 HEAD_BYTES: Final = 1 << 20
 """The number of bytes that are read to recognize a records file."""
 
@@ -64,7 +66,7 @@ _L = TypeVar("_L")
 
 def line_text(line: Line) -> bytes:
     """Converts a line to bytes as they are stored, with a checksum."""
-    return json.dumps(sealed(to_facts(line)), separators=(",", ":")).encode() + b"\n"
+    return json.dumps(sealed(to_facts(line), _PLACE), separators=(",", ":")).encode() + b"\n"
 
 
 def read_line(text: bytes) -> Line:
@@ -79,7 +81,7 @@ def read_batch(text: bytes) -> BatchRecord:
 
 def _read(kind: type[_L], text: bytes) -> _L:
     try:
-        return from_facts(kind, unsealed(json.loads(text)))
+        return from_facts(kind, unsealed(text, _PLACE))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadLine(str(error)) from error
 

@@ -72,7 +72,7 @@ def mark_seen(folder: str, keys: SeenKeys) -> None:
     for places in new:
         np.bitwise_or.at(known, *_bits(places))
     with open(f"{path}.new", "wb") as file:
-        file.write(sealed_bytes(known.tobytes()))
+        file.write(sealed_bytes(known.tobytes(), os.path.basename(path)))
     replace(f"{path}.new", path)
 
 
@@ -143,7 +143,4 @@ def _read(path: str, version: tuple[int, ...]) -> Bits:
     """Reads the filter in a file. `version` changes whenever the file is replaced."""
     with open(path, "rb") as file:
         content = file.read()
-    # The size of a filter without a checksum, as earlier versions wrote it, is a power of two.
-    size = len(content)
-    bits = content if size >= _LEAST // 8 and size & (size - 1) == 0 else unsealed_bytes(content)
-    return np.frombuffer(bits, np.uint8)
+    return np.frombuffer(unsealed_bytes(content, os.path.basename(path).removesuffix(".new"), path), np.uint8)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from itertools import count
+from pathlib import Path
 from typing import Any, Final
 
 import attrs
@@ -24,7 +26,8 @@ from beamlike.replaying.scratch import fitted_to
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.recorded.batches import RecordedBatch
 from beamlike.runtime.run.side_tables import at_hand
-from beamlike.system.seals import sealed, unsealed
+from beamlike.system import durable
+from beamlike.system.seals import sealed_bytes, unsealed_bytes
 from stages.facts import from_facts, to_facts
 from stages.progress.reports import Report
 from stages.progress.splits import SourceSummary
@@ -33,6 +36,7 @@ from windowing.time import MIN_TIME
 
 VERSION: Final = 1
 _FACTS: Final = "recording.json"
+_PLACE: Final = "recording"
 
 
 @attrs.frozen
@@ -169,19 +173,17 @@ class Recording:
             "tables": self.tables,
             "last": self.last,
         }
-        content = json.dumps(sealed(facts))
-        with open(path_text(file), "xb") as opened:
-            try:
-                with zipfile.ZipFile(opened, "w", zipfile.ZIP_DEFLATED) as target:
-                    target.writestr(_FACTS, content)
-                    for number, value in enumerate(self.state.values()):
-                        target.writestr(f"state/{number}", value)
-                    for name, frame in self.frames.items():
-                        target.writestr(f"frames/{name}.arrow", frame_bytes(frame))
-            except BaseException:
-                opened.close()
-                os.remove(path_text(file))
-                raise
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as target:
+            target.writestr(_FACTS, json.dumps(facts))
+            for number, value in enumerate(self.state.values()):
+                target.writestr(f"state/{number}", value)
+            for name, frame in self.frames.items():
+                target.writestr(f"frames/{name}.arrow", frame_bytes(frame))
+        path = path_text(file)
+        if os.path.exists(path):
+            raise FileExistsError(f"{path} exists already")
+        durable.write(path, sealed_bytes(content.getvalue(), _PLACE))
 
 
 def _as_json(value: Any) -> Any:
@@ -194,16 +196,18 @@ def _summary(facts: SourceSummary) -> SourceSummary:
 
 
 def is_recording(path: str | os.PathLike[str]) -> bool:
-    """True if the path is a file that can be a recording."""
-    return zipfile.is_zipfile(path) if os.path.isfile(path) else False
+    """True if the path is a file, as a recording is. A checkpoint is a folder."""
+    return os.path.isfile(path)
 
 
 def open_recording(file: str | os.PathLike[str]) -> Recording:
     """Reads a recording. Raises `CheckpointError` if the file is none, or is damaged."""
     path = path_text(file)
     try:
-        with zipfile.ZipFile(path) as source:
-            facts = unsealed(json.loads(source.read(_FACTS)))
+        content = unsealed_bytes(Path(path).read_bytes(), _PLACE, path)
+        # What was written can be parsed, unless another version wrote it.
+        with zipfile.ZipFile(io.BytesIO(content)) as source:
+            facts = json.loads(source.read(_FACTS))
             if facts["version"] != VERSION:
                 raise CheckpointError(
                     f"the recording {path} is of version {facts['version']}, and this version of beamlike reads "
@@ -226,5 +230,5 @@ def open_recording(file: str | os.PathLike[str]) -> Recording:
                 facts["last"],
                 frames,
             )
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, OSError, pl.exceptions.PolarsError) as error:
+    except (ValueError, KeyError, TypeError, OSError) as error:
         raise CheckpointError(f"{path} is no recording, or is damaged: {error}") from None

@@ -16,7 +16,8 @@ from beamlike.local.savepoint import state_of
 from beamlike.plan.manifest import Runner, Store
 from beamlike.plan.model import Plan
 from beamlike.runtime.recorded.batches import RecordedRun
-from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load
+from beamlike.runtime.run.unfinished import FACTS
+from beamlike.runtime.savepoint.savepoint import Savepoint, load
 from stages.state.store import DictStore
 
 FEW: Final = 10

@@ -50,6 +50,7 @@ from beamlike.spark.query.input_size import is_small
 from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Listings
 from beamlike.spark.query.parts import PartWriter, warn_of_copies
+from beamlike.spark.query.received import require_batch_read
 from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
@@ -206,6 +207,7 @@ class OpenSparkRun:
             leftovers=Leftovers(self._parts().sinks, run),
             may_replay=self.run.may_replay,
             changed=self.listings.changed,
+            require_read=partial(require_batch_read, self.checkpoint),
             state=self._publisher(),
         )
         # No run continues from a temporary checkpoint, so its files are not synced.

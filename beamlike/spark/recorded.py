@@ -249,8 +249,9 @@ class _Logs:
         step, over = None, set[str]()
         for path in self._files(stream, before, after) or []:
             # Commands that a run has removed end no source.
-            text = self.checkpoint.files.read(f"{self.checkpoint.at('control')}/{os.path.basename(path)}")
-            match None if text is None else read_command(text):
+            name = os.path.basename(path)
+            text = self.checkpoint.files.read(self.checkpoint.at("control", name))
+            match None if text is None else read_command(text)[0]:
                 case PlayStep(number):
                     step = number
                 case EndSources(names):

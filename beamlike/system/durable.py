@@ -10,6 +10,7 @@ import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from beamlike.system.os_locks import POSIX
@@ -28,6 +29,19 @@ def replace(source: str, target: str) -> None:
     sync(source)
     rename(source, target)
     sync_folder(os.path.dirname(target))
+
+
+def write(file: str, content: bytes) -> None:
+    """Writes a file, or replaces it. It appears when it is complete; if that fails, nothing is left."""
+    temporary = os.path.join(os.path.dirname(file), f".{os.path.basename(file)}.tmp")
+    try:
+        with open(temporary, "wb") as opened:
+            opened.write(content)
+        replace(temporary, file)
+    except BaseException:
+        with suppress(OSError):
+            os.remove(temporary)
+        raise
 
 
 def rename(source: str, target: str) -> None:

@@ -1,7 +1,7 @@
-"""Checksums of small data: as an entry of a JSON object, or as a header before bytes.
+"""Seals of stored data: a checksum, and the place for which the data were written.
 
-To seal data is to add their checksum; to unseal data is to compare and remove it. Data that an earlier version stored
-without a checksum are returned unchecked. If one flipped bit hides the checksum, it has changed nothing else.
+A place is the path of a file within its checkpoint, savepoint or recording, such as "state/versions/000000002.json". So
+a damaged file is detected, and also a whole one in the place of another.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+PLACE: Final = "place"
+"""The name of the entry with the place."""
+
 SUM: Final = "crc32"
 """The name of the entry with the checksum."""
 
 LINES: Final = "lines"
 """The name of the entry with the number of lines."""
 
-_HEAD: Final = b"crc32"
+_LINE: Final = "line"
 
 
 class NotAsWritten(ValueError):
@@ -27,73 +30,71 @@ class NotAsWritten(ValueError):
         super().__init__(f"{what} is not what was written: {reason}")
 
 
-def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a copy of a JSON object with the checksum of its entries as the last entry."""
+def sealed(facts: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Returns a copy of a JSON object with its place and the checksum of all entries as the last entries."""
     # Converted, so that keys have the same order as when they are read back.
-    plain = json.loads(json.dumps(facts))
+    plain = {**json.loads(json.dumps(facts)), PLACE: place}
     return {**plain, SUM: _sum(plain)}
 
 
-def unsealed(facts: Any, what: str = "it") -> Any:
-    """Returns a JSON object without its checksum. An object without a checksum is returned unchanged.
+def unsealed(text: bytes | str, place: str, what: str = "it") -> dict[str, Any]:
+    """Parses a sealed JSON object, and returns it without its seal.
 
-    Raises `NotAsWritten`, which calls the object `what`, if the checksum is wrong.
+    Raises `NotAsWritten`, which calls the text `what`, if it is no JSON, or has no seal, a wrong checksum, or the seal
+    of another place.
     """
-    if not isinstance(facts, dict) or SUM not in facts:
-        return facts
-    rest = {name: fact for name, fact in facts.items() if name != SUM}
-    if facts[SUM] != _sum(rest):
-        raise NotAsWritten(what)
-    return rest
+    found, facts = placed(text, what)
+    if found != place:
+        raise NotAsWritten(what, f"it is {found}, in the place of {place}")
+    return facts
 
 
-def unsealed_json(line: bytes | str, what: str = "it") -> Any:
-    """Parses a line of JSON, and returns the object without its checksum.
-
-    Raises `NotAsWritten`, which calls the line `what`, if it is no JSON, or the checksum is wrong.
-    """
+def placed(text: bytes | str, what: str = "it") -> tuple[str, dict[str, Any]]:
+    """Parses a sealed JSON object, and returns its place, and the object without its seal. Raises `NotAsWritten`."""
     try:
-        facts = json.loads(line)
+        facts = json.loads(text)
     except ValueError:  # also for bytes that are not UTF-8
         raise NotAsWritten(what, "it is not JSON") from None
-    return unsealed(facts, what)
+    if not isinstance(facts, dict) or SUM not in facts or PLACE not in facts:
+        raise NotAsWritten(what, "it has no seal, as if an earlier version of beamlike had written it")
+    total = facts.pop(SUM)
+    if total != _sum(facts):
+        raise NotAsWritten(what)
+    return facts.pop(PLACE), facts
 
 
-def sealed_lines(entries: Iterable[Any]) -> str:
-    """Returns a line of JSON for each entry, with its checksum and the number of all lines, so that a missing line is
-    detected.
+def sealed_lines(entries: Iterable[Mapping[str, Any]], place: str) -> str:
+    """Returns a sealed line of JSON for each entry, with its number and the number of all lines, so that a missing or
+    repeated line is detected.
     """
     facts = [*entries]
-    return "".join(f"{json.dumps(sealed({**one, LINES: len(facts)}))}\n" for one in facts)
+    numbers = {LINES: len(facts)}
+    return "".join(
+        f"{json.dumps(sealed({**one, _LINE: line, **numbers}, place))}\n" for line, one in enumerate(facts)
+    )
 
 
-def unsealed_lines(text: str) -> list[Any]:
-    """Parses the result of `sealed_lines`. Raises `NotAsWritten` if a line is damaged or missing."""
-    found = [unsealed_json(line) for line in text.splitlines()]
-    if any(isinstance(one, dict) and one.get(LINES, len(found)) != len(found) for one in found):
-        raise NotAsWritten
+def unsealed_lines(text: str, place: str, what: str = "it") -> list[dict[str, Any]]:
+    """Parses the result of `sealed_lines`. Raises `NotAsWritten` if a line is damaged, missing or of another place."""
+    found = [unsealed(line, place, what) for line in text.splitlines()]
+    if any((one.pop(_LINE, None), one[LINES]) != (number, len(found)) for number, one in enumerate(found)):
+        raise NotAsWritten(what, "a line is missing")
     return found
+
+
+def sealed_bytes(content: bytes, place: str) -> bytes:
+    """Returns the content with its seal before it, a line of JSON."""
+    head = json.dumps(sealed({"content": zlib.crc32(content)}, place))
+    return head.encode() + b"\n" + content
+
+
+def unsealed_bytes(content: bytes, place: str, what: str = "it") -> bytes:
+    """Returns the result of `sealed_bytes` without its seal. Raises `NotAsWritten`, like `unsealed`."""
+    head, _, body = content.partition(b"\n")
+    if unsealed(head, place, what)["content"] != zlib.crc32(body):
+        raise NotAsWritten(what)
+    return body
 
 
 def _sum(facts: Mapping[str, Any]) -> int:
     return zlib.crc32(json.dumps(facts, separators=(",", ":"), sort_keys=True).encode())
-
-
-def sealed_bytes(content: bytes) -> bytes:
-    """Returns the content with a checksum before it."""
-    return _HEAD + zlib.crc32(content).to_bytes(4, "big") + content
-
-
-def unsealed_bytes(content: bytes, *, older: bytes | None = None) -> bytes:
-    """Returns the result of `sealed_bytes` without its header. Content that begins with `older` has no checksum, and is
-    returned unchanged.
-
-    Raises `NotAsWritten` if the checksum is missing or wrong.
-    """
-    if older is not None and content.startswith(older):
-        return content
-    body = len(_HEAD) + 4
-    total = int.from_bytes(content[len(_HEAD) : body], "big")
-    if not content.startswith(_HEAD) or len(content) < body or zlib.crc32(content[body:]) != total:
-        raise NotAsWritten
-    return content[body:]

@@ -14,7 +14,7 @@ import polars as pl
 
 from stages.frames import at, concat_nonempty, has_nested, repeated, rows_at, size_of
 from stages.state.row_numbers import Positions
-from stages.state.store import ENCODING, PATCHED, Compression, StateStore, decode, encode
+from stages.state.store import Compression, StateStore, decode, encode
 
 CHUNK_BYTES: Final = 1_000_000
 """The approximate size of a chunk in memory. Spark's Python state is slower per byte for values of many megabytes."""
@@ -117,15 +117,13 @@ def pack(patch: Patch, compress_from: int = 0, *, plain: bool = False) -> bytes:
     columns = patch.rows
     if constants:
         columns = columns[:, [name for name in columns.columns if name not in constants]]
-    version = ENCODING
     if patch.deleted is not None:
         facts["gone"] = len(patch.deleted)
-        version = PATCHED
         deleted = patch.deleted.to_frame(DELETED)
         columns = pl.concat([deleted, columns], how="horizontal_extend")
     plain = plain or size_of(columns) < compress_from
     compression: Compression = "uncompressed" if plain else "zstd"
-    return encode(columns, facts, compression=compression, version=version)
+    return encode(columns, facts, compression=compression)
 
 
 def unpack(

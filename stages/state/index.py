@@ -16,8 +16,7 @@ from stages.frames import concat_nonempty
 from stages.operator import HOLD, PENDING
 from stages.state.buckets import BUCKET, inside
 from stages.state.chunks import Written
-from stages.state.due_soon import BUFFER
-from stages.state.store import ENCODING, PATCHED_BUFFER, StateStore, decode, encode
+from stages.state.store import StateStore, decode, encode
 from stages.strategies.histogram import Histogram, histogram, merge_histograms
 from windowing.clocks import Times
 from windowing.time import MIN_TIME, format_time
@@ -155,8 +154,7 @@ class Index:
         }
         if self.holds is not None:
             facts["holds"] = self.holds
-        version = PATCHED_BUFFER if self._has_patched_buffer else ENCODING
-        value = encode(self.buckets, facts, version=version)
+        value = encode(self.buckets, facts)
         store.put(stage, KEY, value)
         if len(value) <= _MOST_BYTES:
             clocks = (
@@ -165,13 +163,6 @@ class Index:
             _SAVED[value, tuple(clocks)] = self
             if len(_SAVED) > _MOST_SAVED:
                 _SAVED.popitem(last=False)
-
-    @property
-    def _has_patched_buffer(self) -> bool:
-        """True if the due-soon buffer, which is the first bucket, has chunks after its base rows."""
-        if self.buckets.is_empty() or self.buckets[BUCKET][0] != BUFFER:
-            return False
-        return bool(self.buckets["chunks"][0] > self.buckets["base"][0])
 
     def due(self, now: Times) -> list[int]:
         """Returns the numbers of the buckets in which a row is due when the clocks are at `now`."""

@@ -17,21 +17,8 @@ import polars as pl
 from stages.frames import write_stream
 from stages.state.memory import D, Memory
 
-ENCODING: Final = 4
+ENCODING: Final = 7
 """The version of the stored state of stages. A run refuses a checkpoint of another version."""
-
-BROUGHT_ALONG: Final = (3,)
-"""Earlier versions that differ only in the shard and bucket of each key; `stages.snapshot` converts them."""
-
-PATCHED: Final = 5
-"""The version of a stored value that contains deleted row numbers. Code that cannot apply them refuses this version.
-"""
-
-PATCHED_BUFFER: Final = 6
-"""The version of a stored index whose due-soon buffer has patches. Code that cannot apply them refuses this version.
-
-The next `ENCODING` must be greater.
-"""
 
 Compression = Literal["uncompressed", "zstd"]
 
@@ -155,7 +142,7 @@ def _has_text_inside(dtype: Any) -> bool:
 def decode(value: bytes) -> tuple[pl.DataFrame, dict[str, Any]]:
     """Decodes a value of `encode` to its frame and metadata. Raises `ValueError` if its version is unknown."""
     version, length = _HEADER.unpack_from(value)
-    if version not in (ENCODING, PATCHED, PATCHED_BUFFER, *BROUGHT_ALONG):
+    if version != ENCODING:
         raise ValueError(f"state of encoding {version}; this version of beamlike reads encoding {ENCODING}")
     body = _HEADER.size + length
     return pl.read_ipc_stream(io.BytesIO(memoryview(value)[body:])), json.loads(value[_HEADER.size : body])

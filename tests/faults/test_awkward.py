@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.plan.manifest import MANIFEST
 from beamlike.system.seals import sealed, unsealed
 from tests.faults.job import plan_and_runner
 from tests.faults.trials import Trial
@@ -65,7 +66,7 @@ def leave_halves(checkpoint: Path, out: Path) -> None:
     ours = checkpoint / "beamlike"
     # Killed while it was drained: that is noted, and its order to do so is half a file.
     manifest = json.dumps(
-        sealed({**unsealed(json.loads((ours / "manifest.json").read_text())), "draining": True})
+        sealed({**unsealed((ours / "manifest.json").read_text(), MANIFEST), "draining": True}, MANIFEST)
     )
     (ours / "manifest.json").write_text(manifest)
     (ours / ".manifest.json.crc").unlink(missing_ok=True)

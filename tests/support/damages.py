@@ -14,6 +14,7 @@ from typing import Any
 import attrs
 
 import beamlike as bl
+from tests.support.swaps import Swap
 
 
 @attrs.frozen
@@ -108,7 +109,7 @@ class Damaged:
         self.go_on(run)
         return panes(run)
 
-    def after(self, damage: Damage, expected: list[str]) -> str:
+    def after(self, damage: Damage | Swap, expected: list[str]) -> str:
         """Runs on after the damage.
 
         Returns "right", "named" for a `CheckpointError` that has the file's path, or else a description of the failure.

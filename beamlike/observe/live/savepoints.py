@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from beamlike.runtime.savepoint.savepoint import FACTS
+from beamlike.runtime.run.unfinished import FACTS
 
 _DEPTH: Final = 3
 

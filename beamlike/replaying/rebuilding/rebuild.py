@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,8 +32,8 @@ from beamlike.replaying.scratch import tables_of
 from beamlike.replaying.state import SparkOptions
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.side_tables import at_hand
-from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, not_empty
-from beamlike.system.durable import make_folder, rename, sync_folder, sync_tree
+from beamlike.runtime.run.unfinished import FACTS, unfinished
+from beamlike.runtime.savepoint.savepoint import Savepoint, not_empty
 from beamlike.system.path_names import file_name, is_remote
 from stages.state.store import DictStore
 
@@ -136,8 +136,8 @@ def rebuild(
     rows = None if into is None else _new_folder(into)
     with ExitStack() as held:
         # The savepoint, which is entered first, gets its name last.
-        folder = held.enter_context(_unfinished(target))
-        outputs = None if rows is None else held.enter_context(_unfinished(rows))
+        folder = held.enter_context(unfinished(target))
+        outputs = None if rows is None else held.enter_context(unfinished(rows))
         saved = _save(run, folder, SparkOptions(session, master, config))
         part = _with_tables(run, only(fit.plan, anew))
         given = input_up_to(saved, run, part, needed_since(part, anew, earliest))
@@ -239,27 +239,6 @@ def _write(saved: Savepoint, plan: Plan, anew: frozenset[str], state: DictStore)
     described = describe(plan, 1, Runner(saved.manifest["runner"]))
     changed = attrs.evolve(saved, manifest={**saved.manifest, **described})
     Path(saved.at(FACTS)).write_text(changed.listing(LocalFiles()).to_json(), encoding="utf-8")
-
-
-@contextmanager
-def _unfinished(target: str) -> Iterator[str]:
-    """Creates a folder beside the target, which gets the name of the target if the block succeeds.
-
-    The folder of an attempt that was killed is removed.
-    """
-    folder = f"{target}.unfinished"
-    shutil.rmtree(folder, ignore_errors=True)
-    make_folder(folder)
-    try:
-        yield folder
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    sync_tree(folder)
-    if os.path.isdir(target):
-        os.rmdir(target)
-    rename(folder, target)
-    sync_folder(os.path.dirname(target))
 
 
 def _notes(

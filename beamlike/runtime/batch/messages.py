@@ -32,6 +32,7 @@ class Kind(StrEnum):
     SINK = "sink"
     AGAIN = "again"
     STATE = "state"
+    READ = "read"
 
 
 @attrs.frozen
@@ -160,8 +161,26 @@ class StateMessage:
     unused: tuple[str, ...]
 
 
+@attrs.frozen
+class ReadMessage:
+    """A message from a task to the driver: by file that defines the input of the batch, the number of lines that the
+    task has read, and of all lines in the file.
+    """
+
+    kind: ClassVar[Kind] = Kind.READ
+
+    files: Mapping[str, tuple[int, int]]
+
+
 Message = (
-    SummaryMessage | ReportMessage | SourceMessage | StageMessage | SinkMessage | AgainMessage | StateMessage
+    SummaryMessage
+    | ReportMessage
+    | SourceMessage
+    | StageMessage
+    | SinkMessage
+    | AgainMessage
+    | StateMessage
+    | ReadMessage
 )
 
 MESSAGES: Final[Mapping[str, type[Message]]] = {
@@ -174,6 +193,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
         SinkMessage,
         AgainMessage,
         StateMessage,
+        ReadMessage,
     )
 }
 """The class of each kind of message."""

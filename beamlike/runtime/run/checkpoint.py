@@ -12,19 +12,19 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.differences import Remedy, refusal
-from beamlike.plan.manifest import Runner, new_manifest, parse
+from beamlike.plan.manifest import MANIFEST, Runner, new_manifest, parse
 from beamlike.plan.matching import Fit
 from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.run.unfinished import MarkFiles, require_new
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
 
 OURS: Final = "beamlike"
 """The folder in a checkpoint to which only this package writes."""
-MANIFEST: Final = "manifest.json"
 
 
-class TextFiles(Protocol):
+class TextFiles(MarkFiles, Protocol):
     """Small text files that are replaced atomically. Raises `CheckpointError` if the storage fails."""
 
     def latest(self, name: str) -> str | None:
@@ -93,6 +93,7 @@ class CheckpointFolder:
         if text is not None:
             return parse(text, f"the checkpoint {self.path}")
         if not self.has_batches:
+            require_new(self.path, self.files)
             return None
         raise CheckpointError(
             f"the checkpoint {self.path} has lost its manifest, {name}: put it back from a copy, or start again with "
@@ -120,8 +121,8 @@ class CheckpointFolder:
         self.keep(MANIFEST, manifest)
 
     def keep(self, name: str, facts: Mapping[str, Any]) -> None:
-        """Stores a file of facts, with their checksum."""
-        self.files.replace(self.at(name), json.dumps(sealed(facts), indent=1, sort_keys=True))
+        """Stores a file of facts, sealed."""
+        self.files.replace(self.at(name), json.dumps(sealed(facts, name), indent=1, sort_keys=True))
 
     def kept(self, name: str) -> Any:
         """Returns the facts that `keep` stored; None if there is no file. Raises `CheckpointError` for
@@ -129,9 +130,9 @@ class CheckpointFolder:
         """
         text = self.files.latest(self.at(name))
         try:
-            return None if text is None else unsealed(json.loads(text))
+            return None if text is None else unsealed(text, name, self.at(name))
         except ValueError as error:
-            raise self.damaged(f"{self.at(name)}: {error}") from None
+            raise self.damaged(str(error)) from None
 
 
 def saved_manifest(path: str) -> dict[str, Any] | None:

@@ -18,7 +18,7 @@ from beamlike.runtime.batch.ingested import Chunk
 from beamlike.runtime.batch.reading import read_in_process
 from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.system.path_names import file_name
-from beamlike.system.seals import sealed_bytes, unsealed_bytes
+from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
 from stages.errors import ResultError
 from stages.frames import size_of
 from stages.sides.contents import SideContent, digest, require_small
@@ -26,7 +26,6 @@ from windowing.columns import EVENT_TIME
 
 _TABLES: Final = "tables"
 """The folder with the lookup tables in a checkpoint or savepoint."""
-_ARROW: Final = b"ARROW1"
 
 
 class Folder(Protocol):
@@ -80,9 +79,12 @@ def kept_tables(
             raise checkpoint.damaged(f"{_file(folder, name)} is missing")
     read = read_tables(attrs.evolve(plan, tables=missing), now, globs=False)
     for name, rows in read.items():
-        files.write_bytes(_file(folder, name), sealed_bytes(as_bytes(rows)))
+        files.write_bytes(_file(folder, name), sealed_bytes(as_bytes(rows), _file(_TABLES, name)))
     kept = ((name, content) for name, content in contents.items() if content is not None)
-    return {**read, **{name: _as_it_was(content, _file(folder, name), checkpoint) for name, content in kept}}
+    try:
+        return {**read, **{name: table_in(content, name, _file(folder, name)) for name, content in kept}}
+    except NotAsWritten as error:
+        raise checkpoint.damaged(str(error)) from None
 
 
 def copy_tables(tables: Iterable[str], source: Folder, target: Folder, files: TableFiles) -> None:
@@ -97,9 +99,9 @@ def file_of_table(checkpoint: Folder, table: str) -> str:
     return _file(checkpoint.at(_TABLES), table)
 
 
-def table_in(content: bytes) -> pl.DataFrame:
-    """Returns the rows in the content of a stored lookup table."""
-    return pl.read_ipc(io.BytesIO(unsealed_bytes(content, older=_ARROW)))
+def table_in(content: bytes, table: str, file: str) -> pl.DataFrame:
+    """Returns the rows of a lookup table in the content of its file. Raises `NotAsWritten` if it is damaged."""
+    return pl.read_ipc(io.BytesIO(unsealed_bytes(content, _file(_TABLES, table), file)))
 
 
 def _file(folder: str, table: str) -> str:
@@ -150,10 +152,3 @@ def _whole(table: TablePlan, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def _timed(rows: pl.DataFrame) -> pl.DataFrame:
     return rows if EVENT_TIME in rows.columns else rows.with_columns(pl.lit(None, pl.Int64).alias(EVENT_TIME))
-
-
-def _as_it_was(content: bytes, file: str, checkpoint: CheckpointFolder) -> pl.DataFrame:
-    try:
-        return table_in(content)
-    except (OSError, ValueError, pl.exceptions.PolarsError) as error:
-        raise checkpoint.damaged(f"{file}: {error}") from None

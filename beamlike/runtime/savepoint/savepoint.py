@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
 import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.plan.differences import Remedy, refusal
-from beamlike.plan.manifest import checked
+from beamlike.plan.manifest import checked, require_readable
 from beamlike.plan.matching import Fit
 from beamlike.runtime.run.dead_letter_limit import Counted
+from beamlike.runtime.run.unfinished import FACTS, MARK
 from beamlike.system.path_names import file_name
 from beamlike.system.seals import sealed, unsealed
 from stages.facts import SPARSE, from_facts, to_facts
 
-FACTS: Final = "savepoint.json"
 _STATE: Final = "state/"
 _BESIDE: Final = {
     "Rows": "rows in memory",
@@ -46,7 +47,7 @@ class Savepoint:
 
     `positions` has the positions of sources that were read in process. `cut` has, by source, the files that were read
     in part: the number of pieces read, and the greatest number of rows in a piece. `files` has the size in bytes and
-    the SHA-256 of every other file of the savepoint; None in older savepoints.
+    the SHA-256 of every other file of the savepoint.
     """
 
     path: str
@@ -56,7 +57,7 @@ class Savepoint:
     tally: Counted
     positions: dict[str, dict[str, Any]] = attrs.field(factory=dict, metadata=SPARSE)
     cut: dict[str, dict[str, tuple[int, int]]] = attrs.field(factory=dict, metadata=SPARSE)
-    files: dict[str, tuple[int, str]] | None = attrs.field(default=None, metadata=SPARSE)
+    files: dict[str, tuple[int, str]] = attrs.field(factory=dict, metadata=SPARSE)
 
     @property
     def after(self) -> dict[str, Any]:
@@ -78,16 +79,18 @@ class Savepoint:
     def to_json(self) -> str:
         """Returns the facts of the savepoint as JSON. They are written last: a folder without them is no savepoint."""
         facts = {name: fact for name, fact in to_facts(self).items() if name != "path"}
-        return json.dumps(sealed(facts), indent=1, sort_keys=True)
+        return json.dumps(sealed(facts, FACTS), indent=1, sort_keys=True)
 
     def listing(self, files: SavedFiles) -> Savepoint:
         """Returns the savepoint with a list of the files that are now in its folder."""
-        listed = {name: files.size_and_digest(self.at(name)) for name in files.tree(self.path)}
+        listed = {
+            name: files.size_and_digest(self.at(name)) for name in files.tree(self.path) if name != MARK
+        }
         return attrs.evolve(self, files={name: found for name, found in listed.items() if found is not None})
 
     def require_whole(self, files: SavedFiles) -> None:
         """Raises `CheckpointError` if a listed file is missing or was changed."""
-        for name, listed in sorted((self.files or {}).items()):
+        for name, listed in sorted(self.files.items()):
             found = files.size_and_digest(self.at(name))
             if found is None:
                 raise self.damaged(f"{name} is missing")
@@ -97,10 +100,13 @@ class Savepoint:
             if found != listed:
                 raise self.damaged(f"{name} is not what was written")
 
-    def state_files(self, files: SavedFiles) -> list[str]:
+    def state_files(self) -> list[str]:
         """Returns the paths of the files that contain state."""
-        there = files.tree(self.path) if self.files is None else sorted(self.files)
-        return [self.at(name) for name in there if name.startswith(_STATE) and name.endswith(".parquet")]
+        return [
+            self.at(name)
+            for name in sorted(self.files)
+            if name.startswith(_STATE) and name.endswith(".parquet")
+        ]
 
     def damaged(self, what: str) -> CheckpointError:
         """Returns the error for damaged content of the savepoint."""
@@ -126,11 +132,18 @@ def load(path: str, files: SavedFiles) -> Savepoint:
     if text is None:
         raise no_savepoint(path)
     try:
-        saved = from_facts(Savepoint, {**unsealed(json.loads(text)), "path": path})
-    except (ValueError, TypeError, KeyError, AttributeError):
-        raise damaged(path, f"its {FACTS} is not what was written") from None
+        saved = from_facts(Savepoint, {**unsealed(text, FACTS, f"its {FACTS}"), "path": path})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        _require_readable(text, path)
+        raise damaged(path, str(error)) from None
     saved.require_whole(files)
     return attrs.evolve(saved, manifest=checked(saved.manifest, f"the savepoint {path}"))
+
+
+def _require_readable(text: str, path: str) -> None:
+    """Raises `CheckpointError` if a savepoint that cannot be loaded is of another encoding."""
+    with suppress(ValueError, TypeError, KeyError):
+        require_readable(json.loads(text)["manifest"], f"the savepoint {path}")
 
 
 def damaged(path: str, what: str) -> CheckpointError:

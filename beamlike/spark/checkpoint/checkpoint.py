@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -46,7 +45,8 @@ _FILES = (
 )
 """Examples of the files of a checkpoint, one of each kind that a source could read by mistake."""
 _TALLY = "tally.json"
-_ENDED = "_ended.json"  # a hidden name, which Spark does not read
+_ENDED = "_ended.json"
+_STEPS = "_steps.json"
 END = "end.json"
 STATE: Final = "state"
 VERSIONS: Final = "versions"
@@ -173,16 +173,15 @@ class Checkpoint(CheckpointFolder):
 
     def end(self, sources: tuple[str, ...]) -> None:
         """Commands the end of these sources. The next batch then closes all windows that only they kept open."""
-        self.files.write(f"{self.control}/{END}", command_text(EndSources(tuple(sorted(sources)))))
+        self._command(END, EndSources(tuple(sorted(sources))))
 
     def end_at_once(self, sources: Iterable[str]) -> None:
         """Commands the end of these sources after the first batch, unless an earlier run did so."""
         before = self._ended()
         new = sorted({*sources} - {*before})
         if new:
-            order = command_text(EndSources(tuple(new)))
-            self.files.write(f"{self.control}/whole-{len(before):06d}.json", order, _FIRST_TIME)
-            self.files.write(f"{self.control}/{_ENDED}", json.dumps(sealed({"ended": [*before, *new]})))
+            self._command(f"whole-{len(before):06d}.json", EndSources(tuple(new)), _FIRST_TIME)
+            self._keep_control(_ENDED, {"ended": [*before, *new]})
 
     def tick(self, done: int, over: Iterable[str] = (), *, after_end: bool = False) -> None:
         """Commands a batch, even without input. `done` is the last committed batch.
@@ -202,27 +201,33 @@ class Checkpoint(CheckpointFolder):
     def tick_again(self, done: int) -> None:
         """Commands a batch, like `tick`, in a run that has commanded the batches before."""
         if done >= _TICKS_KEPT:
-            self.files.remove_files([self._tick(done - _TICKS_KEPT)])
+            self.files.remove_files([f"{self.control}/{_tick(done - _TICKS_KEPT)}"])
         self._write_tick(done + 1, EndSources(()), _FIRST_TIME)
 
     def _write_tick(self, batch: int, order: ControlCommand, seconds: int | None) -> None:
-        self.files.write(self._tick(batch), command_text(order), seconds)
+        self._command(_tick(batch), order, seconds)
 
-    def _tick(self, batch: int) -> str:
-        return f"{self.control}/{_TICK}{batch:09d}.json"
+    def _command(self, name: str, order: ControlCommand, seconds: int | None = None) -> None:
+        self.files.write(f"{self.control}/{name}", command_text(order, name), seconds)
 
     def has_ended(self, source: str) -> bool:
         """True if the end of the source was commanded in an earlier batch."""
         return source in self._ended()
 
     def _ended(self) -> list[str]:
-        name = f"{self.control}/{_ENDED}"
-        text = self.files.read(name)
+        return list(self._kept_control(_ENDED).get("ended", []))
+
+    def _keep_control(self, name: str, facts: Mapping[str, Any]) -> None:
+        """Stores facts about the commands under a hidden name, which Spark does not read."""
+        self.files.write(f"{self.control}/{name}", json.dumps(sealed(facts, f"control/{name}")))
+
+    def _kept_control(self, name: str) -> dict[str, Any]:
+        """Returns the facts that `_keep_control` stored; empty if there are none."""
+        text = self.files.read(f"{self.control}/{name}")
         try:
-            found = [] if text is None else unsealed(json.loads(text))
-            return list(found["ended"] if isinstance(found, dict) else found)
-        except (ValueError, KeyError, TypeError):
-            raise self.damaged(f"{name} is not what was written") from None
+            return {} if text is None else unsealed(text, f"control/{name}", f"{self.control}/{name}")
+        except ValueError as error:
+            raise self.damaged(str(error)) from None
 
     def play(self, steps: int, sources: tuple[str, ...], digest: str) -> None:
         """Commands the steps of these test streams, one per batch, and then their end.
@@ -231,19 +236,18 @@ class Checkpoint(CheckpointFolder):
         system does not store such times, Spark uses the order of their names. Raises `CheckpointError` if the
         checkpoint belongs to other streams.
         """
-        # A hidden name, which Spark does not read.
-        done = f"{self.control}/_steps"
-        saved = self.files.read(done)
-        if saved is not None and re.fullmatch("[0-9a-f]{64}", saved) is None:
-            raise self.damaged(f"{done} is not what was written")
+        saved = self._kept_control(_STEPS).get("digest")
         if saved not in (None, digest):
             raise other_streams(self.path)
         if saved is None:
             orders: list[ControlCommand] = [*map(PlayStep, range(steps)), EndSources(tuple(sorted(sources)))]
             for number, order in enumerate(orders):
-                name = f"{self.control}/{number:06d}.json"
-                self.files.write(name, command_text(order), _FIRST_TIME + number)
-            self.files.write(done, digest)
+                self._command(f"{number:06d}.json", order, _FIRST_TIME + number)
+            self._keep_control(_STEPS, {"digest": digest})
+
+
+def _tick(batch: int) -> str:
+    return f"{_TICK}{batch:09d}.json"
 
 
 def require_available(store: Store | None) -> None:

@@ -8,7 +8,7 @@ import json
 
 import attrs
 
-from beamlike.system.seals import sealed, unsealed_json
+from beamlike.system.seals import placed, sealed
 from stages.facts import from_facts, to_facts
 
 
@@ -29,13 +29,15 @@ class PlayStep:
 ControlCommand = EndSources | PlayStep
 
 
-def command_text(order: ControlCommand) -> str:
-    """Returns the content of a command's file, such as `{"end": ["mobile"]}` or `{"step": 3}`, with a checksum."""
-    return json.dumps(sealed(to_facts(order)))
+def command_text(order: ControlCommand, name: str) -> str:
+    """Returns the content of the file with this name, such as `{"end": ["mobile"]}` or `{"step": 3}`, sealed."""
+    return json.dumps(sealed(to_facts(order), f"control/{name}"))
 
 
-def read_command(text: bytes | str) -> ControlCommand:
-    """Parses a command, the content of its file. Raises `NotAsWritten` if the content is damaged."""
-    facts = unsealed_json(text, "a file in beamlike/control")
+def read_command(text: bytes | str) -> tuple[ControlCommand, str]:
+    """Parses a command, the content of its file, and returns it with its place. Raises `NotAsWritten` if the content is
+    damaged.
+    """
+    place, facts = placed(text, "a file in beamlike/control")
     order: ControlCommand = from_facts(ControlCommand, facts)  # type: ignore[arg-type]
-    return order
+    return order, place

@@ -77,7 +77,7 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
         with stored("write", str(folder)):
             _write(rows, folder)
         listed = {file.name: size_and_digest(str(file)) for file in sorted(folder.glob("*.parquet"))}
-        text = json.dumps(sealed({"rows": digest, "files": listed}))
+        text = json.dumps(sealed({"rows": digest, "files": listed}, _place(source.name)))
         checkpoint.files.write(str(folder / "_rows"), text)
     else:
         _require_same(done, digest, folder, source.name, checkpoint)
@@ -89,18 +89,21 @@ def _as_files(source: SourcePlan, rows: ReadFromMemory, checkpoint: Checkpoint) 
 def _require_same(done: str, digest: str, folder: Path, source: str, checkpoint: Checkpoint) -> None:
     """Raises `CheckpointError` if the source's rows differ from those of earlier runs, or the stored files are damaged.
 
-    `done` is the content of the file `_rows`: a digest of the rows and, in newer checkpoints, digests of the files.
+    `done` is the content of the file `_rows`: a digest of the rows, and digests of the files.
     """
     try:
-        said: Any = unsealed(json.loads(done)) if done.startswith("{") else {"rows": done, "files": {}}
-        rows, files = said["rows"], said["files"]
-    except (ValueError, KeyError, TypeError):
-        raise checkpoint.damaged(f"{folder}/_rows is not what was written") from None
-    if rows != digest:
+        said = unsealed(done, _place(source), f"{folder}/_rows")
+    except ValueError as error:
+        raise checkpoint.damaged(str(error)) from None
+    if said["rows"] != digest:
         raise other_rows(source, checkpoint.path)
-    for name, listed in files.items():
+    for name, listed in said["files"].items():
         if size_and_digest(str(folder / name)) != tuple(listed):
             raise checkpoint.damaged(f"{folder}/{name} is missing, or is not what was written")
+
+
+def _place(source: str) -> str:
+    return f"rows/{source}"
 
 
 def _has_empty_struct(dtype: Any) -> bool:

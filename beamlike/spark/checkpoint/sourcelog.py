@@ -53,6 +53,16 @@ def taken(checkpoint: Checkpoint, folder: str, offset: str) -> Iterator[str]:
             yield from _paths(checkpoint, folder, name)
 
 
+def entries_between(checkpoint: Checkpoint, stream: int, before: str, now: str) -> Iterator[str]:
+    """Yields the files that a batch takes from a stream of files, which is between two offsets."""
+    folder = f"sources/{stream}"
+    for entry in range(last_entry(before) + 1, last_entry(now) + 1):
+        lines = _lines(checkpoint, folder, f"{entry}")
+        if not lines:  # it is merged with all entries before it
+            lines = _lines(checkpoint, folder, f"{entry}{_COMPACT}")
+        yield from (_path(line) for line in lines if line.get("batchId", entry) == entry)
+
+
 def logged_files(checkpoint: Checkpoint, folder: str) -> list[tuple[int, str]]:
     """Returns the files in the log of a file source of Spark, each with the number of its entry, in order."""
     names = checkpoint.files.names(checkpoint.of_spark(folder))

@@ -5,7 +5,7 @@ reads as input.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 import attrs
@@ -16,6 +16,8 @@ from beamlike.io.files.paths import path_text, uri
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch, offset_lines, taken
 from beamlike.system.path_names import file_name
+from beamlike.system.seals import sealed_lines
+from stages.facts import to_facts
 
 BEFORE: Final = "_before.json"
 """The file in which a log keeps the data of removed entries. Its name is hidden, so Spark does not read it."""
@@ -26,6 +28,11 @@ _FIRST_TIME: Final = 1_000_000_000  # the time of the first entry in seconds; an
 def note_name(number: int) -> str:
     """Returns the file name of an entry."""
     return f"{number:012d}.json"
+
+
+def place_of(kind: str, source: str) -> str:
+    """Returns the place of the entries of a source, a folder."""
+    return f"{kind}/{file_name(source)}/"
 
 
 @attrs.define(slots=False)
@@ -42,18 +49,27 @@ class DriverLog:
         """The folder of the log."""
         return uri(self.checkpoint.at(self.kind, file_name(self.name)))
 
+    def place(self, name: str) -> str:
+        """Returns the place for which the entries of a file are sealed."""
+        return f"{place_of(self.kind, self.name)}{name.removeprefix('_done-')}"
+
     @property
     def before(self) -> str:
         """The path, within the checkpoint, of the file with the data of removed entries."""
-        return f"{self.kind}/{file_name(self.name)}/{BEFORE}"
+        return self.place(BEFORE)
 
-    def put(self, number: int, text: str) -> None:
-        """Writes an entry.
+    def put(self, number: int, entries: Iterable[object]) -> None:
+        """Writes a file with these entries, a line each.
 
         Spark reads files in the order of their modification times, so these are a second apart. If the storage does not
         store such times, Spark uses the order of their names.
         """
-        self.checkpoint.files.write(f"{self.folder}/{note_name(number)}", text, _FIRST_TIME + number)
+        name = note_name(number)
+        self.checkpoint.files.write(f"{self.folder}/{name}", self.text(name, entries), _FIRST_TIME + number)
+
+    def text(self, name: str, entries: Iterable[object]) -> str:
+        """Returns the content of the file with this name: a sealed line for each entry."""
+        return sealed_lines(map(to_facts, entries), self.place(name))
 
     def read_by(self, batch: int) -> dict[str, str]:
         """Returns the names of the entries that Spark had read by the end of a batch, each with its path at

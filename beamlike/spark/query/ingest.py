@@ -31,9 +31,10 @@ from beamlike.io.sources import (
     ReadInSteps,
 )
 from beamlike.plan.model import Plan, SourcePlan
-from beamlike.runtime.batch.envelope import Topology, to_arrow
+from beamlike.runtime.batch.envelope import RECORDS, Topology, message_envelope, to_arrow
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.ingested import Chunk, Ingested
+from beamlike.runtime.batch.messages import ReadMessage
 from beamlike.spark.checkpoint.commands import read_command
 from beamlike.spark.query.applied import applied
 from beamlike.spark.query.control import apply_command, messages
@@ -196,17 +197,27 @@ def _ingest_files(plans: Mapping[str, SourcePlan], topology: Topology, parts: So
     def run(listings: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         mine = parts.begin()
         tasks = {name: _Task(plan, topology, mine) for name, plan in plans.items()}
+        read = dict[str, tuple[int, int]]()
         for listing in listings:
             for name, entry, now in zip(*(column.to_pylist() for column in listing.columns), strict=True):
                 tasks[name].now = now
                 with naming_source(name):
-                    yield from _ingest_listed(tasks[name], read_entry(entry))
+                    listed, place, lines = read_entry(entry)
+                    read[place] = read.get(place, (0, 0))[0] + 1, lines
+                    yield from _ingest_listed(tasks[name], listed)
         for task in tasks.values():
             if task.now:
                 yield task.close()
         yield from mine.close(topology.labels[0])
+        if read:
+            yield _has_read(read, topology)
 
     return run
+
+
+def _has_read(files: Mapping[str, tuple[int, int]], topology: Topology) -> pa.RecordBatch:
+    """Returns the message that a task has read these files of the checkpoint, from which the driver gave it input."""
+    return to_arrow([message_envelope(topology.labels[0], RECORDS, RECORDS, ReadMessage(files))])
 
 
 def _ingest_listed(task: _Task, listed: object) -> Iterator[pa.RecordBatch]:
@@ -301,7 +312,10 @@ def control_envelopes(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in batches:
             for line, now in zip(rows["value"].to_pylist(), rows[NOW].to_pylist(), strict=True):
-                yield to_arrow(list(apply_command(read_command(line), sources, topology, now)))
+                command, place = read_command(line)
+                yield _has_read({place: (1, 1)}, topology)
+                if sent := list(apply_command(command, sources, topology, now)):
+                    yield to_arrow(sent)
 
     lines = session.readStream.format("text").option("maxFilesPerTrigger", 1).load(directory)
     return applied(lines.selectExpr(_VALUE, _NOW), trackers.tracked(run))

@@ -26,8 +26,8 @@ from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.driver_log import BEFORE, DriverLog
 from beamlike.spark.query.planner import LoggedPart, LoggedPlan, Planner
 from beamlike.spark.versions import collected
-from beamlike.system.seals import sealed_lines, unsealed_json, unsealed_lines
-from stages.facts import SPARSE, from_facts, to_facts
+from beamlike.system.seals import LINES, placed, unsealed_lines
+from stages.facts import SPARSE, from_facts
 from stages.strategies.validators import SourceFile
 
 FOLDED: Final = 100
@@ -77,9 +77,13 @@ class KnownFiles:
 Entry = FilePart | KnownFiles | LoggedPlan | LoggedPart
 
 
-def read_entry(line: bytes | str) -> Entry:
-    """Parses a line of a list. Raises `NotAsWritten` if the line is damaged."""
-    return _entry(unsealed_json(line, "a line in beamlike/files or beamlike/batches"))
+def read_entry(line: bytes | str) -> tuple[Entry, str, int]:
+    """Parses a line of a list. Returns the entry, and the place and the number of lines of its list.
+
+    Raises `NotAsWritten` if the line is damaged.
+    """
+    place, facts = placed(line, "a line in beamlike/files or beamlike/batches")
+    return _entry(facts), place, facts[LINES]
 
 
 def _entry(facts: Any) -> Entry:
@@ -144,7 +148,7 @@ class Lists(DriverLog):
     def _entries(self, name: str, text: str) -> list[Entry]:
         """Returns the entries of the list with this name."""
         try:
-            found = [_entry(facts) for facts in unsealed_lines(text)]
+            found = [_entry(facts) for facts in unsealed_lines(text, self.place(name))]
         except (ValueError, TypeError, KeyError, AttributeError):
             found = []
         # The file of removed entries is empty if nothing was read yet.
@@ -187,8 +191,8 @@ class Lists(DriverLog):
         """
         entries = [entry for name in names for entry in self._entries(name, self._text(name))]
         files = {one.number: one for one in entries if isinstance(one, FilePart)}
-        lines = [to_facts(_read(files[number])) for number in sorted(files)]
-        self.checkpoint.files.write(f"{self.folder}/_{level}-{min(files):012d}.json", sealed_lines(lines))
+        name, read = f"_{level}-{min(files):012d}.json", [_read(files[number]) for number in sorted(files)]
+        self.checkpoint.files.write(f"{self.folder}/{name}", self.text(name, read))
         self.checkpoint.files.remove_files(f"{self.folder}/{name}" for name in names)
         if len(alike := [name for name in self._folds() if name.startswith(f"_{level}-")]) >= FOLDED:
             self.fold(alike, level + 1)
@@ -206,19 +210,16 @@ class Lists(DriverLog):
         how many rows.
         """
         known = {one.file: _read(one) for one in self._listed}
-        lines = [
-            to_facts(attrs.evolve(known.get(file, ReadFile(file, number)), number=number))
+        entries = [
+            attrs.evolve(known.get(file, ReadFile(file, number)), number=number)
             for number, file in enumerate(read)
         ]
-        lines = lines or [to_facts(KnownFiles(()))]  # an empty list would look like a truncated one
-        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines(lines))
+        # An empty list would look like a truncated one.
+        text = self.text(BEFORE, entries or [KnownFiles(())])
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", text)
         for number, (file, (pieces, rows)) in enumerate(cut.items(), start=len(read)):
             entry = FilePart(file, number, pieces=pieces, rows=rows)
-            self._put(number, [entry])
-
-    def _put(self, first: int, entries: Iterable[FilePart | KnownFiles]) -> None:
-        """Writes a list, which is named by the number of its first file."""
-        self.put(first, sealed_lines(map(to_facts, entries)))
+            self.put(number, [entry])
 
 
 @attrs.define(slots=False)
@@ -306,7 +307,7 @@ class Listing(Lists):
         if over:
             entries.append(FilePart(OVER, first + len(files)))
             paths.append(OVER)
-        self._put(first, entries)
+        self.put(first, entries)
         self._lists += 1
         self.known.update({path: number for number, path in enumerate(paths, start=first)})
 

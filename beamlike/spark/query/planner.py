@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Self, cast
 import attrs
 from pyspark.sql import DataFrame
 
-from beamlike.errors import CheckpointError, naming_source
+from beamlike.errors import naming_source
 from beamlike.io.complete import LateInput, is_over, require_complete, with_end, without_end
 from beamlike.io.in_process import CHUNK_ROWS
 from beamlike.io.planned import PlannedReader
@@ -20,9 +20,8 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import last_batch
 from beamlike.spark.query.driver_log import BEFORE, DriverLog, note_name
 from beamlike.system.activity import activity
-from beamlike.system.path_names import file_name
-from beamlike.system.seals import sealed_lines, unsealed_lines
-from stages.facts import from_facts, to_facts
+from beamlike.system.seals import unsealed_lines
+from stages.facts import from_facts
 
 KEPT_PLANS: Final = 100
 """The number of done plans that a log keeps, as many as Spark keeps batches. A replay reads their input again."""
@@ -73,7 +72,6 @@ class PlanLog(DriverLog):
 
     def _last(self, read: Mapping[str, str]) -> LoggedPlan | None:
         """Returns the last of the plans that were read. Raises `CheckpointError` if it is missing."""
-        self._require_notes_of_now()
         before = self.checkpoint.files.latest(f"{self.folder}/{BEFORE}")
         known = [] if before is None else [self._parsed(before, BEFORE)]
         there = sorted(read.keys() & {*self.checkpoint.files.names(self.folder)})
@@ -83,22 +81,13 @@ class PlanLog(DriverLog):
             raise self.checkpoint.damaged(f"the note {self.folder}/{max(read)} is gone")
         return last
 
-    def _require_notes_of_now(self) -> None:
-        older = self.checkpoint.at("parts", file_name(self.name))
-        if self.checkpoint.files.names(older) or self.checkpoint.files.latest(f"{older}/{BEFORE}"):
-            raise CheckpointError(
-                f"the checkpoint {self.checkpoint.path} has what batches of source {self.name!r} take as an earlier "
-                "version of beamlike has noted it, in beamlike/parts: continue with that version, or take a savepoint "
-                "with it and restore that with this one"
-            )
-
     def noted(self, name: str) -> LoggedPlan:
         """Returns the plan in the log entry with this name, including all parts."""
         return self._parsed(self.checkpoint.files.read(f"{self.folder}/{name}") or "", name)
 
     def _parsed(self, text: str, name: str) -> LoggedPlan:
         try:
-            first, *parts = unsealed_lines(text)
+            first, *parts = unsealed_lines(text, self.place(name))
             noted = from_facts(LoggedPlan, first)
             return (
                 attrs.evolve(noted, input=[from_facts(LoggedPart, part).what for part in parts])
@@ -130,7 +119,7 @@ class PlanLog(DriverLog):
 
     def keep(self, last: LoggedPlan) -> None:
         """Stores that this plan and all earlier ones are done."""
-        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", sealed_lines([to_facts(last)]))
+        self.checkpoint.files.replace(f"{self.folder}/{BEFORE}", self.text(BEFORE, [last]))
 
     def begin_from(self, position: Position) -> None:
         """Begins the log of a new checkpoint at a position of the source."""
@@ -259,7 +248,7 @@ class Planner(PlanLog):
             first = attrs.evolve(noted, input=None)
             lines = [first, *(LoggedPart(noted.planned, place, part) for place, part in enumerate(parts))]
         # From here on Spark may read the entry, so this plan can no longer be changed.
-        self.put(noted.planned, sealed_lines(map(to_facts, lines)))
+        self.put(noted.planned, lines)
         self._add(noted)
         return taken.more or taken.input is not None or self.is_over
 

@@ -52,7 +52,8 @@ class BatchWriter:
     an earlier run. `clock` returns the processing time (us); it is None for test streams. `tracker` tracks the activity
     of the driver. `leftovers` publishes the files of a batch, and removes files of attempts that do not count.
     `may_replay`: an earlier run may have begun the first batch. `changed` returns the files that changed since the last
-    call, by source, as in `SourceRecord`. `state` publishes the state, if it is in files.
+    call, by source, as in `SourceRecord`. `require_read` compares
+    the messages of tasks with what a batch is to read. `state` publishes the state, if it is in files.
     """
 
     plan: Plan
@@ -64,6 +65,7 @@ class BatchWriter:
     leftovers: Leftovers
     may_replay: bool
     changed: Callable[[], Mapping[str, Mapping[str, str]]]
+    require_read: Callable[[int, list[Message]], None]
     state: StatePublisher | None = None
     writing: bool = attrs.field(default=False, init=False)
     """True once sinks may have received rows of the current batch."""
@@ -86,6 +88,8 @@ class BatchWriter:
     def _take(self, envelopes: DataFrame, batch: int) -> None:
         self.writing = not self.leftovers.hides
         arrived = [Envelope(*row) for row in collected(envelopes)]
+        notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
+        self.require_read(batch, [message for _, message in notes])
         self.writing = True
         # Spark returns rows in any order. Sorted, a replay gives each sink the same rows in the same order.
         arrived.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
@@ -99,7 +103,6 @@ class BatchWriter:
             else:
                 given = partial(_given, envelopes.sparkSession)
                 take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay, given=given)
-        notes = [(sent.origin, sent.message()) for sent in arrived if sent.target == RECORDS]
         self._settle(batch, notes)
         if self.state is not None:
             self.state.publish(batch, [message for _, message in notes if isinstance(message, StateMessage)])

@@ -39,10 +39,11 @@ class Kept:
     """A lookup table in a file of the checkpoint, which workers read, for sessions that have no broadcasts."""
 
     file: str
+    table: str
 
     def __call__(self) -> pl.DataFrame:
         with open_file(self.file) as file:
-            return table_in(file.read())
+            return table_in(file.read(), self.table, self.file)
 
 
 def with_tables_sent(
@@ -59,7 +60,7 @@ def with_tables_sent(
         return plan
     tables = kept_tables(plan, wall_clock(), checkpoint, checkpoint.files, before)
     if is_connect(session):
-        kept = {name: Kept(file_of_table(checkpoint, name)) for name in tables}
+        kept = {name: Kept(file_of_table(checkpoint, name), name) for name in tables}
         return with_tables(plan, {name: seen_of(rows, kept[name]) for name, rows in tables.items()})
     return with_tables(plan, {name: _sent(rows, session, held) for name, rows in tables.items()})
 

@@ -6,52 +6,36 @@ position of every source: the files that were read, or Spark's own log.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import attrs
-import polars as pl
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from beamlike.errors import CheckpointError
 from beamlike.io.complete import without_end
-from beamlike.io.files.access import Access, access_to
 from beamlike.io.files.paths import absolute, uri
 from beamlike.io.sources import HasSparkOffsets, Planned, ReadInFiles
-from beamlike.plan.manifest import VERSION, Store, needs_processing_time
+from beamlike.plan.manifest import VERSION, Store
 from beamlike.plan.matching import fitted, require_told_apart
-from beamlike.plan.model import Plan, SourcePlan, StagePlan
-from beamlike.runtime.batch.envelope import Envelope, Topology, to_arrow
-from beamlike.runtime.batch.kept_inputs import INPUTS
-from beamlike.runtime.batch.messages import StateMessage
+from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
-from beamlike.runtime.savepoint.resharding import take_apart
-from beamlike.runtime.savepoint.savepoint import FACTS, Savepoint, load, no_run, not_empty, require_to_save
-from beamlike.spark.checkpoint.arrow_files import ArrowFiles
+from beamlike.runtime.run.unfinished import FACTS, mark
+from beamlike.runtime.savepoint.savepoint import Savepoint, load, no_run, not_empty, require_to_save
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, require_available, require_readable_state
 from beamlike.spark.checkpoint.s3 import follow, require_followed
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET, last_batch, offset_lines, taken
 from beamlike.spark.checkpoint.storage import files_of
 from beamlike.spark.failures import understood
-from beamlike.spark.query.applied import applied
-from beamlike.spark.query.file_operators import StateFolder, apply_file_operator
-from beamlike.spark.query.labels import labels
 from beamlike.spark.query.listing import Lists
 from beamlike.spark.query.modules import modules_of
-from beamlike.spark.query.operators import apply_operator, operators_of
 from beamlike.spark.query.planner import PlanLog
-from beamlike.spark.savepoint.loading import Loading
-from beamlike.spark.session.connect import archive_for
-from beamlike.spark.session.kinds import is_connect
-from beamlike.spark.session.session import open_session, ship, use_state_store, worker_environment
+from beamlike.spark.savepoint.filling import fill
+from beamlike.spark.session.session import open_session, ship, use_state_store
 from beamlike.spark.state.saving import save_from_files
-from beamlike.spark.state.versions import StatePublisher
-from beamlike.spark.versions import collected
 from beamlike.system.path_names import file_name, is_remote
 
 
@@ -77,7 +61,10 @@ def save(
     lock = source.lock("beamlike savepoint")
     try:
         with understood(source):
-            return _save(opened, source, target, config)
+            begun = mark(target, files)
+            saved = _save(opened, source, target, config)
+            files.remove(begun)
+            return saved
     finally:
         lock.release()
 
@@ -109,8 +96,7 @@ def _save(
             files.write(saved.files_of(name), json.dumps(read))
             number += 1
             continue
-        # Older manifests have this fact.
-        if {"batches planned by", "parts planned by"} & manifest["sources"][name].keys():
+        if "batches planned by" in manifest["sources"][name]:
             last = PlanLog(source, name).last(batch)
             saved.positions[name] = {} if last is None else last.position
             number += 1
@@ -237,13 +223,15 @@ def restore(
         require_followed(opened, target.path)
     if target.files.names(target.path):
         raise not_empty(target.path, "restore")
+    begun = mark(target.path, target.files)
     lock = target.lock("beamlike restore")
     try:
         manifest = {**target.new_manifest(described), "after": saved.after, "restored": True}
         target.save({**manifest, "restoring": True})
+        target.files.remove(begun)
         if manifest["store"] == Store.SPARK:
             use_state_store(opened, config or {})
-        _fill(opened, saved, target, plan, manifest)
+        fill(opened, saved, target, plan, manifest)
         put_back = _go_on_from(saved, target, plan)
         copy_tables(plan.tables, saved, target, target.files)
         target.keep_tally(saved.tally)
@@ -253,88 +241,6 @@ def restore(
     finally:
         lock.release()
     return [*saved.left_out(described)]
-
-
-def _fill(
-    session: SparkSession, saved: Savepoint, target: Checkpoint, plan: Plan, manifest: Mapping[str, Any]
-) -> None:
-    """Runs batch 0 of the new run: a query with the operators of the plan, whose only input is the saved state.
-
-    If the new run has its state in files, the query has no operators, and only begins Spark's logs. The files are then
-    written by a batch job.
-    """
-    topology = Topology.of(plan, labels(int(session.conf.get("spark.sql.shuffle.partitions") or 0)))
-    before = Topology(tuple(range(saved.manifest["shards"])), topology.inputs)
-    parts = target.at("restore")
-    target.files.make(parts)
-    code = target.keep_code(archive_for(session)) if is_connect(session) else None
-    with worker_environment(session, code):
-        names = saved.state_files(target.files)
-        target.files.write(f"{parts}/files.txt", "\n".join(names) + "\n")
-        lines = session.readStream.format("text").load(uri(parts))
-        folder = StateFolder.of(target, manifest)
-        given = lines if folder is None else session.read.format("text").load(uri(parts))
-        given, access = given.repartition(max(1, len(names))), access_to(saved.path)
-        stream = _state(given, plan, before=before, now=topology, access=access)
-        for number, numbered in enumerate(operators_of(plan, manifest["operators"])):
-            first, last = numbered[0][0], numbered[-1][0] == len(plan.levels)
-            levels = [Loading.of(plan, names, topology) for _, names in numbered]
-            if folder is not None:
-                stream = apply_file_operator(stream, levels, None, folder=folder, number=number, ticks=False)
-                continue
-            ticks = first == 1 and needs_processing_time(plan)
-            stream = apply_operator(stream, levels, None, ticks=ticks, rows=last and manifest["rows"])
-        if folder is not None:
-            _publish(folder, stream)
-            stream = lines
-        query = stream.writeStream.foreachBatch(
-            lambda rows, batch: rows.write.format("noop").mode("append").save()
-        )
-        query = query.option("checkpointLocation", uri(target.path)).trigger(availableNow=True)
-        # If processing time must pass, there would always be a next batch.
-        session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        query.start().awaitTermination()
-
-
-def _publish(folder: StateFolder, stream: DataFrame) -> None:
-    """Writes the state of batch 0, and publishes it."""
-    sent = [Envelope(*row) for row in collected(stream)]
-    messages = [one.message() for one in sent]
-    changes = [message for message in messages if isinstance(message, StateMessage)]
-    StatePublisher(folder.path, kept=1, may_replay=False).publish(0, changes)
-
-
-def _state(
-    lines: DataFrame, plan: Plan, *, before: Topology, now: Topology, access: Access | None
-) -> DataFrame:
-    """Returns envelopes with the state. `lines` has the names of the state files, and each task reads one. `access` has
-    the settings of their storage.
-    """
-    stages = plan.stages
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for rows in batches:
-            for name in filter(None, rows["value"].to_pylist()):
-                place = name if access is None else io.BytesIO(ArrowFiles().read_bytes(name) or b"")
-                yield from _envelopes(pl.read_parquet(place), stages, before, now)
-
-    return applied(lines, run)
-
-
-def _envelopes(
-    state: pl.DataFrame, stages: Mapping[str, StagePlan], before: Topology, now: Topology
-) -> Iterator[pa.RecordBatch]:
-    """Yields envelopes with the state of these stages in a file, whose rows are `state`."""
-    for (shard,), rows in state.partition_by("shard", as_dict=True).items():
-        values = dict(rows.select("key", "value").iter_rows())
-        for name, stage in stages.items():
-            mine = {
-                key.removeprefix(f"{name}/"): value
-                for key, value in values.items()
-                if key.startswith(f"{name}/")
-            }
-            if INPUTS in mine:
-                yield to_arrow(list(take_apart(stage, shard, mine, before, now)))
 
 
 def _go_on_from(saved: Savepoint, target: Checkpoint, plan: Plan) -> list[str]:

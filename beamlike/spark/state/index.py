@@ -129,6 +129,8 @@ class _Stored:
     @classmethod
     def read(cls, head: Head, files: StateFiles) -> _Stored:
         facts = json.loads(_index_of(head, files))
+        if facts["name"] != head.name:
+            raise NotAsWritten(f"{files.folder}/{head.name}", f"it is {facts['name']}")
         names = [head.name, *facts["files"]]
         places = {key: Place(names[place[0]], *place[1:]) for key, place in facts["values"].items()}
         return cls(places, facts["deleted"], [names[number] for number in facts["after"]], facts["files"])
@@ -163,6 +165,7 @@ def _packed(
 ) -> bytes:
     files = {name: 0, **{other: number for number, other in enumerate(sizes, start=1)}}
     facts: dict[str, Any] = {
+        "name": name,
         "files": {other: size for other, size in sizes.items() if other != name},
         "values": {key: [files[place.file], *place[1:]] for key, place in places.items()},
         "deleted": [*deleted],

@@ -15,13 +15,13 @@ import attrs
 from beamlike.errors import CheckpointError
 from beamlike.runtime.batch.messages import StateMessage
 from beamlike.spark.checkpoint.arrow_files import ArrowFiles
-from beamlike.spark.checkpoint.checkpoint import VERSIONS
+from beamlike.spark.checkpoint.checkpoint import STATE, VERSIONS
 from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.state.index import Head, StateIndex
 from beamlike.spark.state.storage import state_files
 from beamlike.system import durable
 from beamlike.system.path_names import is_remote
-from beamlike.system.seals import sealed, unsealed_json
+from beamlike.system.seals import sealed, unsealed
 
 _FILES: Final = ArrowFiles()
 _SWEEP: Final = 1_000
@@ -38,13 +38,13 @@ class StateVersion:
     heads: Heads = attrs.field(factory=dict)
     unused: tuple[str, ...] = ()
 
-    def to_json(self) -> str:
+    def to_json(self, batch: int) -> str:
         heads = {f"{operator}/{shard}": [*head] for (operator, shard), head in self.heads.items()}
-        return json.dumps(sealed({"heads": heads, "unused": [*self.unused]}))
+        return json.dumps(sealed({"heads": heads, "unused": [*self.unused]}, _place(batch)))
 
     @classmethod
-    def parse(cls, text: str, name: str) -> StateVersion:
-        facts = unsealed_json(text, name)
+    def parse(cls, text: str, batch: int, name: str) -> StateVersion:
+        facts = unsealed(text, _place(batch), name)
         heads = {_numbers(key): Head(*head) for key, head in facts["heads"].items()}
         return cls(heads, tuple(facts["unused"]))
 
@@ -56,6 +56,10 @@ def _numbers(key: str) -> tuple[int, int]:
 
 def _version(folder: str, batch: int) -> str:
     return f"{folder}/{VERSIONS}/{batch:09d}.json"
+
+
+def _place(batch: int) -> str:
+    return _version(STATE, batch)
 
 
 def data_folder(folder: str) -> str:
@@ -74,7 +78,7 @@ def version_after(folder: str, batch: int) -> StateVersion:
             f"the version {name} of the state is gone: put it back from a copy, restore a savepoint, or start again "
             "with another checkpoint"
         )
-    return StateVersion.parse(text, name)
+    return StateVersion.parse(text, batch, name)
 
 
 def _batches(folder: str) -> list[int]:
@@ -106,7 +110,7 @@ class StatePublisher:
         version = StateVersion(heads, tuple(unused))
         if not is_remote(self.folder):
             durable.sync_folder(data_folder(self.folder))
-        self.files.write(_version(self.folder, batch), version.to_json())
+        self.files.write(_version(self.folder, batch), version.to_json(batch))
         self._versions[batch] = version
         if self.may_replay or batch % _SWEEP == 0:
             self._sweep(batch)

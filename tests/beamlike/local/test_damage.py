@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import resource
 import sqlite3
@@ -116,20 +115,6 @@ def test_every_column_of_the_journal_has_a_digest(
 
 
 # A savepoint
-
-
-def test_a_savepoint_of_before_there_was_a_list_of_its_files_is_restored(savepoint: Damaged) -> None:
-    expected, run = savepoint.expected(), savepoint.anew()
-    file = run / "savepoint" / "savepoint.json"
-    facts = json.loads(file.read_text())
-    assert {*facts.pop("files")} == {
-        *("state/0/part-0.parquet", "tables/levels.arrow"),
-        *("files/plays.json", "files/levels.json"),
-    }
-    facts.pop("crc32")
-    file.write_text(json.dumps(facts))
-    savepoint.go_on(run)
-    assert panes(run) == expected
 
 
 def test_a_file_that_is_not_of_the_savepoint_is_passed_over(savepoint: Damaged) -> None:

@@ -17,8 +17,10 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.local.live_run import LiveRun
+from beamlike.plan.manifest import MANIFEST
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
+from beamlike.system.seals import sealed, unsealed
 
 SCHEMA = {"user": str, "at": int}
 
@@ -299,10 +301,9 @@ def test_a_checkpoint_of_spark_is_refused_with_the_way_to_bring_it_along() -> No
     add(0, 0)
     minutes().run(runner())
     manifest = Path("checkpoint/beamlike/manifest.json")
-    facts = json.loads(manifest.read_text())
+    facts = unsealed(manifest.read_text(), MANIFEST)
     assert (facts["runner"], facts["shards"]) == ("local", 1)
-    del facts["runner"], facts["crc32"]  # as Spark's were before
-    manifest.write_text(json.dumps(facts))
+    manifest.write_text(json.dumps(sealed({**facts, "runner": "spark"}, MANIFEST)))
     with pytest.raises(bl.CheckpointError) as caught:
         minutes().run(runner())
     assert "runner: it has spark, this run local" in str(caught.value)

@@ -7,7 +7,6 @@ Manifests are compared with checkpoints of other versions. Change a file only if
 from __future__ import annotations
 
 import json
-import lzma
 import os
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -18,7 +17,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.plan.differences import NEW_TABLES, differences
-from beamlike.plan.manifest import checked, describe, new_manifest
+from beamlike.plan.manifest import describe
 from beamlike.plan.matching import fitted
 from beamlike.plan.model import Plan
 from stages.state.store import ENCODING
@@ -245,37 +244,3 @@ def test_a_plan_goes_on_with_state_that_lacks_a_table_which_may_be_new_but_no_pa
     stage["state"]["other/row"] = "Int64"
     (difference,) = fitted(planned("interval join"), saved, 4).differences
     assert "column other/row was Int64, now gone" in difference.what
-
-
-VERSION_1 = ROOT / "tests" / "data" / "manifests-1.json.xz"
-"""Manifests of the same plans, by kind, from the version before plain data."""
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {*NEWER}))
-def test_each_plan_goes_on_with_a_manifest_of_version_1(kind: str) -> None:
-    assert fitted(planned(kind), of_version_1(kind), 4).differences == ()
-
-
-def test_a_join_whose_pairs_had_the_later_time_is_not_one_whose_pairs_have_the_time_of_the_left_row() -> None:
-    [difference] = fitted(planned("interval join"), of_version_1("interval join"), 4).differences
-    assert "left rows alone at their own time, now left within" in difference.what
-
-
-def of_version_1(kind: str) -> dict[str, Any]:
-    saved = json.loads(lzma.decompress(VERSION_1.read_bytes()))[kind]
-    return checked({**new_manifest(saved), "encoding": ENCODING}, "it")
-
-
-def test_no_two_kinds_fit_each_other_in_version_1_either() -> None:
-    for kind in ("fixed", "sliding", "calendar", "AfterAny", "process", "running", "interval join", "sides"):
-        saved = of_version_1(kind)
-        for other in KINDS.keys() - {kind}:
-            assert fitted(planned(other), saved, 4).differences, (kind, other)
-
-
-def test_changes_since_version_1_are_told_in_words_of_then_and_of_today() -> None:
-    now = plan_of(lambda rows: counted(rows, windows=bl.FixedWindows("1m"), allowed_lateness="1s"))
-    assert [str(one) for one in fitted(now, of_version_1("fixed"), 4).differences] == [
-        "stage 'plays.aggregate': allowed lateness was 0s, now 1s",
-        "stage 'plays.aggregate': windows was FixedWindows(size=60000000, offset=5000000), now FixedWindows(size=1m)",
-    ]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from beamlike.errors import UnreadableRun, ViewError
 from beamlike.records.history import History
+from beamlike.records.lines import line_text
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, Upstream, furthest_behind, merged
 from beamlike.records.writer import RecordWriter
 from stages.state.index import HoldOwner
@@ -158,9 +159,9 @@ def test_a_history_is_what_was_written(tmp_path: Path):
 def test_every_line_is_an_object_and_the_first_has_the_plan(tmp_path: Path):
     write(tmp_path / "run.jsonl", *numbered(0)).close("ended")
     first, second, last = map(json.loads, (tmp_path / "run.jsonl").read_text().splitlines())
-    assert list(first) == ["plan", "crc32"]
+    assert list(first) == ["plan", "place", "crc32"]
     assert second["batch"] == 0
-    assert (last["closed"], [*last]) == ("ended", ["closed", "crc32"])
+    assert (last["closed"], [*last]) == ("ended", ["closed", "place", "crc32"])
 
 
 def test_a_history_grows_with_its_file_line_by_line(tmp_path: Path):
@@ -171,7 +172,7 @@ def test_a_history_grows_with_its_file_line_by_line(tmp_path: Path):
     writer.write(numbered(0)[0])
     assert history.refresh()
     with path.open("ab") as file:
-        line = numbered(1)[0].to_json().encode() + b"\n"
+        line = line_text(numbered(1)[0])
         file.write(line[:50])
         file.flush()
         assert not history.refresh()

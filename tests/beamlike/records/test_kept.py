@@ -11,8 +11,9 @@ from beamlike.observe.report import report
 from beamlike.observe.waiting.explain import why
 from beamlike.records.graph import Spacing
 from beamlike.records.history import History
-from beamlike.records.lines import read_line
+from beamlike.records.lines import line_text, read_line
 from beamlike.records.model import SplitRecord, Upstream
+from beamlike.system.seals import placed, sealed
 from stages.state.index import HoldOwner
 
 DATA = Path(__file__).parents[2] / "data"
@@ -50,7 +51,7 @@ def test_batches_are_read(history: History) -> None:
 
 
 def test_batches_are_written_as_they_were(history: History) -> None:
-    written = [record.to_json() for record in history.batches]
+    written = [line_text(record).decode().rstrip() for record in history.batches]
     assert written == [line for line in LINES if line.startswith('{"batch":')]
 
 
@@ -65,5 +66,5 @@ def test_what_is_shown_of_a_run_works_on_them(history: History) -> None:
 
 def test_keys_that_this_version_does_not_know_are_passed_over() -> None:
     history = History(History.open(KEPT).plan)
-    history.take(read_line(json.dumps({**json.loads(LINES[2]), "new": 1}).encode()))
+    history.take(read_line(json.dumps(sealed({**placed(LINES[2])[1], "new": 1}, "records")).encode()))
     assert history.batches == History.open(KEPT).batches[1:2]

@@ -24,7 +24,7 @@ from stages.process.cumulative import OfAggregate, Previous
 from stages.process.into_batches import IntoBatches, Limits
 from stages.process.running import Running
 from stages.stage import Stage
-from stages.state.store import ENCODING, PATCHED, DictStore
+from stages.state.store import DictStore
 from tests.cases.on_model import outcome
 from tests.stages.process.test_random import OF_ANY_FIRING, OF_ANY_ROW
 from tests.support import model
@@ -325,16 +325,6 @@ def test_what_is_written_anew_for_all_that_has_come_is_read_once() -> None:
     assert before <= {key for key, _ in store.written}
     assert sorted(key for key in store.read if key.startswith("rows/")) == sorted(before)
     require_exact(stage, store)
-
-
-@pytest.mark.parametrize("make", [as_of, outer])
-@pytest.mark.usefixtures("usual")
-def test_versions_that_do_not_know_patches_refuse_those_and_nothing_else(make: Callable[[], Stage]) -> None:
-    stage, store = filled(make)
-    versions = {value[0] for value in store.values.values()}
-    stage.step(store, {MAIN: arrivals(stage, [("key 1", 7)], 2 * MANY + 1)}, Times.of(8, 0))
-    assert versions == {ENCODING}
-    assert {value[0] for value in store.values.values()} == {ENCODING, PATCHED}
 
 
 def test_without_patches_a_store_is_as_it_was_before_there_were_any() -> None:

@@ -24,7 +24,7 @@ from stages.keys import hashed, key_hash, shard_of
 from stages.operator import HOLD, PENDING
 from stages.state.buckets import TIMES, Buckets
 from stages.state.index import DEADLINE, SCHEMA, HoldOwner, Index, Size
-from stages.state.store import ENCODING, PATCHED_BUFFER, DictStore, decode, encode
+from stages.state.store import ENCODING, DictStore, decode, encode
 from stages.state.summary import summarize
 from stages.state_tables import KeyedTable
 from stages.strategies.histogram import histogram
@@ -109,10 +109,10 @@ def test_the_same_frame_and_facts_give_the_same_bytes() -> None:
 def test_another_version_of_the_encoding_is_refused() -> None:
     value = encode(pl.DataFrame({"a": [1]}))
     assert value[0] == ENCODING
-    other = bytes([PATCHED_BUFFER + 1]) + value[1:]
+    other = bytes([ENCODING + 1]) + value[1:]
     with pytest.raises(
         ValueError,
-        match=f"state of encoding {PATCHED_BUFFER + 1}; this version of beamlike reads encoding {ENCODING}",
+        match=f"state of encoding {ENCODING + 1}; this version of beamlike reads encoding {ENCODING}",
     ):
         decode(other)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from beamlike.spark.checkpoint.commands import (
@@ -12,7 +14,7 @@ from beamlike.spark.checkpoint.commands import (
     read_command,
 )
 from beamlike.spark.query.listing import Entry, FilePart, KnownFiles, read_entry
-from beamlike.system.seals import NotAsWritten
+from beamlike.system.seals import NotAsWritten, sealed_lines
 
 
 @pytest.mark.parametrize(
@@ -20,12 +22,11 @@ from beamlike.system.seals import NotAsWritten
     [('{"end": ["console", "mobile"]}', EndSources(("console", "mobile"))), ('{"step": 3}', PlayStep(3))],
 )
 def test_an_order_has_its_text(text: str, order: ControlCommand) -> None:
-    written = command_text(order)
+    written = command_text(order, "tick-3.json")
     assert written.startswith(text[:-1])
-    assert read_command(written) == order
+    assert read_command(written) == (order, "control/tick-3.json")
     with pytest.raises(NotAsWritten, match="a file in beamlike/control is not what was written"):
         read_command(written.replace("mobile", "mobild").replace("3,", "2,"))
-    assert read_command(text) == order
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,8 @@ def test_an_order_has_its_text(text: str, order: ControlCommand) -> None:
     ],
 )
 def test_a_line_of_a_list_is_read(line: str, entry: Entry) -> None:
-    assert read_entry(line) == entry
+    written = sealed_lines([json.loads(line), json.loads(line)], "files/a/0.json").splitlines()
+    assert {read_entry(one) for one in written} == {(entry, "files/a/0.json", 2)}
 
 
 @pytest.mark.parametrize("line", [b'{"end": ["mobil', b'{"end": ["mob\xe9le"]}', b""])

@@ -13,12 +13,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
+from beamlike.plan.manifest import MANIFEST
 from beamlike.records.model import BatchRecord
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.sourcelog import taken
 from beamlike.spark.query.listing import Listing, Lists
 from beamlike.spark.savepoint import savepoint as savepoints
-from beamlike.system.seals import unsealed
+from beamlike.system.seals import sealed, unsealed
 from tests.beamlike.system.test_durable import Disk
 from tests.support import kept
 from tests.support.spark_versions import needs_state_store
@@ -86,11 +87,11 @@ def empty(name: str) -> Damage:
 
 
 def change(**facts: object) -> Damage:
-    """Returns a change of a manifest from before there were checksums."""
+    """Returns a change of a manifest, which is sealed again."""
 
     def edit(folder: Path) -> None:
         file = folder / "beamlike" / "manifest.json"
-        file.write_text(json.dumps(unsealed(json.loads(file.read_text())) | facts))
+        file.write_text(json.dumps(sealed(unsealed(file.read_text(), MANIFEST) | facts, MANIFEST)))
 
     return edit
 
@@ -180,7 +181,10 @@ def run(spark: SparkSession, folder: Path, **options: Any) -> list[tuple[Any, ..
             "the list of files .*1.json is not whole",
         ),
         (flip("beamlike/manifest.json", '"run": "'), "has a damaged manifest|no JSON"),
-        (lambda folder: (folder / "beamlike/tally.json").write_text(""), r"beamlike/tally\.json: "),
+        (
+            lambda folder: (folder / "beamlike/tally.json").write_text(""),
+            r"beamlike/tally\.json is not what was written",
+        ),
         (
             flip("offsets/2", "batchTimestampMs"),
             "offsets/2 is damaged: by its checksums, it is not what was written",

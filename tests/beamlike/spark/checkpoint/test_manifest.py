@@ -10,8 +10,9 @@ from unittest.mock import ANY
 import pytest
 
 import beamlike as bl
-from beamlike.plan.manifest import describe, new_manifest, parse
+from beamlike.plan.manifest import MANIFEST, describe, new_manifest, parse
 from beamlike.spark.checkpoint.checkpoint import refuse_early
+from beamlike.system.seals import sealed
 from stages.state.store import ENCODING
 from tests.beamlike.spark.checkpoint.test_damage import ANEW
 from tests.support import kept
@@ -39,7 +40,7 @@ def without(*names: str) -> dict[str, Any]:
         (manifest() | {"stages": {"games": {}}}, "'stages: games' is missing or damaged"),
         (
             without("restoring", "levels") | {"encoding": 1},
-            f"state of encoding 1, and this version of beamlike knows 3 and {ENCODING}: continue with the version",
+            f"state of encoding 1, and this version of beamlike knows {ENCODING}: continue with the version",
         ),
         (
             manifest() | {"encoding": ENCODING + 1},
@@ -52,7 +53,7 @@ def test_a_manifest_that_is_none_is_refused_before_spark_starts(
 ) -> None:
     file = tmp_path / "beamlike" / "manifest.json"
     file.parent.mkdir()
-    file.write_text(found if isinstance(found, str) else json.dumps(found))
+    file.write_text(found if isinstance(found, str) else json.dumps(sealed(found, MANIFEST)))
     plan = kept.pipeline(kept.DATA, bl.Memory(), bl.Memory()).plan()
     with pytest.raises(bl.CheckpointError, match=f"the checkpoint {tmp_path} has .*{told}.*{ANEW}"):
         refuse_early(plan, str(tmp_path), None, draining=False)
@@ -60,4 +61,4 @@ def test_a_manifest_that_is_none_is_refused_before_spark_starts(
 
 def test_a_manifest_is_read_as_it_was_written() -> None:
     read = manifest() | {"run": ANY, "operators": 2, "rows": False, "store": "spark"}
-    assert parse(json.dumps(manifest()), "it") == read
+    assert parse(json.dumps(sealed(manifest(), MANIFEST)), "it") == read
