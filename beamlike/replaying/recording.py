@@ -37,6 +37,8 @@ from windowing.time import MIN_TIME
 VERSION: Final = 1
 _FACTS: Final = "recording.json"
 _PLACE: Final = "recording"
+_HEAD: Final = b'{"content":'
+"""The first bytes of a recording, which are those of its seal."""
 
 
 @attrs.frozen
@@ -196,8 +198,12 @@ def _summary(facts: SourceSummary) -> SourceSummary:
 
 
 def is_recording(path: str | os.PathLike[str]) -> bool:
-    """True if the path is a file, as a recording is. A checkpoint is a folder."""
-    return os.path.isfile(path)
+    """True if the path is a file that can be a recording, also a damaged one."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        head = file.read(len(_HEAD))
+    return head == _HEAD or zipfile.is_zipfile(path)
 
 
 def open_recording(file: str | os.PathLike[str]) -> Recording:

@@ -1,9 +1,8 @@
-"""Runs on Spark, with either store, and one in process, halfway through their input, kept in `tests/data` for each
-encoding of state.
+"""Runs on Spark, with either store, and one in process, halfway through their input, kept in `tests/data`.
 
 `python -m tests.support.kept` writes `encoding-<number>.tar.xz`, `files-encoding-<number>.tar.xz` and
-`local-encoding-<number>.tar.xz`. Run it and commit the files when the encoding changes; keep the archives of earlier
-encodings unchanged.
+`local-encoding-<number>.tar.xz`. Run it and commit the files when the encoding changes, and remove those of the former
+encoding.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tarfile
 import tempfile
@@ -24,9 +25,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.listing import FilePart, Lists
 from beamlike.spark.query.planner import KEPT_PLANS, LoggedPlan, PlanLog, note_name
 from beamlike.spark.recorded import _Logs
-from beamlike.system.seals import sealed_lines
 from beamlike.testing.player import Recorder
-from stages.facts import to_facts
 from stages.state.store import ENCODING
 from tests.support import kept
 from tests.support.examples import share
@@ -155,7 +154,8 @@ def test_the_logs_of_spark_are_read_without_a_session(tmp_path: Path) -> None:
     assert [[*batch.texts()] for batch in run.batches.values()] == [
         [("plays", f"/tmp/kept/plays/{number}.jsonl")] for number in range(3)
     ]
-    assert run.batch(0).now == 1795375990321000
+    log = (tmp_path / "checkpoint" / "offsets" / "0").read_text().splitlines()
+    assert run.batch(0).now == 1000 * json.loads(log[1])["batchTimestampMs"]
 
 
 def test_plans_that_are_done_stay_readable_up_to_a_number(tmp_path: Path) -> None:
@@ -165,9 +165,7 @@ def test_plans_that_are_done_stay_readable_up_to_a_number(tmp_path: Path) -> Non
     for number in range(KEPT_PLANS + 3):
         noted = LoggedPlan(number, {"day": number}, {"next": number + 1}, None)
         name = note_name(number)
-        (folder / (f"_done-{name}" if number < KEPT_PLANS else name)).write_text(
-            sealed_lines([to_facts(noted)])
-        )
+        (folder / (f"_done-{name}" if number < KEPT_PLANS else name)).write_text(log.text(name, [noted]))
     log.set_aside(map(note_name, range(KEPT_PLANS, KEPT_PLANS + 3)))
     assert log.checkpoint.files.names(log.folder) == []
     assert log.entry(note_name(2)) is None
@@ -210,7 +208,7 @@ def test_the_note_of_the_first_offsets_of_kafka_is_no_list_of_files(tmp_path: Pa
 def test_merged_lists_of_files_keep_where_a_run_began_in_a_file(tmp_path: Path) -> None:
     lists = Lists(Checkpoint(None, str(tmp_path)), "plays")  # type: ignore[arg-type]
     lists.keep(["a.csv"], {"b.csv": (2, 100)})
-    lists.put(2, sealed_lines([to_facts(FilePart("c.csv", 2, 2, part)) for part in range(2)]))
+    lists.put(2, [FilePart("c.csv", 2, 2, part) for part in range(2)])
     lists.fold([note_name(1), note_name(2)])
     again = Lists(lists.checkpoint, "plays")
     found = {

@@ -13,8 +13,6 @@ from beamlike.runtime.recorded.taken import NotLogged
 from beamlike.spark.checkpoint.sourcelog import NO_OFFSET
 from beamlike.spark.query.listing import FilePart, Lists
 from beamlike.spark.recorded import _Logs, _SourceLists, _streams, checkpoint_at
-from beamlike.system.seals import sealed_lines
-from stages.facts import to_facts
 from tests.beamlike.replaying.test_replay import USERS, fill, pipeline
 from tests.support.spark_versions import needs_state_store
 
@@ -56,8 +54,7 @@ def test_a_list_ends_where_one_begins_that_spark_has_not_read_yet(tmp_path: Path
     """The run looks as if it had been stopped after it listed files, and before the batch that reads them."""
     lists = Lists(checkpoint_at(str(tmp_path)), "plays")
     for numbers in ((0, 1), (2, 3), (4,)):
-        entries = [to_facts(FilePart(f"{number}.jsonl", number)) for number in numbers]
-        lists.put(numbers[0], sealed_lines(entries))
+        lists.put(numbers[0], [FilePart(f"{number}.jsonl", number) for number in numbers])
     assert _SourceLists.of(lists, [0, 2]).firsts == [0, 2, 4]
 
 

@@ -13,6 +13,7 @@ from beamlike.runtime.batch.messages import (
     AgainMessage,
     Kind,
     Message,
+    ReadMessage,
     ReportMessage,
     SinkMessage,
     SourceMessage,
@@ -35,6 +36,7 @@ SENT: list[Message] = [
     SinkMessage(3, {".part-0.tmp": "part-0"}),
     AgainMessage(),
     StateMessage(1, 0, "1-0-000000003-a", 512, ("1-0-000000002-b",)),
+    ReadMessage({"files/plays/000000000000.json": (1, 2)}),
 ]
 
 
