@@ -181,7 +181,7 @@ def test_a_table_that_is_damaged_is_told_of(folder: Path) -> None:
     (table,) = (folder / "checkpoint").rglob("*.arrow")
     table.write_bytes(b"no table")
     with pytest.raises(
-        CheckpointError, match=r"checkpoint is damaged: .*rates\.arrow: it is not what was written"
+        CheckpointError, match=r"checkpoint is damaged: .*rates\.arrow is not what was written"
     ):
         local(folder)
     table.unlink()

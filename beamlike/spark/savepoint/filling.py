@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -69,7 +69,9 @@ def fill(
         if folder is not None:
             _publish(folder, stream, names)
             stream, names = lines, []
-        query = stream.writeStream.foreachBatch(partial(_fill_batch, names=names))
+        # A server of Spark Connect has no code of ours, so the function that it calls must be pickled with its code.
+        fill_batch = _noop() if is_connect(session) or not names else partial(_fill_batch, names=names)
+        query = stream.writeStream.foreachBatch(fill_batch)
         query = query.option("checkpointLocation", uri(target.path)).trigger(availableNow=True)
         # If processing time must pass, there would always be a next batch.
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
@@ -80,11 +82,12 @@ def fill(
 
 
 def _fill_batch(rows: DataFrame, batch: int, *, names: Collection[str]) -> None:
-    """Runs the batch that fills Spark's state store with these files, or only begins Spark's logs."""
-    if names:
-        _require_all_read(rows, names)
-    else:
-        rows.write.format("noop").mode("append").save()
+    """Runs the batch that fills Spark's state store with these files."""
+    _require_all_read(rows, names)
+
+
+def _noop() -> Callable[[DataFrame, int], None]:
+    return lambda rows, batch: rows.write.format("noop").mode("append").save()
 
 
 def _require_all_read(rows: DataFrame, names: Collection[str]) -> list[Message]:

@@ -1,11 +1,11 @@
-"""What tasks report that they have read is compared with what a batch, or a restored savepoint, is to read."""
+"""Comparison of the input that tasks report with the input of a batch, or the files of a savepoint."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -17,6 +17,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.query.received import require_batch_read
 from tests.support import kept
+from tests.support.spark_versions import needs_state_store
 
 Lines = dict[str, tuple[int, int]]
 A, B, TICK = "files/a/000000000003.json", "batches/b c/000000000001.json", "control/tick-000000002.json"
@@ -113,9 +114,13 @@ def test_a_list_that_is_hidden_while_its_batch_is_planned_fails_the_batch(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize(("left", "state"), [(0, "files"), pytest.param(1, "spark", marks=needs_state_store)])
 def test_a_savepoint_of_which_tasks_see_a_part_is_not_restored(
-    left: int, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    left: int,
+    state: Literal["files", "spark"],
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept.write(tmp_path / "plays", 0, 2)
     checkpoint, saved = str(tmp_path / "checkpoint"), str(tmp_path / "saved")
@@ -131,4 +136,4 @@ def test_a_savepoint_of_which_tasks_see_a_part_is_not_restored(
 
     monkeypatch.setattr(StoredFiles, "write", write_less)
     with pytest.raises(CheckpointError, match=r"the savepoint was not restored: no task has read .*part-"):
-        bl.savepoint.restore(saved, tmp_path / "new", pipeline, session=spark)
+        bl.savepoint.restore(saved, tmp_path / "new", pipeline, session=spark, state=state)
