@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from html import escape
 
 import polars as pl
 
@@ -11,7 +10,7 @@ from beamlike.errors import PlanError
 from beamlike.expressions.describe import aggregate_text, describe, text_of, windowing_choices
 from beamlike.logical.origins import Apply, Configure, DeadLetters, Flatten, Group, Late, Origin, Read
 from beamlike.rows.dtypes import type_name
-from beamlike.system.html import page, table
+from beamlike.system.html import html_text, page, table
 from windowing.windowing import Windowing
 
 _WORDS = {
@@ -59,6 +58,6 @@ def _graph(picture: Callable[[], str], text: Callable[[], str]) -> str:
     try:
         return picture()
     except ModuleNotFoundError:  # a PlanError, too
-        return f"<pre>{escape(text())}</pre>"
+        return f"<pre>{html_text(text())}</pre>"
     except PlanError as error:
-        return f"<p>{escape(str(error))}</p>"
+        return f"<p>{html_text(str(error))}</p>"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
 from beamlike.cli.target import Target, as_arguments, set_option
 from beamlike.system.printable import printable
+from beamlike.system.texts import shell_word
 from windowing.time import Microseconds
 
 
@@ -58,5 +57,5 @@ def rebuild(
         click.echo(printable(line))
     where = f"--runner {found.runner}" + (f" --shards {found.shards}" if found.shards > 1 else "")
     click.echo(
-        f"continue with beamlike restore {shlex.quote(savepoint)} NEW_CHECKPOINT {as_arguments(ctx)} {where}"
+        f"continue with beamlike restore {shell_word(savepoint)} NEW_CHECKPOINT {as_arguments(ctx)} {where}"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-
 import click
 
 from beamlike.api.pipeline import Pipeline
@@ -11,6 +9,7 @@ from beamlike.cli.conf import conf_option
 from beamlike.cli.plainly import plainly
 from beamlike.cli.target import Target, as_arguments, set_option
 from beamlike.plan.manifest import Runner
+from beamlike.system.texts import shell_word
 
 
 @click.command()
@@ -78,5 +77,5 @@ def restore(
     )
     for line in left_out:
         click.echo(line)
-    continued = f"{as_arguments(ctx)} --runner {runner} --checkpoint {shlex.quote(checkpoint)}"
+    continued = f"{as_arguments(ctx)} --runner {runner} --checkpoint {shell_word(checkpoint)}"
     click.echo(f"{checkpoint}: continue with beamlike run {continued}")

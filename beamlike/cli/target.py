@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
-import shlex
 import sys
 from types import ModuleType
 from typing import Any
@@ -17,6 +16,7 @@ from beamlike.cli.plainly import plainly
 from beamlike.cli.settings import SettingError, bound
 from beamlike.errors import listed, nearest
 from beamlike.system.secrets import without_secrets
+from beamlike.system.texts import python_argument, shell_word
 
 
 class Target(click.ParamType[Pipeline]):
@@ -72,7 +72,7 @@ class Target(click.ParamType[Pipeline]):
             self.fail(f"{name} makes no pipeline, but {made!r}", param, ctx)
         names = [*arguments.signature.parameters]
         given = [_shown(name, value) for name, value in zip(names, arguments.args, strict=False)]
-        given += [f"{name}={_shown(name, value)}" for name, value in arguments.kwargs.items()]
+        given += [python_argument(name, _shown(name, value)) for name, value in arguments.kwargs.items()]
         _remember(ctx, f"{value}({', '.join(given)})")
         return made
 
@@ -88,7 +88,10 @@ class Target(click.ParamType[Pipeline]):
                 self.fail(f"{key} is set twice", param, ctx)
             settings[key] = text
         made: Pipeline = plainly(lambda: from_yaml(path, **settings))
-        given = [repr(path), *(f"{name}={_shown(name, value)}" for name, value in settings.items())]
+        given = [
+            repr(path),
+            *(python_argument(name, _shown(name, value)) for name, value in settings.items()),
+        ]
         _remember(ctx, f"beamlike:from_yaml({', '.join(given)})")
         return made
 
@@ -152,8 +155,8 @@ def settings_of(ctx: click.Context) -> tuple[str, ...]:
 
 def as_arguments(ctx: click.Context) -> str:
     """Returns the pipeline and the settings of the command line for another command in a shell, without secrets."""
-    settings = (f"--set {shlex.quote(without_secrets(setting))}" for setting in settings_of(ctx))
-    return " ".join([shlex.quote(ctx.meta[_ARGUMENT]), *settings])
+    settings = (f"--set {shell_word(without_secrets(setting))}" for setting in settings_of(ctx))
+    return " ".join([shell_word(ctx.meta[_ARGUMENT]), *settings])
 
 
 set_option = click.option(

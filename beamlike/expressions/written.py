@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import inspect
-import json
-import keyword
 import math
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
-from unicodedata import normalize
 
 import attrs
 import narwhals as nw
@@ -33,6 +30,7 @@ from beamlike.expressions.tree import (
 )
 from beamlike.rows.dtypes import as_dtype
 from beamlike.rows.type_text import dtype_as_text
+from beamlike.system.texts import is_python_name, quoted
 from stages.aggregates.base import Aggregate
 from stages.aggregates.combine_fn import Combine
 from stages.process.cumulative import Previous
@@ -127,22 +125,12 @@ def _columns(value: Any) -> str:
 
 def name_text(name: str) -> str:
     """Writes the name of a column in place of an argument: as a name, or as text if it is none."""
-    return name if _is_word(name) else quoted(name)
+    return name if is_python_name(name) else quoted(name)
 
 
 def column_text(name: str) -> str:
     """Writes a column as an expression: as a name, or as `col('a name')` if it is none."""
-    return name if _is_word(name) else f"col({quoted(name)})"
-
-
-def _is_word(name: str) -> bool:
-    """True for a name that is read as itself. Python reads names in the normal form NFKC."""
-    return name.isidentifier() and not keyword.iskeyword(name) and normalize("NFKC", name) == name
-
-
-def quoted(text: str) -> str:
-    """Writes text in double quotes, which YAML need not double."""
-    return json.dumps(text, ensure_ascii=False)
+    return name if is_python_name(name) else f"col({quoted(name)})"
 
 
 def value_text(value: Any) -> str:

@@ -25,7 +25,6 @@ from beamlike.expressions.written import (
     aggregate_as_text,
     expression_as_text,
     name_text,
-    quoted,
     value_text,
 )
 from beamlike.io.kafka.codecs import Json, Plain
@@ -38,6 +37,7 @@ from beamlike.rows.dtypes import as_dtype, columns_of
 from beamlike.rows.row_classes import is_row_class
 from beamlike.rows.type_text import dtype_as_text
 from beamlike.system.secrets import without_secrets
+from beamlike.system.texts import quoted
 from stages.aggregates.base import Aggregate
 from stages.process.cumulative import Previous
 from stages.sides.declarations import LIMIT

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
 from beamlike.errors import missing_package
+from beamlike.system.texts import label_value
 
 try:
     from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge
@@ -135,22 +136,27 @@ class _Metrics:
         }
         for pipeline, run in list(self.runs.items()):
             for one in measured.in_hand(run.present):
-                found[one.name].add_metric([pipeline, *one.labels.values()], one.value)
+                labels = _encodable({"pipeline": pipeline, **one.labels})
+                found[one.name].add_metric([*labels.values()], one.value)
         yield from found.values()
 
     def gauge(self, name: str, pipeline: str, **labels: str) -> Gauge:
-        labels = {"pipeline": pipeline, **labels}
+        labels = _encodable({"pipeline": pipeline, **labels})
         if name not in self.gauges:
             self.gauges[name] = Gauge(f"beamlike_{name}", HELP[name], list(labels), registry=self.registry)
         return self.gauges[name].labels(**labels)
 
     def counter(self, name: str, pipeline: str, **labels: str) -> Counter:
-        labels = {"pipeline": pipeline, **labels}
+        labels = _encodable({"pipeline": pipeline, **labels})
         if name not in self.counters:
             self.counters[name] = Counter(
                 f"beamlike_{name}", HELP[name], list(labels), registry=self.registry
             )
         return self.counters[name].labels(**labels)
+
+
+def _encodable(labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: label_value(value) for name, value in labels.items()}
 
 
 # A registry accepts each metric only once, so all pipelines and runs of a process share the metrics.

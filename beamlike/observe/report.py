@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -22,6 +21,7 @@ from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
 from beamlike.records.unread import unread_input
+from beamlike.system.html import html_text
 
 _GRAPH = (
     "Sources, stages and sinks from left to right, with their watermarks after that batch. A thick dashed arrow marks "
@@ -92,10 +92,10 @@ def report(history: History, now: int | None = None) -> str:
     charts, present = Charts.of(history), history.present(now)
     health = Health(history, present, charts.series, charts.frame)
     return template.substitute(
-        title=escape(f"{history.plan.pipeline}: watermarks"),
-        heading=escape(history.plan.pipeline),
+        title=html_text(f"{history.plan.pipeline}: watermarks"),
+        heading=html_text(history.plan.pipeline),
         verdict="".join(paragraph(text) for text in health.verdict()),
-        summary=escape(_summary(history)),
+        summary=html_text(_summary(history)),
         body="\n".join(_sections(charts, present)),
     )
 
@@ -119,7 +119,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     yield f"<h2>Watermarks{' before the end' if moving is not latest else ''}</h2>"
     if moving is not None:
         which = "the last before the end of input" if moving is not latest else "the last"
-        yield f"<p>After batch {moving.batch}, at {escape(clock(moving.processing_time))}, {which}:</p>"
+        yield f"<p>After batch {moving.batch}, at {html_text(clock(moving.processing_time))}, {which}:</p>"
     yield _figure(charts.graph(moving), "graph", "The graph of the pipeline", _GRAPH, fit=False)
     if moving is None or latest is None:
         return
@@ -144,7 +144,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
         figure = _figure(
             charts.stage(name), f"stage-{number}", f"Watermarks, lags and panes of stage {name}", about
         )
-        yield f"<section class='stage'><h3>{escape(name)}</h3>{figure}</section>"
+        yield f"<section class='stage'><h3>{html_text(name)}</h3>{figure}</section>"
 
 
 def _last_before_the_end(history: History) -> BatchRecord | None:
@@ -167,7 +167,7 @@ def _sentences(texts: Sequence[str]) -> str:
 def paragraph(text: str) -> str:
     """Returns a sentence as a paragraph. Names in backticks become code."""
     sentence = f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
-    return "<p>" + _CODE.sub(r"<code>\1</code>", escape(sentence)) + "</p>"
+    return "<p>" + _CODE.sub(r"<code>\1</code>", html_text(sentence)) + "</p>"
 
 
 def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: bool = True) -> str:
@@ -178,9 +178,9 @@ def _figure(picture: Picture, salt: str, says: str, caption: str = "", *, fit: b
     """
     least = f"--least: {float(picture.get_size_inches()[0]) * 72 * _LEAST:.0f}pt"
     svg = picture.svg(salt).replace(
-        "<svg ", f'<svg role="img" aria-label="{escape(says)}" style="{least}" ', 1
+        "<svg ", f'<svg role="img" aria-label="{html_text(says)}" style="{least}" ', 1
     )
-    below = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
+    below = f"<figcaption>{html_text(caption)}</figcaption>" if caption else ""
     return f"<figure{' class=fit' if fit else ''}>{svg}{below}</figure>"
 
 
@@ -276,7 +276,7 @@ def _completeness(history: History) -> Iterable[str]:
 
 
 def _note(text: str) -> str:
-    return f"<p class='note'>{escape(text)}</p>"
+    return f"<p class='note'>{html_text(text)}</p>"
 
 
 def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequence[int]) -> str:
@@ -287,7 +287,8 @@ def _table(names: Sequence[str], lines: Iterable[Sequence[str]], numbers: Sequen
             "name" if place == 0 else "number" if place in numbers else "" for place in range(len(cells))
         )
         return "".join(
-            f"<{tag} class='{kind}'>{escape(text)}</{tag}>" for kind, text in zip(kinds, cells, strict=True)
+            f"<{tag} class='{kind}'>{html_text(text)}</{tag}>"
+            for kind, text in zip(kinds, cells, strict=True)
         )
 
     body = "".join(f"<tr>{row('td', cells)}</tr>" for cells in lines)

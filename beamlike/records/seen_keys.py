@@ -18,12 +18,14 @@ import numpy.typing as npt
 import polars as pl
 
 from beamlike.system.durable import replace
+from beamlike.system.path_names import file_name
 from beamlike.system.seals import NotAsWritten, sealed_bytes, unsealed_bytes
 from stages.keys import hashed
 
 _BITS: Final = 1 << 20
 """The number of bits of the filters of all shards of a stage together: 128 kB."""
 _LEAST: Final = 1 << 12
+_LONGEST: Final = 200
 
 Bits = npt.NDArray[np.uint8]
 
@@ -57,7 +59,7 @@ def mark_seen(folder: str, keys: SeenKeys) -> None:
     """Adds the keys to the filter of their shard. A damaged filter is left unchanged. Raises `OSError` if the filter
     cannot be read or written.
     """
-    path = os.path.join(folder, f"{quote(keys.stage, safe='')}-{keys.shard}")
+    path = os.path.join(folder, f"{_begin(keys.stage)}{keys.shard}")
     try:
         known = _load(path)
     except NotAsWritten:
@@ -83,7 +85,7 @@ def might_contain(folder: str, stage: str, row: pl.DataFrame) -> bool | None:
     """
     if not os.path.isdir(folder):
         return None
-    start = quote(stage, safe="") + "-"
+    start = _begin(stage)
     shards = [name for name in os.listdir(folder) if name.startswith(start) and name[len(start) :].isdigit()]
     try:
         filters = [_load(os.path.join(folder, name)) for name in shards]
@@ -103,6 +105,12 @@ def _is_damaged(path: str) -> bool:
     except NotAsWritten:
         return not path.endswith(".new")  # A `.new` file is left by a run that was killed; it is no filter.
     return False
+
+
+def _begin(stage: str) -> str:
+    """Returns the beginning of the names of a stage's files."""
+    name = quote(stage.encode(errors="surrogatepass"), safe="")
+    return f"{name if len(name) <= _LONGEST else file_name(stage)}-"
 
 
 def _knows(bits: Bits, row: pl.DataFrame) -> bool:

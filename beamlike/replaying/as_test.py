@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import keyword
-import re
+import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from itertools import count
 from typing import Any, Final, TypeGuard
 
 import polars as pl
@@ -19,15 +17,16 @@ from beamlike.records.model import BatchRecord
 from beamlike.replaying.chunks import chunk_of
 from beamlike.replaying.recording import BatchFacts, Recording
 from beamlike.replaying.streams import run_with
+from beamlike.rows.type_text import dtype_as_python
 from beamlike.runtime.batch.ingested import AllChunks, Chunk
 from beamlike.system.secrets import without_secrets
+from beamlike.system.texts import is_python_name, python_comment, python_docstring, python_names, python_value
 from stages.facts import from_facts
 from stages.snapshot import save
 from stages.state.store import DictStore
 from windowing.time import Microseconds, format_time
 
 _USED: Final = ("bl", "pl", "found", "os", "datetime", "zoneinfo", "Decimal", "inf", "nan")
-_TYPE: Final = re.compile(r"(?<!['\w./])([A-Z][A-Za-z0-9]*)(?!['\w])")
 
 
 def as_test(recording: Recording, pipeline: Plan | Planned, target: str) -> str:
@@ -43,6 +42,7 @@ def as_test(recording: Recording, pipeline: Plan | Planned, target: str) -> str:
 
     Raises:
         CheckpointError: A test stream cannot give the panes, for example since the first batch begins with state.
+        ValueError: The target is no such expression.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.group_by("user").running(n=bl.count()).write("out", bl.Memory())
@@ -52,6 +52,7 @@ def as_test(recording: Recording, pipeline: Plan | Planned, target: str) -> str:
         >>> bl.testing.as_test(recording, p, "jobs.plays:p").splitlines()[9]
         'def test_batches_0_to_2() -> None:'
     """
+    _require_expression(target)
     given = plan_of(pipeline, "as_test")
     plan = recording.plan(given)
     _require_no_state(recording, plan)
@@ -65,6 +66,19 @@ def as_test(recording: Recording, pipeline: Plan | Planned, target: str) -> str:
     expected = _expected(recording, plan)
     _require_same(run_with(plan, streams), expected)
     return "\n".join(_lines(recording, plan, target, steps, expected)) + "\n"
+
+
+def _require_expression(target: str) -> None:
+    """Raises `ValueError` unless the target can be imported, and is a name or the call of one."""
+    module, _, expression = target.partition(":")
+    name, call, _ = expression.partition("(")
+    try:
+        tree: ast.expr | None = ast.parse(expression, mode="eval").body
+    except (SyntaxError, ValueError):
+        tree = None
+    kind = ast.Call if call else ast.Name
+    if not (all(map(is_python_name, [*module.split("."), name])) and isinstance(tree, kind)):
+        raise ValueError(f"as_test: target must be 'module:pipeline' or 'module:function()', not {target!r}")
 
 
 Step = tuple[str, Any]
@@ -170,9 +184,9 @@ def _lines(
     module, _, name = target.partition(":")
     first, last = recording.numbers[0], recording.numbers[-1]
     body = [*_body(plan, name, steps, expected)]
-    yield f'"""Batches {first} to {last} of the run in {without_secrets(recording.origin)}."""'
+    yield python_docstring(f"Batches {first} to {last} of the run in {without_secrets(recording.origin)}.")
     yield ""
-    yield from _imports("\n".join(body))
+    yield from _imports([*body])
     yield ""
     yield "import polars as pl"
     yield f"from {module} import {name.partition('(')[0]}"
@@ -182,17 +196,19 @@ def _lines(
     yield ""
     yield f"def test_batches_{first}_to_{last}() -> None:"
     for note in recording.notes:
-        yield f"    # {note}"
+        yield f"    {python_comment(note)}"
     yield from body
 
 
-def _imports(text: str) -> Iterator[str]:
+def _imports(body: Iterable[str]) -> Iterator[str]:
+    tree = ast.parse("\n".join(["if True:", *body]))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for module in ("datetime", "os", "zoneinfo"):
-        if re.search(rf"\b{module}\.", text):
+        if module in used:
             yield f"import {module}"
-    if "Decimal(" in text:
+    if "Decimal" in used:
         yield "from decimal import Decimal"
-    if numbers := [name for name in ("inf", "nan") if re.search(rf"(?<!['\w]){name}(?!['\w])", text)]:
+    if numbers := sorted(used & {"inf", "nan"}):
         yield f"from math import {', '.join(numbers)}"
 
 
@@ -202,11 +218,11 @@ def _body(
     steps: Mapping[str, Sequence[Step]],
     expected: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> Iterator[str]:
-    variables = _variables(steps, name)
+    variables = python_names(steps, {*_USED, name.partition("(")[0]}, "source")
     for source, calls in steps.items():
         variable = variables[source]
         schema = ", ".join(
-            f"{column!r}: {_dtype(dtype)}" for column, dtype in plan.sources[source].raw.items()
+            f"{column!r}: {dtype_as_python(dtype)}" for column, dtype in plan.sources[source].raw.items()
         )
         yield f"    {variable} = bl.TestStream({{{schema}}})"
         for method, argument in calls:
@@ -215,18 +231,6 @@ def _body(
     yield f"    found = bl.testing.run_with({name}, {{{streams}}})"
     for sink, rows in expected.items():
         yield from _call("    bl.testing.assert_panes", [*rows], f"found[{sink!r}], ")
-
-
-def _variables(sources: Iterable[str], target: str) -> dict[str, str]:
-    """Returns a variable for each source: its name, if that is a name in Python that the test does not use already."""
-    used, found = {*_USED, target.partition("(")[0]}, dict[str, str]()
-    for source in sources:
-        name, number = source, count(1)
-        while not name.isidentifier() or keyword.iskeyword(name) or name in used:
-            name = f"source_{next(number)}"
-        used.add(name)
-        found[source] = name
-    return found
 
 
 def _call(begin: str, argument: Any, before: str = "") -> Iterator[str]:
@@ -241,14 +245,10 @@ def _call(begin: str, argument: Any, before: str = "") -> Iterator[str]:
         yield f"{begin}({before}["
         for row in argument:
             shown = {name: _plain(value) for name, value in row.items()} if before else row
-            yield f"        {shown!r},"
+            yield f"        {python_value(shown)},"
         yield "    ])"
 
 
 def _plain(value: Any) -> Any:
     """Returns the value as text if it is a time with a zone, which expected panes may have as text."""
     return value.isoformat() if isinstance(value, datetime) and value.tzinfo is not None else value
-
-
-def _dtype(dtype: pl.DataType) -> str:
-    return _TYPE.sub(r"pl.\1", repr(dtype))

@@ -92,19 +92,30 @@ def dtype_as_text(dtype: pl.DataType) -> str:
     return text
 
 
-def _text(dtype: pl.DataType) -> str:
+def dtype_as_python(dtype: pl.DataType) -> str:
+    """Formats a type as Python code, with `pl` for polars: `pl.List(pl.Int64)`."""
+    return _text(dtype, "pl.")
+
+
+def _text(dtype: pl.DataType, of: str = "") -> str:
+    """Formats a type. The names of types begin with `of`."""
+
+    def inside(inner: Any) -> str:
+        return _text(as_dtype(inner), of)
+
+    given = ""
     if isinstance(dtype, pl.List):
-        return f"List({_text(as_dtype(dtype.inner))})"
-    if isinstance(dtype, pl.Array):
-        return f"Array({_text(as_dtype(dtype.inner))}, {dtype.size})"
-    if isinstance(dtype, pl.Struct):
-        return f"Struct({{{', '.join(f'{name!r}: {_text(as_dtype(inner))}' for name, inner in dict(dtype).items())}}})"
-    if isinstance(dtype, pl.Datetime):
-        return f"Datetime({dtype.time_unit!r}{f', {dtype.time_zone!r}' if dtype.time_zone else ''})"
-    if isinstance(dtype, pl.Duration):
-        return f"Duration({dtype.time_unit!r})"
-    if isinstance(dtype, pl.Decimal):
-        return f"Decimal({dtype.precision}, {dtype.scale})"
-    if isinstance(dtype, pl.Enum):
-        return f"Enum({dtype.categories.to_list()!r})"
-    return type(dtype).__name__
+        given = f"({inside(dtype.inner)})"
+    elif isinstance(dtype, pl.Array):
+        given = f"({inside(dtype.inner)}, {dtype.size})"
+    elif isinstance(dtype, pl.Struct):
+        given = f"({{{', '.join(f'{name!r}: {inside(one)}' for name, one in dict(dtype).items())}}})"
+    elif isinstance(dtype, pl.Datetime):
+        given = f"({dtype.time_unit!r}{f', {dtype.time_zone!r}' if dtype.time_zone else ''})"
+    elif isinstance(dtype, pl.Duration):
+        given = f"({dtype.time_unit!r})"
+    elif isinstance(dtype, pl.Decimal):
+        given = f"({dtype.precision}, {dtype.scale})"
+    elif isinstance(dtype, pl.Enum):
+        given = f"({dtype.categories.to_list()!r})"
+    return f"{of}{type(dtype).__name__}{given}"

@@ -34,8 +34,8 @@ def file_name(name: str, *, blanks: bool = False) -> str:
     """
     text = quote(name.encode(errors="surrogatepass"), safe=" " if blanks else "")
     text = text.replace("~", "%7E").replace("%", "~")
-    if not text.strip("."):  # names that mean the folder itself, or its parent
-        text = text.replace(".", "~2E")
+    if not text.strip("."):  # names that mean the folder itself or its parent, and no name
+        text = text.replace(".", "~2E") or "~"
     if len(text) <= _LONGEST:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ This module reads a file to immutable declarations, and refuses any unknown entr
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -15,6 +16,7 @@ import attrs
 
 from beamlike.errors import listed, nearest
 from beamlike.spec.constructors import BadConstructor, Refused, construct, is_number, scaled
+from beamlike.system.texts import quoted
 from windowing.panes import ALWAYS, IF_NON_EMPTY, Accumulation
 from windowing.time import GLOBAL_WINDOW_END, MAX_TIME, MIN_TIME, Microseconds, format_duration, microseconds
 from windowing.timestamp_combiners import TimestampCombiner
@@ -53,6 +55,7 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 _TIMINGS = ("early", "on_time", "late")
 _REASONS = ("late", "closed", "no window")
+_BARE = re.compile("[A-Za-z0-9_-]+")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 Pane = Mapping[str, Any]
@@ -369,13 +372,14 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return quoted(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + " }"
+        pairs = {key if _BARE.fullmatch(key) else quoted(key): _toml(item) for key, item in value.items()}
+        return "{ " + ", ".join(f"{key} = {item}" for key, item in pairs.items()) + " }"
     return str(value)
 
 

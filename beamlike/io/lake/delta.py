@@ -27,6 +27,7 @@ from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.fields import as_options, true_or_false
 from beamlike.system.path_names import is_remote
+from beamlike.system.texts import sql_name
 
 _GONE: Final = "__gone"
 _STRANGE: Final = frozenset({"deletionVectors", "columnMapping"})
@@ -205,7 +206,7 @@ class Delta(LakeTable):
             )
 
     def _merge(self, name: str, batch: int, rows: pl.DataFrame, gone: pl.DataFrame) -> None:
-        keys, columns = gone.columns, {_quoted(column): f"new.{_quoted(column)}" for column in rows.columns}
+        keys, columns = gone.columns, {sql_name(column): f"new.{sql_name(column)}" for column in rows.columns}
         # A merge is one commit, so rows to write and keys to delete are in one table, and a column tells
         # which is which.
         flagged = (
@@ -215,7 +216,7 @@ class Delta(LakeTable):
         source = pl.concat(flagged, how="diagonal")
         same = [
             f"(old.{key} = new.{key} OR (old.{key} IS NULL AND new.{key} IS NULL))"
-            for key in map(_quoted, keys)
+            for key in map(sql_name, keys)
         ]
         table = self._same_table()
         merger = table.merge(
@@ -301,7 +302,3 @@ def _broken_rules(table: Any) -> Iterator[None]:
         if "Invalid data found" not in str(error):
             raise
         raise ValueError(f"{error}\nThe table asks for: {'; '.join(constraints_of(table))}") from None
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

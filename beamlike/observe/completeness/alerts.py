@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from beamlike.errors import PlanError
 from beamlike.plan.model import Plan, Planned, StagePlan, plan_of
+from beamlike.system.texts import label_value, quoted
 from windowing.time import format_duration
 
 
@@ -41,7 +41,7 @@ def alert_rules(pipeline: Plan | Planned) -> str:
     lines = [
         "# Rules for Prometheus, of the metrics of bl.observe.PrometheusMetrics.",
         "groups:",
-        f"  - name: {json.dumps(f'beamlike promises of {plan.name}')}",
+        f"  - name: {quoted(f'beamlike promises of {plan.name}')}",
         "    rules:",
     ]
     return "\n".join([*lines, *(line for stage in promising for line in _rule(plan.name, stage))]) + "\n"
@@ -72,13 +72,15 @@ def write_alerts(pipeline: Plan | Planned, path: str | os.PathLike[str]) -> None
 def _rule(pipeline: str, stage: StagePlan) -> Iterator[str]:
     promise = stage.promise
     assert promise is not None
-    labels = f'pipeline={json.dumps(pipeline)}, stage={json.dumps(stage.name)}, outcome!="kept"'
+    labels = (
+        f'pipeline={quoted(label_value(pipeline))}, stage={quoted(label_value(stage.name))}, outcome!="kept"'
+    )
     missed = f"sum by (pipeline, stage) (increase(beamlike_stage_promised_panes_total{{{labels}}}[1h])) > 0"
     text = (
         f"{{{{ $value | humanize }}}} panes of stage {{{{ $labels.stage }}}} of {{{{ $labels.pipeline }}}} were not "
         f"complete to {promise.complete:g} within {format_duration(promise.within)}: see beamlike status."
     )
     yield "      - alert: PromiseMissed"
-    yield f"        expr: {json.dumps(missed)}"
+    yield f"        expr: {quoted(missed)}"
     yield "        annotations:"
-    yield f"          summary: {json.dumps(text)}"
+    yield f"          summary: {quoted(text)}"

@@ -26,6 +26,7 @@ from beamlike.observe.live.chart import Chart
 from beamlike.observe.live.charts import RunCharts
 from beamlike.observe.live.guard import Access, Guard
 from beamlike.observe.report import paragraph
+from beamlike.system.printable import printable
 
 _HERE: Final = Path(__file__).parent
 _SECONDS: Final = 1.0
@@ -34,6 +35,11 @@ _LOOKS: Final = 10
 """The number of looks in that time whether the server ends."""
 
 T = TypeVar("T")
+
+
+def _shown(value: Any) -> Any:
+    """Escapes characters in a value of a page that change the direction of text, or cannot be encoded."""
+    return printable(value, keep="\n\t") if type(value) is str else value
 
 
 class App:
@@ -45,6 +51,7 @@ class App:
         self._templates = Environment(
             loader=FileSystemLoader(_HERE / "templates"),
             autoescape=True,
+            finalize=_shown,
             undefined=StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,

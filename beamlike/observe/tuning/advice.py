@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 from beamlike.observe.tuning.predict import BoundPrediction, SourcePrediction, SplitNeed
 from beamlike.observe.words import length
 from beamlike.system.printable import printable
+from beamlike.system.texts import quoted
 from windowing.time import format_duration
 
 _SOURCE_FILE = "source_file()"
@@ -33,7 +33,7 @@ def code(found: SourcePrediction, bound: int) -> str:
     """Returns the strategy with this bound (us) as a line of code."""
     options = ""
     if (split := found.described.per_split) is not None:
-        options += f", per_split={'bl.source_file()' if split == _SOURCE_FILE else json.dumps(split)}"
+        options += f", per_split={'bl.source_file()' if split == _SOURCE_FILE else quoted(split)}"
     if found.described.idle_after is not None:
         options += f', idle_after="{format_duration(found.described.idle_after)}"'
     return f'watermark=bl.BoundedOutOfOrderness("{format_duration(bound)}"{options})'

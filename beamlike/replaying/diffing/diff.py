@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
@@ -21,7 +20,7 @@ from beamlike.replaying.diffing.playing import play
 from beamlike.replaying.diffing.show import row_text, signed_rows
 from beamlike.replaying.opening import open_run
 from beamlike.runtime.recorded.batches import RecordedRun
-from beamlike.system.html import bullets, page, table
+from beamlike.system.html import bullets, html_text, page, table
 from beamlike.system.printable import printable
 from windowing.time import MIN_TIME, Duration, microseconds
 
@@ -88,8 +87,8 @@ class Diff:
         text = template.substitute(
             title="diff",
             heading="Two versions of a pipeline",
-            verdict="".join(f"<p>{escape(line)}</p>" for line in self._cause_lines()),
-            summary=escape(self._title()),
+            verdict="".join(f"<p>{html_text(line)}</p>" for line in self._cause_lines()),
+            summary=html_text(self._title()),
             body="\n".join(self._html()),
         )
         target.write_text(text, encoding="utf-8")
@@ -140,7 +139,7 @@ class Diff:
     def _html(self) -> Iterator[str]:
         yield f"<h2>Stages and sinks</h2><div class='scroll'>{table(_HEADS, self._counts())}</div>"
         for one in filter(None, self.parts):
-            yield f"<h3>{escape(f'{one.kind} {printable(one.name)}')}</h3>"
+            yield f"<h3>{html_text(f'{one.kind} {printable(one.name)}')}</h3>"
             yield from bullets(one.rows.columns)
             yield f"<div class='scroll'>{table(('', ''), signed_rows(one.rows, _MOST))}</div>"
         yield f"<h2>State</h2>{''.join(bullets(self._effect_lines()))}"

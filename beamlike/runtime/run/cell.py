@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from html import escape
 from typing import Final, Self
 
 import attrs
 
 from beamlike.records.model import BatchRecord
 from beamlike.records.shown import batch_tables
+from beamlike.system.html import html_text
 from beamlike.system.notebooks import notebook_display
 
 _SECONDS: Final = 0.2
@@ -78,6 +78,8 @@ class Cell:
 
     def _repr_html_(self) -> str:
         if self._total is None:
-            return f"<p>{escape(self.line)}</p>"
+            return f"<p>{html_text(self.line)}</p>"
         state = "" if self._over else ' open=""'
-        return f"<details{state}><summary>{escape(self.line)}</summary>{batch_tables(self._total)}</details>"
+        return (
+            f"<details{state}><summary>{html_text(self.line)}</summary>{batch_tables(self._total)}</details>"
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -19,6 +18,7 @@ from beamlike.runtime.run.unfinished import MarkFiles, require_new
 from beamlike.system.locks import InUse, Lock
 from beamlike.system.path_names import is_remote
 from beamlike.system.seals import sealed, unsealed
+from beamlike.system.texts import shell_word
 
 OURS: Final = "beamlike"
 """The folder in a checkpoint to which only this package writes."""
@@ -157,7 +157,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
         )
     if found := fit.differences:
         described = fit.described
-        made = f"beamlike savepoint {shlex.quote(path)} SAVEPOINT"
+        made = f"beamlike savepoint {shell_word(path)} SAVEPOINT"
         to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
         put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"
         remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}

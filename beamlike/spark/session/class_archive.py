@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from pyspark.find_spark_home import _find_spark_home
 from beamlike.errors import RunError
 from beamlike.spark.session.java import Java, cache
 from beamlike.system import durable
+from beamlike.system.texts import shell_word
 
 _FIRST_WITH_AOT: Final = 24
 """The first version of Java that logs about archives under the name "aot"."""
@@ -44,7 +44,7 @@ def find(java: Java) -> Path | None:
 def options(java: Java, archive: Path) -> list[str]:
     """Returns the options to use an archive, and to be quiet about one that does not fit."""
     logs = ["-Xlog:cds*=off", *(["-Xlog:aot*=off"] if java.major >= _FIRST_WITH_AOT else [])]
-    return [shlex.quote(f"-XX:SharedArchiveFile={archive}"), *logs]
+    return [shell_word(f"-XX:SharedArchiveFile={archive}"), *logs]
 
 
 @contextmanager
@@ -59,7 +59,7 @@ def making(java: Java) -> Iterator[list[str]]:
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{place}-{os.getpid()}.draft"
     try:
-        at_exit = shlex.quote(f"-XX:ArchiveClassesAtExit={draft}")
+        at_exit = shell_word(f"-XX:ArchiveClassesAtExit={draft}")
         yield [at_exit, "-Xlog:disable", "-Xlog:all=error:stderr"]
         if not draft.is_file():
             raise NoArchive(

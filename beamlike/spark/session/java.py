@@ -7,7 +7,6 @@ import importlib
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -20,6 +19,7 @@ import attrs
 from beamlike.errors import RunError
 from beamlike.spark.session.scratch import scratch
 from beamlike.spark.versions import javas
+from beamlike.system.texts import shell_word
 
 _INSTALL = (
     "Spark needs Java {wanted}. Install one (Debian, Ubuntu: `apt install {debian}`; macOS: `brew install "
@@ -164,7 +164,7 @@ def _major(version: str) -> int:
 def _shim_home(executable: Path, version: str) -> Path:
     """Returns a JAVA_HOME in the user's cache. Its bin/java runs `executable` without the module that it lacks."""
     key = f"java-{version}-{hashlib.sha256(str(executable).encode()).hexdigest()[:12]}"
-    script = _SHIM.replace("@JAVA@", shlex.quote(str(executable)))
+    script = _SHIM.replace("@JAVA@", shell_word(str(executable)))
     try:
         return _write_shim(cache() / key, script)
     except OSError:  # the home folder may be read-only, as in some containers

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
 from beamlike.errors import listed
 from beamlike.logical.node import Node, inputs_first
+from beamlike.rows.type_text import dtype_as_python
 from beamlike.steps.base import Step
+from beamlike.system.texts import python_names, python_value
 from beamlike.testing.orders.arrivals import Arrivals, Bundle
 from beamlike.testing.orders.finals import Finals
 
 _MOST: Final = 5
+_USED: Final = (
+    "Decimal",
+    "assert_panes",
+    "bl",
+    "datetime",
+    "inf",
+    "nan",
+    "out",
+    "pipeline",
+    "pl",
+    "zoneinfo",
+)
 
 
 @attrs.frozen(eq=False)
@@ -81,17 +95,12 @@ def _text(value: object) -> str:
 def _test(arrivals: Mapping[str, Arrivals], order: Mapping[str, Sequence[Bundle]]) -> Iterator[str]:
     """Yields the lines of a test that plays this order."""
     yield "def test_the_order_of_arrival(pipeline):  # a function of the sources, which writes to bl.Memory"
-    for number, (name, bundles) in enumerate(order.items()):
-        rows = arrivals[name].rows
-        schema = ", ".join(f"{column!r}: pl.{dtype!r}" for column, dtype in rows.schema.items())
-        yield f"    {_variable(name, number)} = bl.TestStream({{{schema}}})"
+    variables = python_names(order, _USED, "source")
+    for name, bundles in order.items():
+        rows, variable = arrivals[name].rows, variables[name]
+        schema = ", ".join(f"{column!r}: {dtype_as_python(dtype)}" for column, dtype in rows.schema.items())
+        yield f"    {variable} = bl.TestStream({{{schema}}})"
         for bundle in bundles:
-            given: list[dict[str, Any]] = rows[list(bundle)].to_dicts()
-            yield f"    {_variable(name, number)} = {_variable(name, number)}.add_elements({given!r})"
-    sources = ", ".join(f"{_variable(name, number)}" for number, name in enumerate(order))
-    yield f"    out = pipeline({sources})"
+            yield f"    {variable} = {variable}.add_elements({python_value(rows[list(bundle)].to_dicts())})"
+    yield f"    out = pipeline({', '.join(variables.values())})"
     yield "    assert_panes(out, [...])  # the rows that are right"
-
-
-def _variable(name: str, number: int) -> str:
-    return name if name.isidentifier() else f"source_{number}"
