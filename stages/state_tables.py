@@ -50,6 +50,7 @@ class Table:
         missing: An expression for each column that rows of an earlier plan or version may lack.
         said: The description of a row that holds the watermark, if its key does not describe it.
         may_be_new: True if state of earlier versions lacks the table, and continues with an empty one.
+        pickled: Descriptions of the columns with pickled objects of users. Loading one runs code that its writer chose.
     """
 
     row: str
@@ -61,6 +62,7 @@ class Table:
     missing: Mapping[str, pl.Expr] = attrs.field(factory=dict)
     said: str = ""
     may_be_new: bool = False
+    pickled: tuple[str, ...] = ()
 
     on_all_shards: ClassVar[bool] = False
     """True if each shard has a copy of all rows."""
@@ -145,6 +147,7 @@ class BucketFacts(TypedDict):
     incoming: pl.Schema
     missing: NotRequired[Mapping[str, pl.Expr]]
     ends_silently: NotRequired[bool]
+    pickled: NotRequired[tuple[str, ...]]
 
 
 @attrs.frozen(slots=False, eq=False, kw_only=True)

@@ -69,6 +69,7 @@ def restore(
     master: str | None = None,
     config: Mapping[str, str] | None = None,
     state: str | None = None,
+    trust: bool = False,
 ) -> list[str]:
     """Creates a new checkpoint from a savepoint. A run of the plan with it continues where the saved run stopped.
 
@@ -83,14 +84,16 @@ def restore(
         session: The Spark session; by default a new one on `master`.
         master: The Spark master of a new session.
         config: Settings for Spark, such as those that `SparkRunner(config=)` had for the storage of the checkpoint.
-
         state: Where the new run on Spark has its state, as in `SparkRunner(state=)`, with the same default.
+        trust: True to load pickled objects: the accumulators of a `CombineFn`, and fields of `bl.Value(object)`. They
+            run code that the writer of the savepoint chose.
 
     Returns:
         Names of the parts of the saved state that were left out because the plan no longer has them.
 
     Raises:
-        CheckpointError: The plan does not fit the state, or the checkpoint is not new.
+        CheckpointError: The plan does not fit the state, the checkpoint is not new, or the state has pickled objects
+            and is not trusted.
 
     Example:
         >>> bl.savepoint.restore("savepoints/monday", "checkpoint-2", p, shards=16)  # doctest: +SKIP
@@ -109,7 +112,7 @@ def restore(
         }
         if of_spark := [name for name, value in given.items() if value is not None]:
             raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
-        return in_process.restore(source, target, plan)
+        return in_process.restore(source, target, plan, trust=trust)
     if runner != Runner.SPARK:
         raise ValueError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
     if state is not None and state not in {*Store}:
@@ -119,7 +122,15 @@ def restore(
     from beamlike.spark.savepoint import savepoint as on_spark
 
     return on_spark.restore(
-        source, target, plan, shards=shards, session=session, master=master, config=config, state=state
+        source,
+        target,
+        plan,
+        trust=trust,
+        shards=shards,
+        session=session,
+        master=master,
+        config=config,
+        state=state,
     )
 
 

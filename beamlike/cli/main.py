@@ -170,6 +170,7 @@ def why(
     row: tuple[str, str] | None,
     pipeline: Pipeline | None,
     savepoint: tuple[str, ...],
+    trust: bool,
 ) -> None:
     """Explain why a window has not fired: what it waits for, and what holds that.
 
@@ -179,7 +180,7 @@ def why(
     checkpoint RUN are played again with --pipeline.
     """
     if pane is not None or row is not None:
-        show_trace(run, pipeline, pane, row, savepoint)
+        show_trace(run, pipeline, pane, row, savepoint, trust)
         return
     if rows or pipeline is not None:
         raise click.UsageError("--rows and --pipeline are for --pane STAGE KEY WINDOW")

@@ -7,6 +7,7 @@ import click
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
 from beamlike.cli.target import Target, as_arguments, set_option
+from beamlike.runtime.savepoint.trust import trust_option
 from beamlike.system.printable import printable
 from beamlike.system.texts import shell_word
 from windowing.time import Microseconds
@@ -56,6 +57,7 @@ def rebuild(
     for line in found.lines():
         click.echo(printable(line))
     where = f"--runner {found.runner}" + (f" --shards {found.shards}" if found.shards > 1 else "")
+    where += trust_option(pipeline.plan())
     click.echo(
         f"continue with beamlike restore {shell_word(savepoint)} NEW_CHECKPOINT {as_arguments(ctx)} {where}"
     )

@@ -11,7 +11,7 @@ import click
 
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
-from beamlike.cli.target import TARGET, Target, set_option
+from beamlike.cli.target import TARGET, Target, set_option, trust_option
 from beamlike.errors import listed
 from beamlike.system.printable import printable
 
@@ -64,6 +64,7 @@ def batches_of(text: str) -> tuple[int, int]:
 )
 @_KEY
 @_SAVEPOINT
+@trust_option
 @_MASTER
 def replay(
     checkpoint: str,
@@ -74,6 +75,7 @@ def replay(
     step: bool,
     key: tuple[str, ...],
     savepoint: tuple[str, ...],
+    trust: bool,
     master: str | None,
 ) -> None:
     """Play a batch of the run of CHECKPOINT again, with MODULE:PIPELINE, in this process.
@@ -85,7 +87,9 @@ def replay(
         raise click.UsageError("--before, --after and --step: give one of them")
     from beamlike.replaying.replay import replay as played
 
-    found = plainly(lambda: played(checkpoint, pipeline, batch=batch, savepoint=savepoint, master=master))
+    found = plainly(
+        lambda: played(checkpoint, pipeline, batch=batch, savepoint=savepoint, trust=trust, master=master)
+    )
     stop, wanted = before or after, key_of(key)
     if stop is not None:
         plainly(lambda: found.go(before=before, after=after))
@@ -171,6 +175,7 @@ def _say(lines: Any) -> None:
 @click.option("--into", required=True, type=click.Path(dir_okay=False), help="The new file.")
 @click.option("--as-test", is_flag=True, help="Write a test for pytest instead, with test streams.")
 @_SAVEPOINT
+@trust_option
 @_MASTER
 @click.pass_context
 def record(
@@ -182,6 +187,7 @@ def record(
     into: str,
     as_test: bool,
     savepoint: tuple[str, ...],
+    trust: bool,
     master: str | None,
 ) -> None:
     """Write batches of the run of CHECKPOINT into one file, which `beamlike replay` plays on any machine.
@@ -199,6 +205,7 @@ def record(
             batches=(first, last),
             key=key_of(key),
             savepoint=savepoint,
+            trust=trust,
             master=master,
         )
     )
@@ -238,6 +245,7 @@ _TRACE = (
     ),
     set_option,
     _SAVEPOINT,
+    trust_option,
 )
 
 
@@ -254,6 +262,7 @@ def show_trace(
     pane: tuple[str, str, str] | None,
     row: tuple[str, str] | None,
     savepoint: tuple[str, ...],
+    trust: bool,
 ) -> None:
     """Shows which rows made a pane, or what became of rows."""
     if pipeline is None:
@@ -265,11 +274,17 @@ def show_trace(
         _say(
             plainly(
                 lambda: trace_pane(
-                    run, pipeline, stage, key=key or None, window=window or None, savepoint=savepoint
+                    run,
+                    pipeline,
+                    stage,
+                    key=key or None,
+                    window=window or None,
+                    savepoint=savepoint,
+                    trust=trust,
                 )
             ).lines()
         )
     if row is not None:
         source, values = row
         wanted = key_of(tuple(values.split(",")), f"--row {source}")
-        _say(plainly(lambda: trace_row(run, pipeline, source, wanted, savepoint=savepoint)))
+        _say(plainly(lambda: trace_row(run, pipeline, source, wanted, savepoint=savepoint, trust=trust)))

@@ -7,7 +7,7 @@ import click
 from beamlike.api.pipeline import Pipeline
 from beamlike.cli.conf import conf_option
 from beamlike.cli.plainly import plainly
-from beamlike.cli.target import Target, as_arguments, set_option
+from beamlike.cli.target import Target, as_arguments, set_option, trust_option
 from beamlike.plan.manifest import Runner
 from beamlike.system.texts import shell_word
 
@@ -43,6 +43,7 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None, config: dict[
     "--state", type=click.Choice(["spark", "files"]), help="Spark: where the new run has its state."
 )
 @click.option("--master", help="Spark: the master; default: local[*].")
+@trust_option
 @conf_option
 @click.pass_context
 def restore(
@@ -54,6 +55,7 @@ def restore(
     shards: int | None,
     state: str | None,
     master: str | None,
+    trust: bool,
     config: dict[str, str],
 ) -> None:
     """Create CHECKPOINT, with which MODULE:PIPELINE continues the run of SAVEPOINT.
@@ -73,6 +75,7 @@ def restore(
             state=state,
             master=master,
             config=config or None,
+            trust=trust,
         )
     )
     for line in left_out:

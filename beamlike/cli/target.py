@@ -169,3 +169,10 @@ set_option = click.option(
     callback=_keep,
     help="A parameter of the function or file PIPELINE, as its annotation says; several times for several.",
 )
+
+
+trust_option = click.option(
+    "--trust",
+    is_flag=True,
+    help="Load pickled objects in state from elsewhere, which runs code that its writer chose.",
+)

@@ -32,6 +32,7 @@ from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.run.unfinished import FACTS, mark
 from beamlike.runtime.savepoint.resharding import put_together, take_apart
 from beamlike.runtime.savepoint.savepoint import Savepoint, load, no_run, not_empty, require_to_save
+from beamlike.runtime.savepoint.trust import require_trusted
 from beamlike.system.durable import make_folder, rename, sync_tree
 from stages.facts import from_facts, to_facts
 from stages.progress.inputs import Inputs
@@ -96,7 +97,7 @@ def write_state(saved: Savepoint, values: Mapping[tuple[str, str], bytes]) -> No
     pl.DataFrame(rows, schema=_STATE, orient="row").write_parquet(saved.at("state", "0", "part-0.parquet"))
 
 
-def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
+def restore(savepoint: str, checkpoint: str, plan: Plan, *, trust: bool) -> list[str]:
     """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)
@@ -105,6 +106,7 @@ def restore(savepoint: str, checkpoint: str, plan: Plan) -> list[str]:
     fit = fitted(plan, saved.manifest, 1, Runner.LOCAL)
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
+    require_trusted(plan, f"the savepoint {saved.path}", trust)
     if os.path.isdir(target.path) and os.listdir(target.path):
         raise not_empty(target.path, "restore")
     begun = mark(target.path, target.files)

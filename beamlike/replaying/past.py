@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -18,7 +18,7 @@ from beamlike.replaying.opening import open_run
 from beamlike.replaying.playing import Player
 from beamlike.replaying.replay import player_before
 from beamlike.replaying.scratch import plan_of_run
-from beamlike.replaying.state import SparkOptions
+from beamlike.replaying.state import Savepoints, SparkOptions
 from beamlike.runtime.batch.ingested import AllChunks, Chunk
 from beamlike.runtime.recorded.batches import RecordedBatch
 from beamlike.runtime.recorded.reading import read_again
@@ -63,7 +63,7 @@ class Past:
         cls,
         checkpoint: str | os.PathLike[str],
         pipeline: Plan | Planned,
-        savepoint: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+        savepoints: Savepoints = Savepoints(),  # noqa: B008  it is frozen
         spark: SparkOptions = SparkOptions(),  # noqa: B008  it is frozen
     ) -> Self:
         """Reads all batches that are still known again, and plays them, as far as their state is known."""
@@ -76,7 +76,7 @@ class Past:
         past = cls(plan)
         player: Player | None = None
         try:
-            player, _ = player_before(run, plan, run.first, savepoint, spark)
+            player, _ = player_before(run, plan, run.first, savepoints, spark)
         except CheckpointError as error:
             past.notes.append(f"panes are not played again: {error}")
         if run.first > 0:

@@ -21,7 +21,7 @@ from beamlike.replaying.playing import Player
 from beamlike.replaying.recording import BatchFacts, Recording
 from beamlike.replaying.replay import player_before
 from beamlike.replaying.scratch import plan_of_run, tables_of
-from beamlike.replaying.state import SparkOptions
+from beamlike.replaying.state import Savepoints, SparkOptions
 from beamlike.runtime.batch.kept_inputs import keep_inputs
 from beamlike.runtime.recorded.batches import RecordedBatch, RecordedRun
 from beamlike.runtime.recorded.reading import read_again
@@ -40,6 +40,7 @@ def record(
     session: Any = None,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> Recording:
     """Records batches of a run: their input, the state before them, and the rows that they gave to sinks.
 
@@ -58,6 +59,7 @@ def record(
         session: The Spark session for the state of a run on Spark, as for `bl.replay`.
         master: The Spark master of a new session.
         config: Settings for Spark.
+        trust: True to load pickled objects of a savepoint, as for `bl.replay`.
 
     Returns:
         The recording. `notes` has sentences about what it has.
@@ -86,7 +88,9 @@ def record(
     asked = [run.batch(number) for number in range(first, last + 1)]
     if not asked:
         raise CheckpointError(f"record: batches={batches!r} has no batch: give the first and the last one")
-    player, _ = player_before(run, plan, first, savepoint, SparkOptions(session, master, config))
+    player, _ = player_before(
+        run, plan, first, Savepoints(savepoint, trust), SparkOptions(session, master, config)
+    )
     found = _recorded(run, plan, player, asked, key or {})
     if into is not None:
         found.write(into)

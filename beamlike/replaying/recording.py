@@ -24,8 +24,10 @@ from beamlike.replaying.chunks import chunk_of, frame_bytes, frame_of
 from beamlike.replaying.playing import Player
 from beamlike.replaying.scratch import fitted_to
 from beamlike.runtime.batch.ingest import ingest
+from beamlike.runtime.batch.kept_inputs import INPUTS
 from beamlike.runtime.recorded.batches import RecordedBatch
 from beamlike.runtime.run.side_tables import at_hand
+from beamlike.runtime.savepoint.trust import require_trusted
 from beamlike.system import durable
 from beamlike.system.seals import sealed_bytes, unsealed_bytes
 from stages.facts import from_facts, to_facts
@@ -119,6 +121,11 @@ class Recording:
         """Returns the plan with the names of the run. Raises `CheckpointError` if it does not fit the run."""
         fitting = fitted_to(self.manifest, f"the recording of {self.origin}", plan, self.origin, 0)
         return with_tables(fitting, at_hand({name: self.frames[file] for name, file in self.tables.items()}))
+
+    def require_trusted(self, plan: Plan, trust: bool) -> None:
+        """Raises `CheckpointError` if the plan of `plan` would unpickle objects of the recording's state."""
+        stages = {stage for stage, key in self.state if key != INPUTS}
+        require_trusted(plan, f"the recording of {self.origin}", trust, stages)
 
     def player(self, plan: Plan) -> Player:
         """Returns a player of the recording, for a plan of `plan`."""

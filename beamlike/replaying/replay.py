@@ -11,7 +11,6 @@ import polars as pl
 
 from beamlike.errors import InputGone, UnknownName, UnknownStage, listed, nearest
 from beamlike.io.base import output_frame
-from beamlike.io.files.paths import path_text
 from beamlike.observe.waiting.explain import why
 from beamlike.observe.words import clock, moment
 from beamlike.plan.model import Plan, Planned, plan_of
@@ -24,7 +23,7 @@ from beamlike.replaying.opening import open_run
 from beamlike.replaying.playing import Player
 from beamlike.replaying.recording import Recording, is_recording, open_recording
 from beamlike.replaying.scratch import plan_of_run
-from beamlike.replaying.state import SparkOptions, Start, nearest_start
+from beamlike.replaying.state import Savepoints, SparkOptions, Start, nearest_start
 from beamlike.replaying.state_rows import state_rows
 from beamlike.runtime.recorded.batches import RecordedBatch, RecordedRun
 from beamlike.system.path_names import is_remote
@@ -40,6 +39,7 @@ def replay(
     session: Any = None,
     master: str | None = None,
     config: Mapping[str, str] | None = None,
+    trust: bool = False,
 ) -> Replay:
     """Plays a batch of an earlier run again, in this process, from the same input and the same state.
 
@@ -58,6 +58,7 @@ def replay(
         session: The Spark session for the state of a run on Spark; by default a new one on `master`.
         master: The Spark master of a new session.
         config: Settings for Spark, as for `bl.savepoint.save`.
+        trust: True to load pickled objects of a recording or savepoint, which run code that its writer chose.
 
     Returns:
         The replay, before the first stage of the batch.
@@ -80,11 +81,13 @@ def replay(
     """
     plan = plan_of(pipeline, "replay")
     if is_recording(checkpoint):
-        return _of_recording(open_recording(checkpoint), plan, batch)
+        return _of_recording(open_recording(checkpoint), plan, batch, trust)
     run = open_run(checkpoint)
     asked = run.batch(run.last if batch is None else batch)
     plan = plan_of_run(run, plan)
-    player, origin = player_before(run, plan, asked.number, savepoint, SparkOptions(session, master, config))
+    player, origin = player_before(
+        run, plan, asked.number, Savepoints(savepoint, trust), SparkOptions(session, master, config)
+    )
     player.begin(asked)
     records = records_of(run.path)
 
@@ -101,21 +104,19 @@ def player_before(
     run: RecordedRun,
     plan: Plan,
     number: int,
-    savepoint: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
+    savepoints: Savepoints = Savepoints(),  # noqa: B008  it is frozen
     spark: SparkOptions = SparkOptions(),  # noqa: B008  it is frozen
 ) -> tuple[Player, str]:
     """Returns a player that has played all batches before this one, and a text about the state where it began.
 
     `plan` is that of the run, as `plan_of_run` returns it.
     """
-    folders = [savepoint] if isinstance(savepoint, str | os.PathLike) else [*savepoint]
-    paths = [*map(path_text, folders)]
-    start = nearest_start(run, number, paths, spark)
+    start = nearest_start(run, number, savepoints, spark)
     try:
         return _played(run, plan, start, number)
     except InputGone:
         # Without the input of the first batches, Spark must be started for the state.
-        other = nearest_start(run, number, paths, spark, few=-1)
+        other = nearest_start(run, number, savepoints, spark, few=-1)
         if other.after == start.after:
             raise
         return _played(run, plan, other, number)
@@ -146,10 +147,11 @@ def records_of(checkpoint: str) -> dict[int, BatchRecord]:
         return {}
 
 
-def _of_recording(recording: Recording, plan: Plan, batch: int | None) -> Replay:
+def _of_recording(recording: Recording, plan: Plan, batch: int | None, trust: bool) -> Replay:
     number = recording.numbers[-1] if batch is None else batch
     asked = recording.facts(number).batch
     plan = recording.plan(plan)
+    recording.require_trusted(plan, trust)
     player = recording.player(plan)
     for before in recording.numbers[: recording.numbers.index(number)]:
         player.play(recording.facts(before).batch)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.io.files.paths import absolute
+from beamlike.io.files.paths import absolute, path_text
 from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.savepoint import state_of
 from beamlike.plan.manifest import Runner, Store
@@ -18,6 +18,7 @@ from beamlike.plan.model import Plan
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.unfinished import FACTS
 from beamlike.runtime.savepoint.savepoint import Savepoint, load
+from beamlike.runtime.savepoint.trust import require_trusted
 from stages.state.store import DictStore
 
 FEW: Final = 10
@@ -36,6 +37,21 @@ class SparkOptions:
 
 
 @attrs.frozen
+class Savepoints:
+    """Savepoints, or folders with some, from which a replay may begin. If `trust`, pickled objects are loaded."""
+
+    folders: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = ()
+    trust: bool = False
+
+    def starts(self, run: RecordedRun) -> Iterator[Start]:
+        """Yields the starts from the savepoints of the run."""
+        given = [self.folders] if isinstance(self.folders, str | os.PathLike) else self.folders
+        for folder in (one for path in given for one in _folders(path_text(path))):
+            if (start := _of(run, folder, self.trust)) is not None:
+                yield start
+
+
+@attrs.frozen
 class Start:
     """A state from which a replay can begin: that after batch `after`, -1 for none. `origin` describes it."""
 
@@ -45,13 +61,13 @@ class Start:
 
 
 def nearest_start(
-    run: RecordedRun, number: int, savepoints: Iterable[str], spark: SparkOptions, *, few: int = FEW
+    run: RecordedRun, number: int, savepoints: Savepoints, spark: SparkOptions, *, few: int = FEW
 ) -> Start:
     """Returns the latest known state before a batch. A run on Spark is played from its first batch if there are few.
 
     Raises `CheckpointError` if there is none, with what would help.
     """
-    starts = [*_first(run, number), *_saved(run, savepoints), *_stored(run, number, spark, few)]
+    starts = [*_first(run, number), *savepoints.starts(run), *_stored(run, number, spark, few)]
     found = [start for start in starts if start.after < number]
     if not found:
         raise CheckpointError(
@@ -81,12 +97,6 @@ def _first(run: RecordedRun, number: int) -> list[Start]:
     return [Start(-1, "the first batch", lambda plan: DictStore())]
 
 
-def _saved(run: RecordedRun, savepoints: Iterable[str]) -> list[Start]:
-    return [
-        start for path in savepoints for folder in _folders(path) if (start := _of(run, folder)) is not None
-    ]
-
-
 def _folders(path: str) -> list[str]:
     """Returns the savepoints in a folder, which may be one itself. Raises `CheckpointError` if there are none."""
     folder = absolute(path)
@@ -103,7 +113,7 @@ def _folders(path: str) -> list[str]:
     return found
 
 
-def _of(run: RecordedRun, folder: str) -> Start | None:
+def _of(run: RecordedRun, folder: str, trust: bool) -> Start | None:
     """Returns the start from a savepoint; None if it is one of another run."""
     saved = load(folder, LocalFiles())
     restored = run.manifest.get("after") if run.manifest.get("restored") else None
@@ -113,7 +123,13 @@ def _of(run: RecordedRun, folder: str) -> Start | None:
         after = saved.batch
     else:
         return None
-    return Start(after, f"the savepoint {folder}", lambda plan: state_of(saved, plan, LocalFiles()))
+    what = f"the savepoint {folder}"
+
+    def loaded(plan: Plan) -> DictStore:
+        require_trusted(plan, what, trust)
+        return state_of(saved, plan, LocalFiles())
+
+    return Start(after, what, loaded)
 
 
 def _stored(run: RecordedRun, number: int, spark: SparkOptions, few: int) -> list[Start]:

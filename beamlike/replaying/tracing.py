@@ -20,7 +20,7 @@ from beamlike.plan.run_graph import describe_run
 from beamlike.replaying.arriving import Wanted, arriving, in_window, is_late, matching, sent_by
 from beamlike.replaying.chunks import rows_of_key
 from beamlike.replaying.past import Past, PastBatch, row_of
-from beamlike.replaying.state import SparkOptions
+from beamlike.replaying.state import Savepoints, SparkOptions
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.batch.ingest import ingest
 from stages.operator import MAIN
@@ -80,6 +80,7 @@ def trace_pane(
     savepoint: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     session: Any = None,
     master: str | None = None,
+    trust: bool = False,
 ) -> PaneTrace:
     """Finds the rows of the sources that made the panes of a key and window, through all stages before it.
 
@@ -94,6 +95,7 @@ def trace_pane(
         savepoint: Savepoints of the run from which the replay may begin, as for `bl.replay`.
         session: The Spark session for the state of a run on Spark, as for `bl.replay`.
         master: The Spark master of a new session.
+        trust: True to load pickled objects of a savepoint, as for `bl.replay`.
 
     Raises:
         UnknownStage: The run has no such stage. Keys and windows that it cannot have raise `UnknownKey` and
@@ -110,7 +112,7 @@ def trace_pane(
         >>> trace.rows[0].row["points"], trace.rows[0].batch
         (5, 1)
     """
-    past = Past.of(checkpoint, pipeline, savepoint, SparkOptions(session, master))
+    past = Past.of(checkpoint, pipeline, Savepoints(savepoint, trust), SparkOptions(session, master))
     plan = past.plan
     if stage not in plan.stages:
         known = plan.stages
@@ -241,6 +243,7 @@ def trace_row(
     savepoint: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     session: Any = None,
     master: str | None = None,
+    trust: bool = False,
 ) -> list[str]:
     """Reports what became of rows of a source: dropped, a dead letter, or in which panes they are.
 
@@ -254,6 +257,7 @@ def trace_row(
         savepoint: Savepoints of the run from which the replay may begin, as for `bl.replay`.
         session: The Spark session for the state of a run on Spark, as for `bl.replay`.
         master: The Spark master of a new session.
+        trust: True to load pickled objects of a savepoint, as for `bl.replay`.
 
     Raises:
         UnknownName: There is no such source.
@@ -272,7 +276,7 @@ def trace_row(
           at stage counts: on_time pane of [2026-01-31T12:00:00Z, 2026-01-31T12:01:00Z) in batch 2: user='bob', n=1
             written to sink 'out' in batch 2
     """
-    past = Past.of(checkpoint, pipeline, savepoint, SparkOptions(session, master))
+    past = Past.of(checkpoint, pipeline, Savepoints(savepoint, trust), SparkOptions(session, master))
     plan = past.plan
     if source not in plan.sources:
         raise UnknownName(

@@ -26,7 +26,8 @@ class CombineFn:
     """A user's aggregate, written as four functions as in Beam. `bl.combine` makes an aggregate of it.
 
     The result must not depend on how elements are divided over accumulators. Accumulators are stored by pickle, so they
-    must be picklable. Anyone who can write to a checkpoint or savepoint can run code in the pipeline that reads it.
+    must be picklable. Anyone who can write to the checkpoint can run code in the pipeline that reads it.
+    Recordings and savepoints are refused unless they are trusted.
 
     If `add_input` raises, its row is a dead letter of the grouping, and is in none of the grouping's aggregates. If
     another function raises, the run fails.

@@ -63,6 +63,11 @@ class FieldColumn:
         return self.kind == "Value" and not self.plain
 
     @property
+    def unpickled(self) -> bool:
+        """True if values are stored by pickle."""
+        return self.pickled and self.dtype == pl.Binary
+
+    @property
     def column(self) -> str:
         """The name of the state column with the values of the field."""
         return f"__s.{self.name}"

@@ -36,6 +36,7 @@ class Cells(StateTable[KeyedTable]):
             },
             holder=HOLDER,
             timers=self.layout.pending,
+            pickled=tuple(f"field {each.name!r}" for each in self.layout.fields if each.unpickled),
         )
 
     @property

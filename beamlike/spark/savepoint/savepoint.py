@@ -24,6 +24,7 @@ from beamlike.runtime.run.checkpoint import saved_manifest
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.run.unfinished import FACTS, mark
 from beamlike.runtime.savepoint.savepoint import Savepoint, load, no_run, not_empty, require_to_save
+from beamlike.runtime.savepoint.trust import require_trusted
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, require_available, require_readable_state
 from beamlike.spark.checkpoint.s3 import follow, require_followed
 from beamlike.spark.checkpoint.sound import PUT_BACK, make_ready
@@ -199,6 +200,7 @@ def restore(
     checkpoint: str,
     plan: Plan,
     *,
+    trust: bool,
     shards: int | None = None,
     session: SparkSession | None = None,
     master: str | None = None,
@@ -216,6 +218,7 @@ def restore(
     fit = fitted(plan, saved.manifest, shards or saved.manifest["shards"])
     saved.require_fitting(fit)
     plan, described = fit.plan, fit.described
+    require_trusted(plan, f"the savepoint {saved.path}", trust)
     for path in (absolute(savepoint), absolute(checkpoint)):
         follow(opened, path)
     target = Checkpoint(opened, absolute(checkpoint), store=store)
