@@ -30,8 +30,14 @@ def nodes_named_after(node: Node) -> Iterator[Node]:
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:
         yield stage
-    for panes in _panes_of(stage):
-        yield from (panes.inputs[0].inputs[0], panes.inputs[0], panes)
+    for flat in _panes_of(stage):
+        (panes,) = flat.inputs
+        (node,) = panes.inputs
+        yield from (panes, flat)
+        # Helper nodes for the newest panes of a grouping have names below that of the side.
+        while node.name.startswith(f"{panes.name}."):
+            yield node
+            (node,) = node.inputs
     for before in node.inputs:
         if isinstance(before.origin, Apply) and isinstance(before.origin.operator, _MADE):
             yield before

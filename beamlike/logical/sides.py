@@ -14,6 +14,7 @@ from beamlike.expressions.describe import describe
 from beamlike.logical.event_time import require_event_time, require_windows_alike
 from beamlike.logical.grouping import grouped
 from beamlike.logical.joins import Free
+from beamlike.logical.newest_panes import newest_panes
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, SideLookup
 from beamlike.logical.registry import Registry
@@ -177,10 +178,13 @@ def _side(
     before: Node, use: SideUse, name: str, step: str, free: Free
 ) -> tuple[Side, Node, tuple[Node, ...]]:
     """Returns the side, the node that delivers its rows, and the helper nodes created for that."""
-    node = use.node
+    node, original = use.node, use.node
     _require_windows(before, node, step)
     if use.growing:
-        _require_growing(node, step)
+        _require_growing(use, step)
+    changes = _newest_panes(use, name, step, free)
+    if changes:
+        node = changes[-1]
     feed: Feed = "growing" if use.growing else _feed(node, step)
     several = feed != "whole" and not (feed == "panes" and node.windowing.has_one_pane())
     side = Side(
@@ -190,13 +194,13 @@ def _side(
         feed,
         EVENT_TIME in node.shape.system,
         use.limit,
-        name != node.base,
+        name != original.base,
         several,
         use.keys if use.growing else (),
     )
     if feed != "panes":
-        return side, node, ()
-    made = _in_panes(node, name, step, free)
+        return side, node, changes
+    made = *changes, *_in_panes(node, name, step, free)
     return side, made[-1], made
 
 
@@ -223,9 +227,28 @@ def _require_windows(before: Node, node: Node, step: str) -> None:
         )
 
 
-def _require_growing(node: Node, step: str) -> None:
+def _newest_panes(use: SideUse, name: str, step: str, free: Free) -> tuple[Node, ...]:
+    """Declares the newest panes of a side whose panes have all elements so far, as changes. The result is empty for
+    other sides, and if the newest row of each key is read anyway. Raises `PlanError` if they cannot be found.
+    """
+    node = use.node
+    if use.growing or not node.repeats or node.retracting or node.windowing.allow_repeats:
+        return ()
+    changes = newest_panes(node, f"{step}.{name}.newest", free)
+    if not changes and not use.keys:
+        raise PlanError(
+            f"side {node.name!r} has panes with all elements so far (accumulation accumulating), and the newest of a "
+            "key is not known: between the grouping and the side, collections are combined or a step has state, or the "
+            "windows are sessions; give the grouping accumulation=bl.RETRACTING, read the side by a key with "
+            "as_dict(...), or accept all panes with window_into(allow_repeats=True)",
+            step=step,
+        )
+    return changes
+
+
+def _require_growing(use: SideUse, step: str) -> None:
     """Raises `PlanError` unless rows of a side can only be added to those that are there."""
-    why, remedy = "", ""
+    node, why, remedy = use.node, "", ""
     if not isinstance(node.windowing.windows, GlobalWindows):
         why, remedy = (
             f"it is in {describe(node.windowing.windows)}",
@@ -234,6 +257,8 @@ def _require_growing(node: Node, step: str) -> None:
     elif node.retracting:
         why = "its rows may be retracted"
         remedy = 'a trigger such as bl.Repeatedly(bl.AfterCount(1)) with accumulation="accumulating" reads what is left'
+    elif node.repeats and not use.keys and not node.windowing.allow_repeats:
+        why, remedy = "its panes have all elements so far", "a later pane of a key replaces the one before"
     elif is_read_again(node):
         why, remedy = "it is read again and again", "each reading replaces the one before"
     if why:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 import attrs
 import polars as pl
+import polars.selectors as cs
 
 from beamlike.errors import StepError
 from beamlike.steps.base import Step
@@ -16,7 +17,7 @@ from stages.operator import Refused
 from stages.process.stateful import Unavailable
 from stages.sides.contents import SideContent
 from stages.sides.declarations import IS_ROW
-from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, SYSTEM_COLUMNS, WINDOW_COLUMNS
+from windowing.columns import EVENT_TIME, PANE_INDEX, PANE_RETRACTED, RESERVED_PREFIX, WINDOW_COLUMNS
 from windowing.identity import Declared, identity_of
 from windowing.python_rows import each, unusable
 from windowing.python_values import dicts_of, tuples_of, values_of
@@ -139,7 +140,7 @@ class View:
 
 
 def _values(rows: pl.DataFrame, column: str | None) -> list[Any]:
-    own = rows.drop(SYSTEM_COLUMNS, strict=False)
+    own = rows.select(~cs.starts_with(RESERVED_PREFIX))
     return list(dicts_of(own)) if column is None else values_of(own[column])
 
 

@@ -170,6 +170,16 @@ class Last(_ByTime):
 
 
 @attrs.frozen
+class LastPane(Last):
+    """The struct of the element with the greatest number in the field `index`, such as a pane of its window."""
+
+    index: str = attrs.field(kw_only=True)
+
+    def lift(self, schema: Schema) -> dict[str, pl.Expr]:
+        return {"time": pl.col(self.column).struct.field(self.index), "value": pl.col(self.column)}
+
+
+@attrs.frozen
 class WindowLength(Aggregate):
     """The length of the window in seconds. That of a session is the time from first to last element, plus the gap."""
 
