@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from beamlike.api.pipeline import Collection
 from beamlike.api.recorded import recorded
 from beamlike.errors import WrongType
+from beamlike.steps.infer import flat
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from beamlike.rows.event_time import TimeUnit
     from windowing.time import Duration
 
@@ -20,6 +23,7 @@ def changes(
     op: str = "op",
     before: str | None = "before",
     after: str | None = "after",
+    key: str | Sequence[str] | None = None,
     timestamp: str | None = None,
     timestamp_unit: TimeUnit | None = None,
     allowed_skew: Duration = "0s",
@@ -31,7 +35,8 @@ def changes(
     result has the columns of these rows. Its groupings and joins are always those of the rows that the table contains.
 
     Rows of the log that say nothing else, such as tombstones, give no change. Rows that cannot be used go to
-    `dead_letters()`: those with another operation, or without the old row of an update or delete.
+    `dead_letters()`: those with another operation, or without the old row of an update or delete, of which the log may
+    have only the key. A log that has no old rows needs `key`.
 
     Args:
         log: The log, in the order in which the database wrote it.
@@ -40,6 +45,8 @@ def changes(
             Boolean column, which is true for a row that is retracted.
         before: The column with the old row, a struct; None if each row of the log is one change.
         after: The column with the new row, a struct with the same fields; None if each row of the log is one change.
+        key: The columns of the table's key, if the log does not have whole old rows. The newest row of each key is then
+            stored; it is retracted when the next one arrives, or when the key is deleted.
         timestamp: The column of the table with the event time of its rows, such as the time of an order. By default
             rows of the table have no time of their own: they are in the global window, at its end, and never final.
         timestamp_unit: The unit of numbers in `timestamp`, as in `Pipeline.read`.
@@ -69,6 +76,12 @@ def changes(
         raise WrongType(f"expected a collection, got {log!r}", step=name or "changes")
     step = log.pipeline.new_name(name, f"{log.node.base}.changes")
     base = log.node.base if name is None else step
-    node = changes_of(log.node, op, before, after, timestamp, timestamp_unit, allowed_skew, step, base)
+    keys = None if key is None else tuple(flat([key]))
+    free = log.pipeline.free
+    node = changes_of(
+        log.node, op, before, after, keys, timestamp, timestamp_unit, allowed_skew, step, base, free
+    )
+    if keys:
+        log.pipeline.keep(node.inputs[0])
     log.pipeline.keep(node)
     return Collection(log.pipeline, node)

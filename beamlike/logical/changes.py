@@ -9,19 +9,33 @@ import polars as pl
 
 from beamlike.errors import PlanError, WrongType, unknown_column
 from beamlike.logical.event_time import event_time_column, require_event_time, require_no_unit
+from beamlike.logical.grouping import require_keys
+from beamlike.logical.joins import Free, require_some
+from beamlike.logical.keyed import keyed
 from beamlike.logical.node import Node
 from beamlike.rows.dtypes import require_column_name, schema_text, type_name
 from beamlike.steps.changes import ChangesOfLog
 from beamlike.steps.infer import Shape, run_empty
 from beamlike.steps.timestamps import not_negative
+from stages.process.newest_of_key import NewestOfKey
 from windowing.columns import EVENT_TIME, PANE_RETRACTED
 
 
 def changes_of(
-    log: Node, op: Any, before: Any, after: Any, timestamp: Any, unit: Any, skew: Any, step: str, base: str
+    log: Node,
+    op: Any,
+    before: Any,
+    after: Any,
+    keys: tuple[str, ...] | None,
+    timestamp: Any,
+    unit: Any,
+    skew: Any,
+    step: str,
+    base: str,
+    free: Free,
 ) -> Node:
     """Declares the changes of a log. `before` and `after` are its columns of rows; without them, each row of the log is
-    a change.
+    a change. With `keys`, a stage finds the rows that are retracted, and its input is a helper node.
 
     Raises `PlanError` if a column is missing or has a wrong type, or if the rows of the log may retract others.
     """
@@ -38,18 +52,25 @@ def changes_of(
         raise PlanError(
             f"allowed_skew={skew!r} is for event times of timestamp=, which is not given", step=step
         )
-    origin = ChangesOfLog(step, op, before, after, timestamp, unit, allowed, tuple(rows))
+    if keys is not None:
+        require_some(keys, step)
+        require_keys(rows, keys, step)
+    name = free(f"{step}.log") if keys else step
+    origin = ChangesOfLog(name, op, before, after, timestamp, unit, allowed, tuple(rows), keys or ())
     run_empty(log.shape, origin)
     after_log: Node = attrs.evolve(
         log.outside_windows(),
-        name=step,
+        name=name,
         base=base,
         origin=origin,
         inputs=(log,),
         shape=Shape(rows, (EVENT_TIME, PANE_RETRACTED)),
         retracting=True,
     )
-    return after_log
+    if not keys:
+        return after_log
+    operator = NewestOfKey(keys, rows, after_log.windowing, order="arrival", title=base, retracted=True)
+    return attrs.evolve(keyed(after_log, operator, rows, step), base=base)
 
 
 def _require_rows(log: Node, step: str) -> None:

@@ -15,6 +15,7 @@ from beamlike.logical.origins import Apply
 from beamlike.logical.sides import NodeWithParts
 from beamlike.steps.sides import Dropped, InPanes
 from stages.operator import MAIN, Operator
+from stages.process.newest_of_key import NewestOfKey
 from stages.process.sessions_of_changes import SessionsOfChanges
 from stages.process.settled import Settled
 from stages.sides.declarations import side_name
@@ -38,6 +39,8 @@ def nodes_named_after(node: Node) -> Iterator[Node]:
         while node.name.startswith(f"{panes.name}."):
             yield node
             (node,) = node.inputs
+    if isinstance(node.origin, Apply) and isinstance(node.origin.operator, NewestOfKey):
+        yield node.inputs[0]
     for before in node.inputs:
         if isinstance(before.origin, Apply) and isinstance(before.origin.operator, _MADE):
             yield before

@@ -41,6 +41,7 @@ from stages.process.dedup import Dedup
 from stages.process.dedup_of_changes import DedupOfChanges
 from stages.process.into_batches import ROWS, IntoBatches
 from stages.process.keyed import Keyed
+from stages.process.newest_of_key import NewestOfKey
 from stages.process.running import Running
 from stages.process.watermarked import Watermarked
 from stages.sides.declarations import ROLE_PREFIX
@@ -329,7 +330,7 @@ def _(operator: Keyed, path: Path) -> Iterable[Root]:
 
 
 @operator_roots.register
-def _(operator: Dedup | DedupOfChanges | Watermarked, path: Path) -> Iterable[Root]:
+def _(operator: Dedup | DedupOfChanges | NewestOfKey | Watermarked, path: Path) -> Iterable[Root]:
     return (Root(path, at=MAIN),)
 
 

@@ -8,12 +8,13 @@ import attrs
 
 from beamlike.logical.grouping import has_looked_up
 from beamlike.logical.node import Node
-from beamlike.logical.origins import DeadLetters, Flatten, Late, OfStage, Read
+from beamlike.logical.origins import Apply, DeadLetters, Flatten, Late, OfStage, Read
 from beamlike.plan.route import Output, Route
 from beamlike.steps.base import NotRetracted, Step
 from beamlike.steps.lookup import LookUp
 from beamlike.steps.windows import parts
 from stages.operator import MAIN
+from stages.process.newest_of_key import NewestOfKey
 from windowing.columns import PANE_RETRACTED
 
 
@@ -58,6 +59,8 @@ def _paths_to_dead_letters(node: Node, after: tuple[Step, ...]) -> Iterator[Path
     """Yields every path to the dead letters of a source, a stage or a step."""
     if isinstance(node.origin, Read | OfStage):
         yield Path(node.name, after, "dead_letters")
+        if isinstance(node.origin, Apply) and isinstance(node.origin.operator, NewestOfKey):
+            yield from _paths_to_dead_letters(node.inputs[0], after)
         return
     (before,) = node.inputs
     if has_looked_up(node):

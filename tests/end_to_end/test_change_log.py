@@ -34,12 +34,14 @@ def entry(op: str | None, before: Entry | None = None, after: Entry | None = Non
     return {"op": op, "before": before, "after": after, "at": 0}
 
 
-def read(p: bl.Pipeline, bundles: Sequence[Sequence[Entry]], name: str = "log") -> bl.Collection:
+def read(
+    p: bl.Pipeline, bundles: Sequence[Sequence[Entry]], name: str = "log", **choices: Any
+) -> bl.Collection:
     stream = bl.TestStream(LOG)
     for rows in bundles:
         stream = stream.add_elements(rows)
     log = p.read(name, stream.advance_watermark_to_infinity(), timestamp="at", timestamp_unit="s")
-    return bl.changes(log)
+    return bl.changes(log, **choices)
 
 
 @st.composite
