@@ -224,8 +224,34 @@ def alike(column: str, dtype: pl.DataType) -> pl.Expr:
     """Returns an expression for the values of a column, with -0.0 replaced by 0.0, so that equal values have equal
     bits.
     """
-    value = pl.col(column)
-    if not dtype.is_float():
+    return without_sign(pl.col(column), dtype).alias(column)
+
+
+def without_sign(value: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Returns an expression for values in which -0.0 is replaced by 0.0, also within structs and lists."""
+    if not _has_floats(dtype):
         return value
+    if isinstance(dtype, pl.Struct):
+        fields = [
+            without_sign(value.struct.field(one.name), _made(one.dtype)).alias(one.name)
+            for one in dtype.fields
+        ]
+        return pl.when(value.is_not_null()).then(pl.struct(fields))
+    if isinstance(dtype, pl.List):
+        return value.list.eval(without_sign(pl.element(), _made(dtype.inner)))
+    if isinstance(dtype, pl.Array):
+        return value.arr.eval(without_sign(pl.element(), _made(dtype.inner)))
     # Adding 0 would do the same, but polars optimizes it away.
-    return pl.when(value == 0).then(pl.lit(0, dtype)).otherwise(value).alias(column)
+    return pl.when(value == 0).then(pl.lit(0, dtype)).otherwise(value)
+
+
+def _has_floats(dtype: Any) -> bool:
+    if isinstance(dtype, pl.Struct):
+        return any(_has_floats(one.dtype) for one in dtype.fields)
+    return _has_floats(dtype.inner) if isinstance(dtype, pl.List | pl.Array) else dtype.is_float()
+
+
+def _made(dtype: Any) -> pl.DataType:
+    """Returns a type within another one, which may be its class."""
+    made: pl.DataType = dtype() if isinstance(dtype, type) else dtype
+    return made

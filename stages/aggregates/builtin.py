@@ -14,6 +14,7 @@ from stages.aggregates.base import (
     OfComparable,
     Part,
     Schema,
+    without_sign,
 )
 from stages.aggregates.standing import InOrder, Refoldable, Standing
 from windowing.columns import EVENT_TIME, WINDOW_END, WINDOW_START
@@ -59,7 +60,7 @@ class _Extreme(Refoldable, OfComparable):
         return {"value": pl.col(self.column)}
 
     def extract(self, acc: dict[str, pl.Expr], schema: Schema) -> pl.Expr:
-        return acc["value"]
+        return without_sign(acc["value"], self.dtype(schema))
 
 
 @attrs.frozen

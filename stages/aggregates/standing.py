@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import attrs
 import polars as pl
 
-from stages.aggregates.base import Aggregate, Part, Schema
+from stages.aggregates.base import Aggregate, Part, Schema, without_sign
 from stages.aggregates.lists import GROUP, merged
 from stages.aggregates.multisets import COUNT, VALUE, added
 from windowing.columns import EVENT_TIME
@@ -86,7 +86,10 @@ class Standing(Aggregate):
         return pl.List(pl.Struct({VALUE: self._value(schema), COUNT: pl.Int64()}))
 
     def lift(self, schema: Schema) -> dict[str, pl.Expr]:
-        parts = [value.alias(name) for name, value in self.inner.lift(schema).items()]
+        # Equal values are counted together, so they have equal bits.
+        types = self.inner.parts(schema)
+        lifted = self.inner.lift(schema).items()
+        parts = [without_sign(value, types[name].dtype).alias(name) for name, value in lifted]
         value = pl.struct(parts).cast(self._value(schema))
         return {VALUES: pl.concat_list(pl.struct(value.alias(VALUE), pl.lit(1, pl.Int64).alias(COUNT)))}
 

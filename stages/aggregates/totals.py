@@ -8,7 +8,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates import exact
-from stages.aggregates.base import Aggregate, Numeric, OfNumbers, Part, Schema
+from stages.aggregates.base import Aggregate, Numeric, OfNumbers, Part, Schema, without_sign
 from stages.aggregates.exact_parts import INTEGER
 from stages.aggregates.finite import Finite
 from stages.aggregates.sums import NARROW, narrow, wide
@@ -63,7 +63,7 @@ class Sum(Numeric):
                 is_elementwise=True,
             )
         if dtype not in NARROW:
-            return acc["sum"]
+            return without_sign(acc["sum"], dtype)
         return acc["sum"].map_batches(
             lambda sums: narrow(sums, dtype, what), return_dtype=dtype, is_elementwise=True
         )
@@ -121,7 +121,7 @@ class Mean(OfNumbers):
             high = {"high": acc["high"]} if "high" in acc else {}
             quotient = exact.mean(acc["count"], acc["whole"], **high)
             mean += quotient / 10.0**dtype.scale if isinstance(dtype, pl.Decimal) else quotient
-        return pl.when(acc["count"] > 0).then(mean)
+        return pl.when(acc["count"] > 0).then(without_sign(mean, pl.Float64()))
 
     def for_retractions(self) -> Aggregate:
         return FiniteMean(self.column, where=self.where)
