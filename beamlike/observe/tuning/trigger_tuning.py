@@ -13,7 +13,7 @@ from beamlike.observe.tuning.stages import Range
 from beamlike.observe.tuning.triggers import StagePlay, TriggerPrediction
 from beamlike.observe.words import aligned
 from beamlike.records.history import History
-from beamlike.system.html import bullets, page, table
+from beamlike.system.html import bullets, html_text, page, table
 from beamlike.system.printable import printable
 from windowing.panes import EARLY, LATE, ON_TIME, Accumulation, AccumulationName
 from windowing.triggers.base import Trigger
@@ -54,7 +54,7 @@ class TriggerTuning:
         return "\n".join([*lines, *self._sentences()])
 
     def _repr_html_(self) -> str:
-        parts = [f"<p>{title}</p>{table(_HEADS, rows)}" for title, rows in self._tables()]
+        parts = [f"<p>{html_text(title)}</p>{table(_HEADS, rows)}" for title, rows in self._tables()]
         return page(f"stage {self.stage}", *parts, *bullets(self._sentences()))
 
     def _tables(self) -> Iterator[tuple[str, list[list[str]]]]:

@@ -14,7 +14,7 @@ from beamlike.observe.tuning.predict import BoundPrediction, SourcePrediction, p
 from beamlike.observe.tuning.stages import Range
 from beamlike.observe.words import aligned, length
 from beamlike.records.history import History
-from beamlike.system.html import bullets, page, table
+from beamlike.system.html import bullets, html_text, page, table
 from beamlike.system.printable import printable
 from windowing.time import Duration, microseconds
 
@@ -49,9 +49,9 @@ class Tuning:
         parts = [
             page(
                 _title(found),
-                *(f"<p>{text}</p>{table(heads, rows)}" for text, heads, rows in _tables(found)),
+                *(f"<p>{html_text(text)}</p>{table(heads, rows)}" for text, heads, rows in _tables(found)),
                 *bullets([*advice(found), *_notes(found)]),
-                f"<pre>{code(found, knee(found).bound)}</pre>",
+                f"<pre>{html_text(code(found, knee(found).bound))}</pre>",
             )
             for found in self.sources
         ]
