@@ -97,7 +97,7 @@ def write_state(saved: Savepoint, values: Mapping[tuple[str, str], bytes]) -> No
     pl.DataFrame(rows, schema=_STATE, orient="row").write_parquet(saved.at("state", "0", "part-0.parquet"))
 
 
-def restore(savepoint: str, checkpoint: str, plan: Plan, *, trust: bool) -> list[str]:
+def restore(savepoint: str, checkpoint: str, plan: Plan, *, trust: bool = False) -> list[str]:
     """Creates a new checkpoint from a savepoint, for a run of the plan. Users call `bl.savepoint.restore`."""
     target = LocalCheckpoint.of(checkpoint)
     require_resumable(plan)

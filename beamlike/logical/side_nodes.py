@@ -15,7 +15,6 @@ from beamlike.logical.origins import Apply
 from beamlike.logical.sides import NodeWithParts
 from beamlike.steps.sides import Dropped, InPanes
 from stages.operator import MAIN, Operator
-from stages.process.newest_of_key import NewestOfKey
 from stages.process.sessions_of_changes import SessionsOfChanges
 from stages.process.settled import Settled
 from stages.sides.declarations import side_name
@@ -28,6 +27,8 @@ def nodes_named_after(node: Node) -> Iterator[Node]:
     """Yields the helper nodes of a step, whose names begin with the step's name: its lookup, and its sides'
     groupings.
     """
+    from stages.process.newest_of_key import NewestOfKey  # few pipelines need it
+
     stage = node.inputs[0] if has_looked_up(node) else node
     if stage is not node:
         yield stage

@@ -14,7 +14,6 @@ from beamlike.expressions.describe import describe
 from beamlike.logical.event_time import require_event_time, require_windows_alike
 from beamlike.logical.grouping import grouped
 from beamlike.logical.joins import Free
-from beamlike.logical.newest_panes import newest_panes
 from beamlike.logical.node import Node
 from beamlike.logical.origins import Apply, SideLookup
 from beamlike.logical.registry import Registry
@@ -234,6 +233,8 @@ def _newest_panes(use: SideUse, name: str, step: str, free: Free) -> tuple[Node,
     node = use.node
     if use.growing or not node.repeats or node.retracting or node.windowing.allow_repeats:
         return ()
+    from beamlike.logical.newest_panes import newest_panes  # few pipelines need it
+
     changes = newest_panes(node, f"{step}.{name}.newest", free)
     if not changes and not use.keys:
         raise PlanError(

@@ -5,7 +5,6 @@ This module reads a file to immutable declarations, and refuses any unknown entr
 
 from __future__ import annotations
 
-import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -55,7 +54,6 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 _TIMINGS = ("early", "on_time", "late")
 _REASONS = ("late", "closed", "no window")
-_BARE = re.compile("[A-Za-z0-9_-]+")
 _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00Z")
 
 Pane = Mapping[str, Any]
@@ -378,8 +376,8 @@ def _toml(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
     if isinstance(value, dict):
-        pairs = {key if _BARE.fullmatch(key) else quoted(key): _toml(item) for key, item in value.items()}
-        return "{ " + ", ".join(f"{key} = {item}" for key, item in pairs.items()) + " }"
+        keys = [key if key.isidentifier() and key.isascii() else quoted(key) for key in value]
+        return f"{{ {', '.join(f'{key} = {_toml(one)}' for key, one in zip(keys, value.values(), strict=True))} }}"
     return str(value)
 
 

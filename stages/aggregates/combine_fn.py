@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import reprlib
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -172,3 +173,8 @@ class Combine(Aggregate):
                 given = f"{reprlib.repr(value)}, of type {type(value).__name__},"
                 return f"{called} gave {given} for a result of type {self.result}"
         return f"{called} gave values of several types for a result of type {self.result}"
+
+
+def pickled_of(aggregates: Mapping[str, Aggregate]) -> tuple[str, ...]:
+    """Returns descriptions of the aggregates whose accumulators are pickled."""
+    return tuple(f"aggregate {name!r}" for name, one in aggregates.items() if isinstance(one, Combine))

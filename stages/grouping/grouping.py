@@ -14,7 +14,7 @@ import attrs
 import polars as pl
 
 from stages.aggregates.base import Aggregate
-from stages.aggregates.combine_fn import Combine
+from stages.aggregates.combine_fn import pickled_of
 from stages.clock import StepClock
 from stages.declared import Declaration, Text, choices_of
 from stages.dropped import late_schema
@@ -176,9 +176,7 @@ class Grouping(Operator, StateTable[WindowTable | KeyedTable]):
             "schema": self.layout.state,
             "incoming": self.layout.incoming,
             "missing": self.layout.missing(),
-            "pickled": tuple(
-                f"aggregate {name!r}" for name, each in self.aggregates.items() if isinstance(each, Combine)
-            ),
+            "pickled": pickled_of(self.aggregates),
         }
         if not self.waits:
             return KeyedTable(**facts, spread=self._spread())

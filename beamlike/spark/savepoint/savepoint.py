@@ -200,7 +200,7 @@ def restore(
     checkpoint: str,
     plan: Plan,
     *,
-    trust: bool,
+    trust: bool = False,
     shards: int | None = None,
     session: SparkSession | None = None,
     master: str | None = None,
