@@ -30,6 +30,7 @@ from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
 from stages.progress.inputs import Inputs
 from stages.state.index import HoldOwner
 from stages.state.store import StateStore, Within
+from windowing.clocks import PROCESSING_TIME
 from windowing.columns import EVENT_TIME
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -148,6 +149,7 @@ class ColumnsNode:
         self.columns = [name for name in self.plan.sources[_SOURCE].source.schema() if name != TIMESTAMP]
         self.store, self.sink = Within(store, f"{name}/"), TakenRows()
         self.engine = Engine(self.plan, now, store=self.store)
+        self.timed = any(PROCESSING_TIME in one.stage.operator.clocks for one in self.plan.stages.values())
         self.pending: list[bytes] = []
         self.output, self.number = MIN_TIME, 0
         self.clock: tuple[int, int] | None = None
@@ -178,7 +180,9 @@ class ColumnsNode:
         return None
 
     def step(self, watermark: int, processing_time: int) -> bytes:
-        """Executes the part with the pending elements, then advances the watermark (us). Returns the encoded rows."""
+        """Executes the part with the pending elements, then advances its clocks (us). Returns the encoded rows."""
+        if not self.timed:
+            processing_time = 0
         if not self.pending and self.clock == (watermark, processing_time):
             return b""
         self.clock = (watermark, processing_time)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 import polars as pl
@@ -20,7 +21,7 @@ from stages.operator import MAIN
 from stages.stage import Stage, StageResult
 from stages.state.index import HoldOwner
 from stages.state.store import StateStore
-from windowing.clocks import Times
+from windowing.clocks import PROCESSING_TIME, Times
 from windowing.columns import (
     EVENT_TIME,
     PANE_FIRST,
@@ -99,6 +100,8 @@ class GroupNode:
 
     def step(self, watermark: int, processing_time: int) -> bytes:
         """Groups the pending elements, then advances the clocks (us). Returns the encoded panes."""
+        if PROCESSING_TIME not in self.stage.operator.clocks:
+            processing_time = 0
         if not self.pending and self.clock == (watermark, processing_time):
             return b""
         self.clock = (watermark, processing_time)
@@ -138,8 +141,17 @@ class GroupNode:
 
     def encoded(self, panes: pl.DataFrame) -> bytes:
         """Encodes panes as elements of the output, in the order in which their first elements have arrived."""
-        ordered = panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True)
-        return b"".join(self._encoded(pane) for pane in ordered.iter_rows(named=True))
+        return b"".join(map(self._encoded, self._ordered(panes)))
+
+    def firings(self, panes: pl.DataFrame) -> list[tuple[bytes, bytes]]:
+        """Encodes panes as elements like `encoded`, each with a digest that identifies its key and window."""
+        return [(self._encoded(pane), self._digest(pane)) for pane in self._ordered(panes)]
+
+    def _ordered(self, panes: pl.DataFrame) -> Iterator[dict[str, Any]]:
+        return panes.sort(SEQUENCE, WINDOW_START, PANE_INDEX, nulls_last=True).iter_rows(named=True)
+
+    def _digest(self, pane: dict[str, Any]) -> bytes:
+        return blake2b(b"\n".join([self.buffer, self._window(pane), pane[KEY]]), digest_size=16).digest()
 
     def _encoded(self, pane: dict[str, Any]) -> bytes:
         """Encodes a pane as an element of the output: its time, window, pane info, key and values."""

@@ -220,8 +220,7 @@ class Run:
 
     def _step_group(self, node: GroupNode | ColumnsNode) -> bool:
         before = node.output
-        # Without a TestStream the input ends at once, so that panes by processing time are emitted at the end.
-        panes = node.step(self._written(node.buffer), self.streams.processing_time or 0)
+        panes = node.step(self._written(node.buffer), self.now())
         for reader, name in self.readers[node.buffer]:
             reader.pending[name] += [panes] if panes else []
         return bool(panes) or node.output != before
