@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from apache_beam.metrics.monitoring_infos import consolidate
+from apache_beam.options.value_provider import RuntimeValueProvider
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.portability.api import metrics_pb2
 from apache_beam.runners.portability.fn_api_runner import fn_runner
@@ -30,6 +31,7 @@ class Bundles:
         self.runner, self.context, self.handlers = runner, context, handlers
         self.metrics: dict[str, list[Any]] = {}
         self.now: Clock = wall_clock
+        self.options = {"experiments": [*_told(runner).get_or_create_list("experiments")]}
         # All bundles share one generator of cache tokens. A new generator would begin with the first token again, and
         # the worker would return state from its cache that the engine has changed since.
         self.tokens = fn_runner.FnApiRunner.get_cache_token_generator(static=False)
@@ -48,6 +50,7 @@ class Bundles:
         self, node: StageNode, data: Mapping[str, Iterable[bytes]], timers: Mapping[Any, Any]
     ) -> list[tuple[bytes, bytes]]:
         """Processes elements and timers. Returns the output as (buffer, encoded elements)."""
+        RuntimeValueProvider.set_runtime_options(self.options)
         manager = node.manager
         self.handlers.register_process_bundle_descriptor(manager.process_bundle_descriptor)
         bundles = fn_runner.BundleManager(
@@ -100,6 +103,16 @@ class Bundles:
     def _meter(self, name: str, infos: Iterable[Any]) -> None:
         known = self.metrics.get(name)
         self.metrics[name] = list(infos if known is None else consolidate([*infos, *known]))
+
+
+def tell_worker(runner: Any, experiments: Iterable[str]) -> None:
+    """Sets the experiments that the worker of a runner has, in this process or in another."""
+    _told(runner).update({"experiments": list(experiments)})
+
+
+def _told(runner: Any) -> Any:
+    """Returns the pipeline options that the worker of a runner has, as a struct."""
+    return runner._provision_info.provision_info.pipeline_options
 
 
 def _buffer(coder: Any, chunks: Iterable[bytes]) -> Any:

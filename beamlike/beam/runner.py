@@ -6,44 +6,31 @@ import os
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Final
 
-import attrs
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
 
+from beamlike.beam.bundles import tell_worker
 from beamlike.beam.checkpoint import Checkpoint, NoCheckpoint
 from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
+from beamlike.beam.options import Chosen, experiments_of
 from beamlike.beam.phases import optimized
-from beamlike.beam.planned.play import PlanRunner, Taken, play
+from beamlike.beam.planned.firings import fired_sides
+from beamlike.beam.planned.job import Job
+from beamlike.beam.planned.play import PlanRunner, Taken, ToItsEnd, play
 from beamlike.beam.planned.refused import check
+from beamlike.beam.primitives import check_primitives
 from beamlike.beam.read import reads_in
 from beamlike.beam.recording import Recording
 from beamlike.beam.run import Run, inputs_of
 from beamlike.beam.streams import streams_of
 from beamlike.beam.units import units_of
+from beamlike.local.runner import LocalRunner
 from beamlike.plan.model import Plan
 
 _FINALIZATION: Final = common_urns.requirements.REQUIRES_BUNDLE_FINALIZATION.urn
-
-
-@attrs.frozen
-class Paths:
-    """The files of a run."""
-
-    records: str | os.PathLike[str] | None
-    checkpoint: str | os.PathLike[str] | None
-
-
-class BeamlikeOptions(PipelineOptions):
-    """The pipeline options of `BeamlikeRunner`."""
-
-    @classmethod
-    def _add_argparse_args(cls, parser: Any) -> None:
-        parser.add_argument("--beamlike_records", help="a file for the records of the run")
-        parser.add_argument("--beamlike_checkpoint", help="a folder from which a run continues")
 
 
 class BeamlikeRunner(fn_runner.FnApiRunner):
@@ -57,7 +44,8 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
         checkpoint: A folder on this machine. A run whose process was killed continues from it, if the same pipeline
             runs again. The pipeline option `--beamlike_checkpoint` has the same meaning. By default there is none.
         spark: A `bl.SparkRunner`, which runs the pipeline on Spark, as a plan. A `bl.LocalRunner` runs the same plan in
-            this process. Either has a checkpoint and records of its own.
+            this process. Either has a checkpoint and records of its own. The pipeline option `--beamlike_spark` makes a
+            `bl.SparkRunner`, for which `--beamlike_checkpoint`, `--beamlike_shards` and `--beamlike_trigger` hold.
 
     Raises:
         NotImplementedError: By `run`, before any element is processed, if the pipeline needs something that this runner
@@ -79,31 +67,25 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
         super().__init__()
         if not isinstance(spark, PlanRunner | None):
             raise TypeError(f"BeamlikeRunner: spark= takes a bl.SparkRunner, not {spark!r}")
-        self.records, self.checkpoint, self.spark = records, checkpoint, spark
-        self._use(Paths(records, checkpoint))
+        self._given = self._used = Chosen(records, checkpoint, spark)
+
+    def apply(self, transform: Any, input: Any, options: Any) -> Any:
+        """Expands a transform. Raises `NotImplementedError` for Beam's transforms for Kafka, which need Java."""
+        kind = type(transform)
+        if kind.__module__ == "apache_beam.io.kafka":
+            raise NotImplementedError(
+                f"BeamlikeRunner cannot run {kind.__module__}.{kind.__name__}, which needs a service in Java; "
+                f"beamlike.beam.kafka.{kind.__name__} has arguments of the same names, and needs none"
+            )
+        return super().apply(transform, input, options)
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
-        asked = options.view_as(BeamlikeOptions)
-        self._use(
-            Paths(
-                asked.beamlike_records if self.records is None else self.records,
-                asked.beamlike_checkpoint if self.checkpoint is None else self.checkpoint,
-            )
-        )
+        self._used, self._experiments = self._given.with_options(options), experiments_of(options)
         return super().run_via_runner_api(pipeline_proto, options)
 
-    def _use(self, paths: Paths) -> None:
-        """Sets the files of the next run. Raises `ValueError` if a run on Spark has files of its own for them."""
-        given = [name for name, path in attrs.asdict(paths).items() if path is not None]
-        if self.spark is not None and given:
-            raise ValueError(
-                f"BeamlikeRunner: {given[0]}= is for runs without spark=; a run on Spark has its records and its "
-                "state in the checkpoint of the bl.SparkRunner"
-            )
-        self._used = paths
-
     def _check_requirements(self, pipeline_proto: Any) -> None:
+        check_primitives(pipeline_proto)
         supported = set(self.supported_requirements())
         for requirement in pipeline_proto.requirements:
             if requirement not in supported:
@@ -125,8 +107,9 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                     f"BeamlikeRunner cannot run {transform.unique_name!r}: the pipeline has a TestStream, which sets "
                     "the time of all sources"
                 )
-        if self.spark is not None:
-            check(pipeline_proto)
+        self._fired = fired_sides(pipeline_proto)
+        if self._used.spark is not None or self._fired:
+            check(pipeline_proto, fired=self._used.spark is None)
 
     def create_stages(self, pipeline_proto: Any) -> Any:
         """Returns Beam's context and the fused stages of a pipeline."""
@@ -137,9 +120,11 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
 
     def run_stages(self, stage_context: Any, stages: list[Any]) -> Any:
         """Runs fused stages to the end of their input."""
-        if self.spark is not None:
-            return play(self.spark, stage_context, stages, self._pipeline)
+        if (planned := self._used.spark or self._for_firings()) is not None:
+            job = Job.of(stage_context, stages, self._experiments)
+            return play(planned, job, self._pipeline, self._fired)
         inputs, flow = {stage.name: inputs_of(stage) for stage in stages}, Flow.of(stages)
+        tell_worker(self, self._experiments)
         handlers = WorkerHandlerManager(stage_context.components.environments, self._provision_info)
         try:
             context = Context(
@@ -160,6 +145,16 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
                 return recording.follow(run.play)
         finally:
             handlers.close_all()
+
+    def _for_firings(self) -> PlanRunner | None:
+        """Returns the runner in process of a pipeline that needs a plan: one with sides that may fire again."""
+        if not self._fired:
+            return None
+        used = self._used
+        kept = None if used.checkpoint is None else os.fspath(used.checkpoint)
+        return ToItsEnd(
+            LocalRunner(records=used.records, checkpoint=kept, drain=kept is not None, quiet=True)
+        )
 
 
 def _opened(path: str | os.PathLike[str] | None) -> AbstractContextManager[NoCheckpoint]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, Final, Protocol
@@ -22,6 +22,7 @@ from apache_beam.portability import common_urns
 from apache_beam.portability.api import beam_fn_api_pb2 as fn_protos
 from apache_beam.runners.portability.fn_api_runner.translations import create_buffer_id
 from apache_beam.transforms import window as beam_window
+from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from beamlike.beam.cells import DATA, KEY
 from beamlike.beam.strategies import coder_text, described, end_of, lateness_of
@@ -37,6 +38,12 @@ COUNT: Final = "count"
 """The column with the number of values in a row."""
 CONTENT: Final = pl.Schema({WINDOW: pl.Binary(), KEY: pl.Binary(), DATA: pl.Binary(), COUNT: pl.Int64()})
 """The columns of a row of a side: encoded values of a window, or of a key in it."""
+FIRING: Final = "firing"
+"""The column with a digest of the key and window of the pane that elements are from; null if they are from none."""
+PANE: Final = "pane"
+"""The column with the number of that pane."""
+FIRED: Final = pl.Schema({**CONTENT, FIRING: pl.Binary(), PANE: pl.Int64()})
+"""The columns of a row of a side whose windows may fire more than once."""
 _ROW_BYTES: Final = 1 << 18
 """The size of encoded values from which a further row begins."""
 _UNLIMITED: Final = MAX_TIME
@@ -198,46 +205,57 @@ class SideInput:
         windows = windowing_choices(self.windowing)["windows"]
         return f"windows {windows}, encoded as {coder_text(coders, names[self.collection])}"
 
-    def declared(self, reader: WindowReader) -> BeamSide:
-        """Returns the declaration of the side."""
+    def declared(self, reader: WindowReader, *, fired: bool = False) -> BeamSide:
+        """Returns the declaration of the side. `fired`: a firing of a window replaces the one before."""
         waits = self.strategy.trigger.WhichOneof("trigger") in (None, "default", "never")
         # Content is noted by the end of its window. If others may have the same end, no first content is certain.
         feed: Feed = "whole" if waits or not isinstance(self.window_fn, _BY_END) else "growing"
         return BeamSide(
             name=self.name,
-            schema=CONTENT,
+            schema=FIRED if fired else CONTENT,
             windows=self.windowing.windows,
             feed=feed,
             limit=_UNLIMITED,
             windowed=True,
+            firing=(FIRING, PANE) if fired else None,
             reader=reader,
         )
 
-    def rows(self, chunks: Iterable[bytes]) -> pl.DataFrame:
-        """Decodes elements to rows of the side. The time of a row is that of its first element."""
+    def rows(self, chunks: Iterable[bytes], firing: bytes | None = None) -> pl.DataFrame:
+        """Decodes elements to rows of the side, with the pane that they are from, if they are from a firing.
+
+        The time of a row is that of its first element.
+        """
         value = self.coder.wrapped_value_coder
         own = (value.value_coder() if self.by_key else value).get_impl()
         key_coder = value.key_coder().get_impl() if self.by_key else None
-        found, rows = dict[tuple[Any, bytes | None], list[Any]](), list[tuple[Any, ...]]()
+        found, rows = dict[tuple[Any, bytes | None, int | None], list[Any]](), list[tuple[Any, ...]]()
         for element in self.coder.get_impl().decode_all(b"".join(chunks)):
-            key, content = None, element.value
+            key, content, pane = None, element.value, element.pane_info
+            number = None if firing is None or pane.timing == PaneInfoTiming.UNKNOWN else pane.index
             if key_coder is not None:
                 key, content = key_coder.encode_nested(content[0]), content[1]
             for window in element.windows:
-                part = found.setdefault((window, key), [None, 0, 0])
+                part = found.setdefault((window, key, number), [None, 0, 0])
                 if not part[1]:
                     part[0], part[2] = create_OutputStream(), element.timestamp_micros
                 own.encode_to_stream(content, part[0], True)
                 part[1] += 1
                 if part[0].size() > _ROW_BYTES:
-                    rows.append(self._row(window, key, *part))
+                    rows.append(self._row(window, key, number, *part))
                     part[1] = 0
-        rows += [self._row(window, key, *part) for (window, key), part in found.items() if part[1]]
-        schema = pl.Schema({**CONTENT, **dict.fromkeys((EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())})
-        return pl.DataFrame(rows, schema, orient="row")
+        rows += [self._row(*place, *part) for place, part in found.items() if part[1]]
+        schema = pl.Schema({**CONTENT, **dict.fromkeys((PANE, EVENT_TIME, *WINDOW_COLUMNS), pl.Int64())})
+        decoded = pl.DataFrame(rows, schema, orient="row")
+        return decoded.with_columns(
+            pl.when(pl.col(PANE).is_not_null()).then(pl.lit(firing, pl.Binary)).alias(FIRING)
+        )
 
-    def _row(self, window: Any, key: bytes | None, out: Any, count: int, first: int) -> tuple[Any, ...]:
-        return self.window_coder.encode(window), key, out.get(), count, first, *bounds_of(window)
+    def _row(
+        self, window: Any, key: bytes | None, number: int | None, out: Any, count: int, first: int
+    ) -> tuple[Any, ...]:
+        encoded = self.window_coder.encode(window)
+        return encoded, key, out.get(), count, number, first, *bounds_of(window)
 
 
 class NodeSides:
@@ -274,9 +292,9 @@ class NodeSides:
         name = min(sorted(makers), key=len, default=collection).replace("/", ".")
         return name if name not in self.inputs else f"{name} {len(self.inputs)}"
 
-    def declared(self, reader: WindowReader) -> tuple[BeamSide, ...]:
-        """Returns the declarations of the sides."""
-        return tuple(side.declared(reader) for side in self.inputs.values())
+    def declared(self, reader: WindowReader, fired: Container[str] = frozenset()) -> tuple[BeamSide, ...]:
+        """Returns the declarations of the sides. `fired` are the collections whose firings replace each other."""
+        return tuple(side.declared(reader, fired=side.collection in fired) for side in self.inputs.values())
 
     @contextmanager
     def read_from(self, contents: SideContents) -> Iterator[None]:

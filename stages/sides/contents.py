@@ -123,7 +123,8 @@ class SideContents:
         contents, ended = cls(state, tables, known), list[Version]()
         for content in tables.values():
             side = content.side
-            change = contents._compacted(content, _updated(side, content, arrivals[side.clock], known, clock))
+            arrived = _updated(side, content, arrivals[side.clock], known, clock)
+            change = contents._newest_firings(content, contents._compacted(content, arrived))
             contents._note_added(side, change)
             contents.versions.update({(side.name, one.end): one for one in change.versions})
             contents.new += change.versions
@@ -179,15 +180,37 @@ class SideContents:
         version = _version(side, (grown.start, grown.end), rows, len(rows))
         return SideUpdate((version,), rows, (grown.end,))
 
+    def _newest_firings(self, content: SideRows, change: SideUpdate) -> SideUpdate:
+        """Leaves out the rows of earlier firings in each window that has a firing among the new rows."""
+        side = content.side
+        if side.firing is None or change.rows[side.firing[0]].null_count() == len(change.rows):
+            return change
+        firing, number = side.firing
+        ends = change.rows.filter(pl.col(firing).is_not_null())[WINDOW_END].unique()
+        touched = pl.col(WINDOW_END).is_in(ends.implode())
+        found = self.state.scan(content, (ends.min(), ends.max())).filter(touched)  # type: ignore[arg-type]
+        pool = pl.concat([found, change.rows.filter(touched)])
+        latest = pl.col(number) == pl.col(number).max().over(WINDOW_END, firing)
+        kept = pool.filter(pl.col(firing).is_null() | latest)
+        windows = [part.select(WINDOW_COLUMNS).row(0) for part in kept.partition_by(WINDOW_END)]
+        versions = [
+            _version(side, (start, end), kept.filter(pl.col(WINDOW_END) == end), 0) for start, end in windows
+        ]
+        others = [one for one in change.versions if one.end not in ends]
+        rows = pl.concat([kept, change.rows.filter(~touched)])
+        return SideUpdate((*others, *versions), rows, tuple(found[WINDOW_END].unique()))
+
     def _write(self, content: SideRows, change: SideUpdate, over: Iterable[Version]) -> None:
         ended = [one.end for one in over]
         touched = [*change.replaced, *ended]
         if change.rows.is_empty() and not touched:
             return
         between = (min(touched), max(touched)) if touched else None
-        if content.side.adds and change.replaced:  # its only window, of which rows may also wait in the log
-            self.state.load_between(content, content.table.no_rows, between)
-            pool = change.rows
+        if content.side.adds and change.replaced:  # rows of these windows may also wait in the log
+            renewed = pl.col(WINDOW_END).is_in(change.replaced)
+            loaded = self.state.load_between(content, change.rows.filter(~renewed), between)
+            stays = pl.concat([loaded.rows, loaded.incoming]).filter(~renewed)
+            pool = pl.concat([stays, change.rows.filter(renewed)])
         else:
             loaded = self.state.load_between(content, change.rows, between)
             stays = loaded.rows.filter(~pl.col(WINDOW_END).is_in(change.replaced))

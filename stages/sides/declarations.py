@@ -65,6 +65,10 @@ class Side:
     """The key columns of a growing side of which only the newest row of each key is ever read."""
     windowed: bool = False
     """True if rows that are added to the side arrive with their windows. Otherwise the side is in the global window."""
+    firing: tuple[str, str] | None = None
+    """The columns of the firing that an added row is from, and of its number. A later firing removes the rows of the
+    same one with a lower number. Rows without a firing stay.
+    """
 
     @property
     def adds(self) -> bool:

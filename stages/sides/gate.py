@@ -75,6 +75,7 @@ class SideGate:
                 "windows": side.windows,
                 "feed": side.feed,
                 **({"newest of": side.newest_of} if side.newest_of else {}),
+                **({"firing": side.firing} if side.firing else {}),
             }
             for side in self.sides
         }

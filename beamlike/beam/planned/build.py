@@ -21,6 +21,7 @@ from beamlike.beam.planned.steps import (
     Divided,
     Elements,
     Encoded,
+    Firings,
     Keyed,
     Only,
     Panes,
@@ -71,11 +72,13 @@ class PlanBuilder:
         job: The pipeline, which the steps of the plan have.
         streams: The TestStreams of the pipeline.
         reads: The label and the source of each collection that is read from a source of this engine.
+        fired: The collections that are read as sides, and whose firings replace each other.
     """
 
     job: Job
     streams: list[Any]
     reads: Mapping[str, tuple[str, SourcePlan]]
+    fired: frozenset[str] = frozenset()
     sources: dict[str, SourcePlan] = attrs.field(factory=dict, init=False)
     stages: dict[str, tuple[Operator, tuple[Route, ...]]] = attrs.field(factory=dict, init=False)
 
@@ -83,12 +86,10 @@ class PlanBuilder:
         """Returns the plan, which writes the metrics of its bundles to `metrics`."""
         self._add_sources()
         for buffer, group in self.run.groups.items():
-            way = (
-                Panes(
-                    f"{self.name_of(group)}.panes", self.job, group.coder_text, buffer, self._columns(group)
-                ),
-            )
-            self.stages[self.name_of(group)] = group.stage.operator, tuple(self._read(buffer, way))
+            name, fires = self.name_of(group), self._reaches_fired(buffer)
+            panes = Firings if fires else Panes
+            way = (panes(f"{name}.panes", self.job, group.coder_text, buffer, self._columns(group)),)
+            self.stages[name] = group.stage.operator, tuple(self._read(buffer, way, fires=fires))
         for node in self.run.nodes:
             if waits(node):
                 self.stages[self.name_of(node)] = self._operator(node), tuple(self._after(node, ()))
@@ -101,7 +102,7 @@ class PlanBuilder:
 
     def _operator(self, node: StageNode) -> Operator:
         host, said = JobHost(self.job, node.key), labels_of(node)
-        sides = node.sides.declared(host)
+        sides = node.sides.declared(host, self.fired)
         if isinstance(node, StatefulNode):
             return PlannedParDo(host, node.lateness, sides, node.side_lateness, said)
         if node.splittable:
@@ -163,16 +164,26 @@ class PlanBuilder:
 
     # Routes.
 
-    def _read(self, buffer: bytes, way: tuple[Step, ...]) -> Iterator[Route]:
-        """Yields the routes of elements that are read from a buffer."""
+    def _reaches_fired(self, buffer: bytes) -> bool:
+        """True if panes that are read from a buffer reach a side whose firings replace each other."""
+        nodes = [node for node, _ in self.run.readers[buffer] if not waits(node)]
+        outputs = {each for node in nodes for each in node.outputs.values()}
+        return any(
+            reader.sides.inputs[side].collection in self.fired
+            for each in outputs
+            for reader, side in self.run.side_readers[each]
+        ) or any(self._reaches_fired(each) for each in outputs if each not in self.run.groups)
+
+    def _read(self, buffer: bytes, way: tuple[Step, ...], *, fires: bool = False) -> Iterator[Route]:
+        """Yields the routes of elements that are read from a buffer. `fires`: each row has the firing it is from."""
         for node, reads in self.run.readers[buffer]:
             said, name = labels_of(node), f"{reads}.bundle"
             if waits(node):
                 kind = _decoding(node)
                 yield self._route(self.name_of(node), way, kind(name, self.job, self._coder(node), node.key))
             else:
-                bundle = Bundle(name, self.job, said, node.key, reads)
-                yield from self._after(node, (*way, bundle))
+                bundle = Bundle(name, self.job, said, fires, node.key, reads)
+                yield from self._after(node, (*way, bundle), fires=fires)
 
     def _coder(self, node: StageNode) -> str:
         """Returns the kinds of the coders of the elements that a fused stage reads."""
@@ -182,7 +193,7 @@ class PlanBuilder:
         context = self.run.context
         return coder_text(context.pipeline_components.coders, context.data_channel_coders[collection])
 
-    def _after(self, node: StageNode, way: tuple[Step, ...]) -> Iterator[Route]:
+    def _after(self, node: StageNode, way: tuple[Step, ...], *, fires: bool = False) -> Iterator[Route]:
         """Yields the routes of the output of a fused stage, and of its metrics."""
         yield Route(OUTPUT, (*way, Only("metrics", METRICS)), tuple(CHUNKS))
         for buffer in dict.fromkeys(node.outputs.values()):
@@ -194,11 +205,11 @@ class PlanBuilder:
                     name, (*way, only), Elements(f"{name}.elements", self.job, group.coder_text, buffer)
                 )
             else:
-                yield from self._read(buffer, (*way, only))
+                yield from self._read(buffer, (*way, only), fires=fires)
             for reader, side in self.run.side_readers[buffer]:
                 name, role = self.name_of(reader), f"{ROLE_PREFIX}{side}"
                 said = self._coder_of(reader.sides.inputs[side].collection)
-                last = SideElements(f"{name}.{role}", self.job, said, reader.key, side)
+                last = SideElements(f"{name}.{role}", self.job, said, fires, reader.key, side)
                 yield self._route(name, (*way, only), last, role)
 
     def _route(self, stage: str, way: tuple[Step, ...], last: Step, role: str = MAIN) -> Route:

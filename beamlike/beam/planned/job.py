@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import attrs
 import polars as pl
-from apache_beam.options.value_provider import RuntimeValueProvider
 from apache_beam.portability.api import beam_runner_api_pb2 as beam_protos
 from apache_beam.runners.portability.fn_api_runner import fn_runner, translations
 from apache_beam.runners.portability.fn_api_runner.worker_handlers import WorkerHandlerManager
 
+from beamlike.beam.bundles import tell_worker
 from beamlike.beam.checkpoint import NoCheckpoint
 from beamlike.beam.grouped import GroupNode
 from beamlike.beam.nodes import Context, Residual, StageNode
@@ -41,11 +41,11 @@ class Worker:
     """The nodes of a pipeline in this process, with Beam's worker. Only one thread uses them at a time."""
 
     def __init__(self, content: bytes) -> None:
-        RuntimeValueProvider.set_runtime_options({})
         held = marshal.loads(content)
         components = beam_protos.Components.FromString(held["components"])
         stages, runner = [_stage(*each) for each in held["stages"]], fn_runner.FnApiRunner()
         inputs = {stage.name: inputs_of(stage) for stage in stages}
+        tell_worker(runner, held["experiments"])
         self.handlers = WorkerHandlerManager(components.environments, runner._provision_info)
         context = Context(stages, self.handlers, components, held["safe_coders"], held["data_coders"], 1)
         context.setup()
@@ -168,13 +168,14 @@ class Job:
     content: bytes
 
     @classmethod
-    def of(cls, context: Any, stages: Iterable[Any]) -> Job:
+    def of(cls, context: Any, stages: Iterable[Any], experiments: list[str]) -> Job:
         """Stores fused stages, before a `Context` is created, which changes them."""
         held = {
             "components": context.components.SerializeToString(deterministic=True),
             "stages": [_stored(stage) for stage in stages],
             "safe_coders": dict(context.safe_coders),
             "data_coders": dict(context.data_channel_coders),
+            "experiments": experiments,
         }
         return cls(marshal.dumps(held))
 

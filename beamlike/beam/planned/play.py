@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+from contextlib import suppress
 from typing import Any, Protocol, runtime_checkable
 
 import attrs
@@ -18,6 +19,7 @@ from beamlike.beam.read import reads_of
 from beamlike.beam.streams import streams_of
 from beamlike.io.memory import Memory
 from beamlike.plan.model import Plan
+from beamlike.runtime.run.checkpoint import Drained
 
 
 @runtime_checkable
@@ -48,11 +50,33 @@ class Taken:
         self.plan = plan
 
 
-def play(runner: PlanRunner, context: Any, stages: list[Any], pipeline: Any) -> Any:
-    """Runs the fused stages of a pipeline proto with a runner of plans, and returns Beam's result."""
-    metrics, job = Memory(), Job.of(context, stages)
+@attrs.frozen
+class ToItsEnd:
+    """A runner of plans whose runs do nothing after the run of their checkpoint has ended."""
+
+    runner: PlanRunner
+
+    @property
+    def checkpoint(self) -> Any:
+        return self.runner.checkpoint
+
+    @property
+    def trigger(self) -> Any:
+        return self.runner.trigger
+
+    def run(self, plan: Plan) -> None:
+        with suppress(Drained):
+            self.runner.run(plan)
+
+
+def play(runner: PlanRunner, job: Job, pipeline: Any, fired: frozenset[str]) -> Any:
+    """Runs a job, which is of a pipeline proto, with a runner of plans, and returns Beam's result.
+
+    `fired` are the collections of sides whose firings replace each other.
+    """
+    metrics = Memory()
     try:
-        runner.run(PlanBuilder(job, streams_of(pipeline), reads_of(pipeline)).plan(metrics))
+        runner.run(PlanBuilder(job, streams_of(pipeline), reads_of(pipeline), fired).plan(metrics))
     finally:
         job.close()
     return fn_runner.RunnerResult(beam_runner.PipelineState.DONE, _infos(metrics))

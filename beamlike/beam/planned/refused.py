@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from apache_beam.portability import python_urns
 
 from beamlike.beam.phases import COLUMNS, is_endless, payload_of
 from beamlike.beam.streams import streams_of
 
+_MODES: Final = {
+    python_urns.EMBEDDED_PYTHON_GRPC: "multi_threading",
+    python_urns.SUBPROCESS_SDK: "multi_processing",
+}
+"""The pipeline option that asks for an environment."""
 
-def check(pipeline: Any) -> None:
-    """Raises `NotImplementedError`, with the name of a transform, if the pipeline cannot be executed as a plan."""
+
+def check(pipeline: Any, *, fired: bool) -> None:
+    """Raises `NotImplementedError`, with the name of a transform, if the pipeline cannot be executed as a plan.
+
+    `fired`: the pipeline is one because a side input may fire more than once.
+    """
+    who = (
+        "BeamlikeRunner, with a side input that may fire more than once,"
+        if fired
+        else "BeamlikeRunner(spark=...)"
+    )
     for transform in pipeline.components.transforms.values():
         for why in _reasons(transform, pipeline):
-            raise NotImplementedError(
-                f"BeamlikeRunner(spark=...) cannot run {transform.unique_name!r}: {why}"
-            )
+            raise NotImplementedError(f"{who} cannot run {transform.unique_name!r}: {why}")
 
 
 def _reasons(transform: Any, pipeline: Any) -> Iterator[str]:
@@ -26,7 +38,9 @@ def _reasons(transform: Any, pipeline: Any) -> Iterator[str]:
         yield "a part in columns needs BeamlikeRunner without spark="
     environment = pipeline.components.environments.get(transform.environment_id)
     if environment is not None and environment.urn != python_urns.EMBEDDED_PYTHON:
-        yield f"it needs an environment of its own, {environment.urn}"
+        asked = _MODES.get(environment.urn)
+        because = f"; leave out --direct_running_mode={asked}, which asks for it" if asked else ""
+        yield f"it needs an environment of its own, {environment.urn}{because}"
     payload = payload_of(transform)
     if payload is None:
         return

@@ -4,11 +4,13 @@ buffer, data  --Only-->  the rows of a buffer  --Bundle-->  buffer, data
                                                --Elements-->  key, value, times  -->  a grouping
                                                --Keyed-->  key, element, times  -->  a stage with state
 panes of a grouping  --Panes-->  buffer, data
+                     --Firings-->  buffer, data, firing  --Bundle, of each firing-->  ...  --SideElements-->  a side
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import attrs
@@ -17,10 +19,13 @@ import polars as pl
 from beamlike.beam.cells import BUFFER, DATA
 from beamlike.beam.planned.job import Job, Worker
 from beamlike.beam.sided import PLACED, SidedNode
+from beamlike.beam.sides import FIRING
 from beamlike.steps.base import Step
 
 CHUNKS: Final = pl.Schema({BUFFER: pl.Binary(), DATA: pl.Binary()})
 """The columns of rows between steps: a buffer, and encoded elements."""
+FIRED_CHUNKS: Final = pl.Schema({**CHUNKS, FIRING: pl.Binary()})
+"""The columns of rows on the way from a grouping to a side whose firings replace each other."""
 
 
 @attrs.frozen
@@ -74,19 +79,43 @@ class OfJob(Step):
 
 
 @attrs.frozen
-class Bundle(OfJob):
-    """A step that processes elements with a fused stage, as one bundle."""
+class Fired(OfJob):
+    """A step that processes elements in one bundle, or in one for each firing if `fires`."""
+
+    fires: bool
+
+    @property
+    def chunks(self) -> pl.Schema:
+        """The columns that the step reads."""
+        return FIRED_CHUNKS if self.fires else CHUNKS
+
+    def needs(self, wanted: frozenset[str]) -> frozenset[str]:
+        return frozenset(self.chunks)
+
+    def parts(self, frame: pl.LazyFrame) -> Iterator[tuple[tuple[Any, ...], list[bytes]]]:
+        """Yields encoded elements, with a tuple of their firing if there is one."""
+        rows = frame.select(list(self.chunks)).collect()
+        parts = rows.partition_by(FIRING, as_dict=True, maintain_order=True) if self.fires else {(): rows}
+        yield from ((firing, part[DATA].to_list()) for firing, part in parts.items() if len(part))
+
+
+@attrs.frozen
+class Bundle(Fired):
+    """A step that processes elements with a fused stage."""
 
     kind: ClassVar[str] = "beam"
     stage: str
     reads: str
 
     def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
-        chunks = frame.select(DATA).collect()[DATA].to_list()
-        worker = self.job.worker()
+        parts, worker = self.parts(frame), self.job.worker()
         with worker.lock:
-            written = worker.process(self.stage, self.reads, chunks) if chunks else []
-        return pl.LazyFrame(written, CHUNKS, orient="row")
+            written = [
+                (*output, *firing)
+                for firing, chunks in parts
+                for output in worker.process(self.stage, self.reads, chunks)
+            ]
+        return pl.LazyFrame(written, self.chunks, orient="row")
 
 
 @attrs.frozen
@@ -162,6 +191,19 @@ class Panes(Encoding):
 
 
 @attrs.frozen
+class Firings(Panes):
+    """A step that encodes the panes of a grouping one by one, each with its firing."""
+
+    kind: ClassVar[str] = "beam firings"
+
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        panes, worker = frame.select(self.columns).collect(), self.job.worker()
+        with worker.lock:
+            encoded = worker.group(self.buffer).firings(panes)
+        return pl.LazyFrame([(self.buffer, *each) for each in encoded], FIRED_CHUNKS, orient="row")
+
+
+@attrs.frozen
 class Keyed(Decoded):
     """A step that decodes the keys and times of elements for a fused stage with state or timers."""
 
@@ -197,12 +239,19 @@ class Divided(Decoded):
 
 
 @attrs.frozen
-class SideElements(Decoded):
+class SideElements(Fired):
     """A step that decodes elements for a side: rows for each of their windows, or for each key in them."""
 
     kind: ClassVar[str] = "beam side"
     stage: str
     side: str
 
-    def rows(self, worker: Worker, chunks: list[bytes]) -> pl.DataFrame:
-        return worker.sided(self.stage).sides.inputs[self.side].rows(chunks)
+    def apply(self, frame: pl.LazyFrame) -> pl.LazyFrame:
+        parts, worker = self.parts(frame), self.job.worker()
+        with worker.lock:
+            side = worker.sided(self.stage).sides.inputs[self.side]
+            rows = [side.rows(chunks, *firing) for firing, chunks in parts]
+            return pl.concat([side.rows(()), *rows]).lazy()
+
+    def identity(self) -> Any:
+        return {"kind": self.kind, "coder": self.said}

@@ -135,6 +135,10 @@ class CheckpointFolder:
             raise self.damaged(str(error)) from None
 
 
+class Drained(CheckpointError):
+    """The run of a checkpoint has ended, and no other may continue it."""
+
+
 def saved_manifest(path: str) -> dict[str, Any] | None:
     """Returns the manifest of a checkpoint that is not open yet; None if it cannot be read from this process.
 
@@ -163,7 +167,7 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
         remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
         raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))
     if saved["drained"]:
-        raise CheckpointError(
+        raise Drained(
             f"the run of the checkpoint {path} was drained: all its windows are closed, so new "
             "rows would be dropped as late; start again with another checkpoint"
         )

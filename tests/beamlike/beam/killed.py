@@ -74,7 +74,7 @@ def build(p: Any, folder: Path) -> None:
         trigger=Repeatedly(AfterCount(1)),
         accumulation_mode=AccumulationMode.DISCARDING,
     )
-    heard = events | "grows" >> grows | beam.GroupByKey() | "only keys" >> beam.Map(lambda row: row[0])
+    heard = events | "grows" >> grows | "only keys" >> beam.Map(lambda row: row[0])
     found = {
         "totals": events | "totals" >> beam.ParDo(RunningSum()),
         "ends": events | "ends" >> beam.ParDo(AtTheEnd()),
