@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -214,6 +215,23 @@ def test_an_element_reads_the_newest_firing_of_each_key(case: str) -> None:
 def test_a_plan_reads_what_a_run_in_process_reads() -> None:
     case = CASES["a dictionary"]
     assert read(case, STEPS, BeamlikeRunner(spark=bl.LocalRunner(quiet=True))) == model(case, STEPS)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("view", [AsDict, AsMultiMap])
+def test_each_shard_on_spark_reads_the_newest_firing(view: Any, tmp_path: Path) -> None:
+    def note(row: tuple[int, Any]) -> None:
+        (tmp_path / f"{row[0]}.txt").write_text(repr(row))
+
+    settings = {"spark.ui.enabled": "false"}
+    spark = bl.SparkRunner(master="local[1]", shards=2, quiet=True, config=settings)
+    with beam.Pipeline(runner=BeamlikeRunner(spark=spark), options=PipelineOptions(["--streaming"])) as p:
+        streams = p | played(STEPS, clock=False)
+        windows = beam.WindowInto(GLOBAL, trigger=EACH, accumulation_mode=ACCUMULATING)
+        side = streams["side"] | windows | beam.CombinePerKey(sum)
+        streams["main"] | beam.Map(mapped, view(side)) | beam.Map(note)
+    rows = sorted(literal_eval(file.read_text()) for file in tmp_path.iterdir())
+    assert rows == model(Case(view), STEPS)
 
 
 _keys, _times = st.sampled_from("abc"), st.integers(0, 19)
