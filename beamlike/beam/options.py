@@ -73,6 +73,6 @@ def _spark(asked: BeamlikeOptions, checkpoint: str | os.PathLike[str] | None) ->
     )
 
 
-def experiments_of(options: Any) -> list[str]:
-    """Returns the experiments of a pipeline, with those that the runner needs."""
-    return sorted({*(options.view_as(DebugOptions).experiments or ()), _UNCACHED})
+def experiments_of(options: Any, *, uncached: bool) -> list[str]:
+    """Returns the experiments of a pipeline. If `uncached`, the worker reads sides again in each bundle."""
+    return sorted({*(options.view_as(DebugOptions).experiments or ()), *([_UNCACHED] if uncached else [])})

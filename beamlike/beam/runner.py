@@ -17,7 +17,7 @@ from beamlike.beam.flow import Flow
 from beamlike.beam.nodes import Context
 from beamlike.beam.options import Chosen, experiments_of
 from beamlike.beam.phases import optimized
-from beamlike.beam.planned.firings import fired_sides
+from beamlike.beam.planned.firings import fired_sides, sides_change
 from beamlike.beam.planned.job import Job
 from beamlike.beam.planned.play import PlanRunner, Taken, ToItsEnd, play
 from beamlike.beam.planned.refused import check
@@ -81,7 +81,10 @@ class BeamlikeRunner(fn_runner.FnApiRunner):
 
     def run_via_runner_api(self, pipeline_proto: Any, options: Any) -> Any:
         """Runs a pipeline proto."""
-        self._used, self._experiments = self._given.with_options(options), experiments_of(options)
+        self._used = self._given.with_options(options)
+        # A process of Spark keeps its worker between runs, and a side may then differ.
+        uncached = self._used.spark is not None or sides_change(pipeline_proto)
+        self._experiments = experiments_of(options, uncached=uncached)
         return super().run_via_runner_api(pipeline_proto, options)
 
     def _check_requirements(self, pipeline_proto: Any) -> None:

@@ -14,6 +14,8 @@ from beamlike.beam.phases import payload_of
 
 _GROUP = common_urns.primitives.GROUP_BY_KEY.urn
 _RESHUFFLE = common_urns.composites.RESHUFFLE.urn
+_ONCE = (None, "default", "never")
+"""The kinds of triggers that fire at the end of a window, or not at all."""
 _WINDOWS = common_urns.primitives.ASSIGN_WINDOWS.urn
 
 
@@ -37,6 +39,16 @@ def fired_sides(pipeline: Any) -> frozenset[str]:
         for tag in payload.side_inputs
         if _is_fired(collection := transform.inputs[tag], transform, pipeline.components)
     )
+
+
+def sides_change(pipeline: Any) -> bool:
+    """True if a side of a pipeline proto may be read before all of its elements have arrived."""
+    components = pipeline.components
+    payloads = ((each, payload_of(each)) for each in components.transforms.values())
+    sides = [each.inputs[tag] for each, payload in payloads if payload for tag in payload.side_inputs]
+    strategies = (components.pcollections[side].windowing_strategy_id for side in sides)
+    triggers = (components.windowing_strategies[each].trigger.WhichOneof("trigger") for each in strategies)
+    return any(trigger not in _ONCE for trigger in triggers)
 
 
 def _is_fired(side: str, reader: Any, components: Any) -> bool:
@@ -110,7 +122,7 @@ def _may_fire_again(group: Any, components: Any) -> bool:
     strategy = components.windowing_strategies[components.pcollections[collection].windowing_strategy_id]
     trigger = strategy.trigger
     match trigger.WhichOneof("trigger"):
-        case None | "default" | "never":
+        case kind if kind in _ONCE:
             once = True
         case "after_end_of_window":
             end = trigger.after_end_of_window
