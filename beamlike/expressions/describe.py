@@ -91,7 +91,7 @@ def aggregate_text(aggregate: Aggregate) -> str:
     arguments = [
         f"{field.name}={_value(value)}" if field.kw_only else _value(value)
         for field, value in given
-        if not (value is None or value is False or isinstance(value, pl.DataType))
+        if not (value is None or value == field.default or isinstance(value, pl.DataType))
     ]
     return f"{aggregate.kind}({', '.join(arguments)})"
 

@@ -58,7 +58,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "time": "CAST(... AS TIMESTAMP)",
     _CONDITION: "a comparison such as x <> 0",
 }
-"""What to write for an argument of another kind."""
+"""Advice for an argument of another kind."""
 _PARTS: Final = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 

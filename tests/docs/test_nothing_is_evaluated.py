@@ -16,6 +16,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.records.history import History
+from beamlike.system.seals import sealed
 from beamlike.testing.transcripts import TranscriptError, parse
 from stages.state.store import decode, encode
 from tests.support.places import ROOT
@@ -246,9 +247,8 @@ def test_a_transcript_is_read_and_not_run(choice: str, form: str, mark: Path) ->
 def test_records_state_and_orders_are_plain_data(mark: Path, tmp_path: Path) -> None:
     payload = pickle.dumps(Payload(mark)).decode("latin-1")
     records = tmp_path / "records.jsonl"
-    records.write_text(
-        json.dumps({"plan": {"pipeline": payload, "sources": {}, "stages": {}, "sinks": {}}}) + "\n"
-    )
+    plan = {"pipeline": payload, "sources": {}, "stages": {}, "sinks": {}}
+    records.write_text(json.dumps(sealed({"plan": plan}, "records")) + "\n")
     assert History.open(records).plan.pipeline == payload
     frame = pl.DataFrame({"value": [pickle.dumps(Payload(mark))]})
     assert decode(encode(frame, {"facts": payload}))[0].equals(frame)

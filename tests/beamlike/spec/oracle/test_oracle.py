@@ -1,4 +1,4 @@
-"""Generated SQL expressions have the values and types of DuckDB, but for the listed kinds of differences."""
+"""Generated SQL expressions have the values and types of DuckDB, except for the listed kinds of differences."""
 
 from __future__ import annotations
 
