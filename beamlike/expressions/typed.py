@@ -61,7 +61,7 @@ _COUNTS: Final = (
 _UNITS: Final = ("ms", "us", "ns")
 _WHOLE: Final = pl.Int128()
 _INT64: Final = pl.Int64()
-_CONVERSIONS: Final = ("str.to_date", "str.to_datetime", "str.to_time", "replace_strict")
+_CONVERSIONS: Final = ("map_batches", "str.to_date", "str.to_datetime", "str.to_time", "replace_strict")
 _CHOSEN: Final = "chosen"
 _LARGEST_POWER: Final = 63
 _MOST_DIGITS: Final = 38
@@ -331,12 +331,7 @@ def _arithmetic(name: str, node: Any, operands: list[_Operand]) -> nw.Expr | Non
     if plain == "pow":
         return _power(left, right)
     if _is_whole(left) and _is_whole(right):
-        if plain == "truediv" or dtypes == [_WHOLE, _WHOLE]:
-            truth = any(one.dtype == pl.Boolean() for one in operands)
-            return apply(left.column_as(_INT64), right.cast(_INT64)) if truth else None
-        if _WHOLE in dtypes:
-            return apply(left.column_as(_WHOLE), right.cast(_WHOLE))
-        return apply(left.column_as(_WHOLE), _wide(right)).cast(nw.Int64)
+        return _of_whole_numbers(plain, left, right)
     if plain in ("mod", "floordiv") and any(dtype.is_float() for dtype in dtypes):
         pair = nw.struct(left.column_as(pl.Float64()).alias("x"), right.column_as(pl.Float64()).alias("y"))
         return elementwise(pair, _float_mod if plain == "mod" else _float_floordiv, nw.Float64)
@@ -345,6 +340,38 @@ def _arithmetic(name: str, node: Any, operands: list[_Operand]) -> nw.Expr | Non
     if any(isinstance(dtype, pl.Decimal) for dtype in dtypes):
         return _of_decimals(plain, left, right)
     return None
+
+
+def _of_whole_numbers(name: str, left: _Operand, right: _Operand) -> nw.Expr | None:
+    apply, dtypes = _ARITHMETIC[name], [left.dtype, right.dtype]
+    if name == "truediv" or dtypes == [_WHOLE, _WHOLE]:
+        return apply(left.column_as(_INT64), right.cast(_INT64)) if pl.Boolean() in dtypes else None
+    if _WHOLE in dtypes:
+        return apply(left.column_as(_WHOLE), right.cast(_WHOLE))
+    literal, column = (left, right) if left.literal else (right, left)
+    if not literal.literal or column.dtype == pl.UInt64() or not columns_read(column.column_as(_INT64)):
+        return apply(left.column_as(_WHOLE), _wide(right)).cast(nw.Int64)
+    function = partial(_with_literal, name, int(literal.value), literal is left)
+    return elementwise(column.column_as(_INT64), function, nw.Int64)
+
+
+def _with_literal(name: str, literal: int, first: bool, column: pl.Series) -> pl.Series:
+    """Computes a column of whole numbers and a literal: in 64 bits if no result can be beyond them, else in 128, which
+    takes several times as long. Raises a `PolarsError` if a result does not fit into 64 bits.
+    """
+    apply: Callable[[Any, Any], Any] = _ARITHMETIC[name]
+    operands = (literal, column) if first else (column, literal)
+    size, other = max(abs(int(one or 0)) for one in _ends(column)), abs(literal)
+    reach = {"add": size + other, "sub": size + other, "mul": size * other}.get(name, max(size, other))
+    if reach < 2**63:
+        found: pl.Series = apply(*operands)
+        return found
+    wide = (pl.lit(one).cast(_WHOLE) for one in operands)
+    return pl.select(apply(*wide).cast(_INT64)).to_series()
+
+
+def _ends(column: pl.Series) -> tuple[Any, Any]:
+    return column.min(), column.max()
 
 
 def _of_decimals(name: str, left: _Operand, right: _Operand) -> nw.Expr | None:

@@ -72,9 +72,10 @@ def error_text(error: Exception) -> str:
 
 def reason(error: Exception) -> str:
     """Returns the first line of an error, since polars appends its whole plan in the following lines."""
-    line = str(error).strip().partition("\n")[0] or type(error).__name__
-    beyond = _BEYOND.search(line)
-    return f"{beyond['values']} does not fit into 64 bits" if beyond else line
+    beyond = _BEYOND.search(str(error))
+    if beyond:
+        return f"{beyond['values']} does not fit into 64 bits"
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _in_order(names: Iterable[str]) -> tuple[str, ...]:

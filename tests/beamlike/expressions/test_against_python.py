@@ -20,7 +20,6 @@ import pytest
 import beamlike as bl
 from beamlike.expressions.typed import TypeFault, Typing
 from tests.beamlike.spec.oracle.columns import COLUMNS, table
-from tests.support.examples import times
 
 FAILED: Final = "failed"
 FRAME: Final = table()
@@ -224,7 +223,7 @@ def alike(here: Any, there: Any) -> bool:
 def test_each_function_has_the_values_of_plain_python(number: int) -> None:
     rng = random.Random(number)
     typing = Typing.of(FRAME.schema)
-    for _ in range(times(0.5)):
+    for _ in range(6):
         made, wanted = of_form(rng, FORMS[number], rng.choice((1, 1, 2, 3)))
         (expression,) = typing.typed(made)
         found = results(expression, FRAME)
