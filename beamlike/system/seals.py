@@ -11,16 +11,16 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-PLACE: Final = "place"
+PLACE: Final = "sealed_as"
 """The name of the entry with the place."""
 
 SUM: Final = "crc32"
 """The name of the entry with the checksum."""
 
-LINES: Final = "lines"
+LINES: Final = "sealed_lines"
 """The name of the entry with the number of lines."""
 
-_LINE: Final = "line"
+_LINE: Final = "sealed_line"
 
 
 class NotAsWritten(ValueError):
@@ -31,7 +31,12 @@ class NotAsWritten(ValueError):
 
 
 def sealed(facts: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Returns a copy of a JSON object with its place and the checksum of all entries as the last entries."""
+    """Returns a copy of a JSON object with its place and the checksum of all entries as the last entries.
+
+    Raises `ValueError` if the object has such entries of its own.
+    """
+    if taken := {PLACE, SUM} & {*facts}:
+        raise ValueError(f"{', '.join(sorted(taken))} cannot be stored in a sealed object")
     # Converted, so that keys have the same order as when they are read back.
     plain = {**json.loads(json.dumps(facts)), PLACE: place}
     return {**plain, SUM: _sum(plain)}

@@ -20,7 +20,7 @@ SHOWN: Final = {
     ],
     "late_data": [
         "<svg",
-        'watermark=bl.BoundedOutOfOrderness("1m")',
+        "watermark=bl.BoundedOutOfOrderness(&quot;1m&quot;)",
         "7 of 240 elements that minutes dropped",
     ],
     "live_table": [

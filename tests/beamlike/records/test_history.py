@@ -159,9 +159,9 @@ def test_a_history_is_what_was_written(tmp_path: Path):
 def test_every_line_is_an_object_and_the_first_has_the_plan(tmp_path: Path):
     write(tmp_path / "run.jsonl", *numbered(0)).close("ended")
     first, second, last = map(json.loads, (tmp_path / "run.jsonl").read_text().splitlines())
-    assert list(first) == ["plan", "place", "crc32"]
+    assert list(first) == ["plan", "sealed_as", "crc32"]
     assert second["batch"] == 0
-    assert (last["closed"], [*last]) == ("ended", ["closed", "place", "crc32"])
+    assert (last["closed"], [*last]) == ("ended", ["closed", "sealed_as", "crc32"])
 
 
 def test_a_history_grows_with_its_file_line_by_line(tmp_path: Path):

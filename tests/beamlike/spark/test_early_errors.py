@@ -15,8 +15,9 @@ from click.testing import CliRunner
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, DuplicateName, WrongType
-from beamlike.plan.manifest import WITH_FILES, describe, new_manifest
+from beamlike.plan.manifest import MANIFEST, WITH_FILES, describe, new_manifest
 from beamlike.spark.query.modules import modules_of
+from beamlike.system.seals import sealed
 
 
 class Locked(bl.CombineFn):
@@ -116,7 +117,7 @@ def test_a_plan_that_does_not_fit_its_checkpoint_is_refused_before_spark_starts(
 
     (tmp_path / "beamlike").mkdir()
     manifest = {**new_manifest(describe(counts("1m").plan(), 3)), "store": "files", "version": WITH_FILES}
-    (tmp_path / "beamlike" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "beamlike" / MANIFEST).write_text(json.dumps(sealed(manifest, MANIFEST)))
     runner = bl.SparkRunner(checkpoint=str(tmp_path), master="nowhere")
     with pytest.raises(CheckpointError, match="counts"):
         counts("2m").run(runner)

@@ -15,13 +15,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 import beamlike as bl
-from beamlike.plan.manifest import Store, describe, new_manifest
+from beamlike.plan.manifest import MANIFEST, Store, describe, new_manifest
 from beamlike.spark import versions
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.query.opened import opened
 from beamlike.spark.savepoint.savepoint import restore
 from beamlike.spark.session.session import open_session
 from beamlike.spark.versions import UnsupportedSpark, reader_package, renaming_file_manager, require_supported
+from beamlike.system.seals import sealed
 from tests.support.places import ROOT
 
 
@@ -139,7 +140,7 @@ def test_spark_3_5_refuses_its_own_state_store_before_spark_starts(tmp_path: Pat
 def test_spark_3_5_refuses_a_checkpoint_that_has_its_state_there(tmp_path: Path) -> None:
     manifest = {**new_manifest(describe(totals().plan(), 2)), "store": "spark", "operators": 1}
     (tmp_path / "beamlike").mkdir()
-    (tmp_path / "beamlike" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "beamlike" / MANIFEST).write_text(json.dumps(sealed(manifest, MANIFEST)))
     with pytest.raises(
         UnsupportedSpark, match=rf"{tmp_path} has its state in {LACKS}.*take a savepoint there"
     ):

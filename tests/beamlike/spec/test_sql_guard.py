@@ -100,7 +100,7 @@ REFUSED = {
             ("user", "", "n <= 3 AND n <= 1", "one limit"),
             ("user", "", "n <= 1.5", "a whole number"),
             ("user", "", "n < 1", "a whole number"),
-            ("user", " NULLS LAST", "n <= 1", "NULLS LAST"),
+            ("user", " NULLS LAST, points NULLS FIRST", "n <= 1", "NULLS FIRST or NULLS LAST"),
             ("DISTINCT user", "", "n <= 1", "SELECT DISTINCT with a rank"),
         ]
     },

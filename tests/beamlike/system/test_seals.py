@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from beamlike.system.seals import (
+    LINES,
     NotAsWritten,
     placed,
     sealed,
@@ -55,7 +56,7 @@ def test_facts_are_read_as_they_were_written_or_not_at_all(facts: dict[str, Any]
 def test_a_line_that_is_missing_or_repeated_is_seen(entries: list[dict[str, Any]], data: Any) -> None:
     lines = sealed_lines(entries, PLACE).splitlines(keepends=True)
     found = unsealed_lines("".join(lines), PLACE)
-    assert [{name: one[name] for name in one if name != "lines"} for one in found] == entries
+    assert [{name: one[name] for name in one if name != LINES} for one in found] == entries
     lost, other = (data.draw(st.integers(0, len(lines) - 1)) for _ in range(2))
     without = lines[:lost] + lines[lost + 1 :]
     instead = [*lines[:lost], lines[other], *lines[lost + 1 :]]
@@ -99,3 +100,9 @@ def test_what_was_written_for_another_place_is_not_read(read: Callable[[str], An
 def test_what_has_no_seal_is_not_read(text: str | bytes) -> None:
     with pytest.raises(NotAsWritten, match=r"it is not JSON|it has no seal"):
         unsealed(text, PLACE)
+
+
+def test_an_object_with_entries_of_a_seal_is_not_stored() -> None:
+    with pytest.raises(ValueError, match="crc32, sealed_as cannot be stored"):
+        sealed({"sealed_as": 1, "crc32": 2, "place": 3}, PLACE)
+    assert unsealed(json.dumps(sealed({"place": 3, "lines": 4}, PLACE)), PLACE) == {"place": 3, "lines": 4}

@@ -89,6 +89,7 @@ def aggregates(p: bl.Pipeline) -> bl.Collection:
         most=bl.max("points"),
         middle=bl.median("points"),
         upper=bl.quantile("points", 0.9),
+        near=bl.approx_quantile("points", 0.9),
         spread=bl.combine(Spread(), "points", int),
         sd=bl.std("points"),
         variance=bl.var("points"),
