@@ -165,4 +165,5 @@ def _of_spark(run: RecordedRun, batch: int, plan: Plan, spark: SparkOptions) -> 
             master=spark.master,
             config=spark.config,
         )
-        return state_of(saved, plan, LocalFiles())
+        # Only listed files are read, and this state has no facts that list them.
+        return state_of(saved.listing(LocalFiles()), plan, LocalFiles())
