@@ -54,8 +54,10 @@ def mark(folder: str, files: MarkFiles) -> str:
 
 def require_new(folder: str, files: MarkFiles) -> None:
     """Raises `CheckpointError` if a folder without a manifest is not that of a new run."""
-    for place in (f"{folder}/{MARK}", _beside(folder)):
-        if (files.read_bytes(place) is not None) if is_remote(folder) else os.path.exists(path_text(place)):
+    inside, remote = f"{folder}/{MARK}", is_remote(folder)
+    # A mark beside a remote folder is never made, and the settings of its storage may be those of the folder only.
+    for place in (inside,) if remote else (inside, _beside(folder)):
+        if files.read_bytes(place) is not None if remote else os.path.exists(path_text(place)):
             raise CheckpointError(
                 f"{folder} was not made completely, as {place} says: remove both, and make it again, as by beamlike "
                 "restore"
