@@ -35,28 +35,13 @@ _ARITHMETIC: Final[Mapping[str, Callable[[Any, Any], nw.Expr]]] = {
 }  # fmt: skip
 _COMPARISONS: Final = ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "is_between")
 _IN_ONE_TYPE: Final = (
-    "coalesce",
-    "fill_null",
-    "clip",
-    "clip_lower",
-    "clip_upper",
-    "max_horizontal",
-    "min_horizontal",
-)
+    "coalesce", "fill_null", "clip", "clip_lower", "clip_upper", "max_horizontal", "min_horizontal",
+)  # fmt: skip
 """Functions whose result is one of their arguments."""
 _COUNTS: Final = (
-    *(
-        "dt.year",
-        "dt.month",
-        "dt.day",
-        "dt.hour",
-        "dt.minute",
-        "dt.second",
-        "dt.millisecond",
-        "dt.microsecond",
-    ),
-    *("dt.nanosecond", "dt.ordinal_day", "dt.weekday", "str.len_chars", "list.len"),
-)
+    "dt.year", "dt.month", "dt.day", "dt.hour", "dt.minute", "dt.second", "dt.millisecond", "dt.microsecond",
+    "dt.nanosecond", "dt.ordinal_day", "dt.weekday", "str.len_chars", "list.len",
+)  # fmt: skip
 """Functions that return small integers."""
 _UNITS: Final = ("ms", "us", "ns")
 _WHOLE: Final = pl.Int128()
@@ -649,7 +634,7 @@ def _plain(value: Any) -> Any:
 
 
 def dtype_of_literal(value: Any) -> pl.DataType | None:
-    """Returns the type of a plain value: Int64 for a whole number, whatever its size."""
+    """Returns the type of a plain value, Int64 for a whole number that fits; None if it has no type here."""
     match value:
         case None:
             return pl.Null()

@@ -52,8 +52,8 @@ class BatchWriter:
     an earlier run. `clock` returns the processing time (us); it is None for test streams. `tracker` tracks the activity
     of the driver. `leftovers` publishes the files of a batch, and removes files of attempts that do not count.
     `may_replay`: an earlier run may have begun the first batch. `changed` returns the files that changed since the last
-    call, by source, as in `SourceRecord`. `require_read` compares
-    the messages of tasks with what a batch is to read. `state` publishes the state, if it is in files.
+    call, by source, as in `SourceRecord`. `require_read` compares the messages of tasks with what a batch is to read.
+    `state` publishes the state, if it is in files.
     """
 
     plan: Plan
