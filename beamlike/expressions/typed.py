@@ -227,7 +227,10 @@ class Typing:
         return nw.Expr(*_column(first)._nodes, called(node, [_literal(node, one) for one in others]))
 
     def _where_chosen(self, condition: nw.Expr, values: list[Any]) -> list[Any]:
-        """Returns the values of both branches, each computed only for rows that choose it: elsewhere it may fail."""
+        """Returns the values of both branches, each computed only for rows that choose it: elsewhere it may fail.
+
+        Polars does this, too, but not for a part that several columns have in common, which it computes for all rows.
+        """
         chosen = (condition, ~condition.fill_null(False))
         return [self._only_where(one, where) for one, where in zip(values, chosen, strict=False)]
 
