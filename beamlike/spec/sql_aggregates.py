@@ -96,7 +96,8 @@ class Computed:
                 best = aggregates.arg_max if isinstance(node, exp.ArgMax) else aggregates.arg_min
                 return best(self.column(argument), by=self.column(node.expression), **options)
             case exp.ApproxQuantile() | exp.Quantile():
-                made = aggregates.quantile if isinstance(node, exp.Quantile) else aggregates.approx_quantile
+                about = isinstance(node, exp.ApproxQuantile)  # which is a kind of Quantile
+                made = aggregates.approx_quantile if about else aggregates.quantile
                 share = node.args["quantile"]
                 if not isinstance(share, exp.Literal) or share.is_string or not 0 <= float(share.name) <= 1:
                     raise self.scope.fault(share, f"a quantile is a number from 0 to 1, not {share.sql()}")
