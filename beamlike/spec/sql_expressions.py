@@ -50,6 +50,7 @@ METHODS: Final[Mapping[type[exp.Expr], tuple[str, str]]] = {
     exp.Day: ("time", "dt.day"), exp.Month: ("time", "dt.month"), exp.Year: ("time", "dt.year"),
 }  # fmt: skip
 """Functions of one argument that are methods of a column, each with the kind of its argument."""
+_OPERATORS: Final[Mapping[type[exp.Expr], str]] = {exp.IntDiv: "DIV", exp.Mod: "%", exp.Div: "/"}
 _LOGIC: Final = (exp.And, exp.Or)
 _CONDITION: Final = "boolean"
 _ADVICE: Final[Mapping[str, str]] = {
@@ -187,7 +188,7 @@ class Scope:
 
     def condition(self, node: exp.Expr) -> nw.Expr:
         """Returns an expression for a filter, which needs a value for each row, also if the query names no column."""
-        found = self.kind(node, _CONDITION, "this condition")
+        found = self.kind(node, _CONDITION, "WHERE, like HAVING and ON,")
         places = [place for columns in self.tables.values() for place in columns.values()]
         if node.find(exp.Column) or not places:
             return found
@@ -201,7 +202,7 @@ class Scope:
             return self._divided(node)
         if type(node) in METHODS and node.this is not None:
             kind, method = METHODS[type(node)]
-            subject = self.kind(node.this, kind, node.key.upper())
+            subject = self.kind(node.this, kind, _name(node))
             found = _called(subject, method)
             decimal = isinstance(subject, TypedExpr) and isinstance(subject.dtype, pl.Decimal)
             whole = decimal and isinstance(node, exp.Ceil | exp.Floor)
@@ -252,7 +253,7 @@ class Scope:
 
     def _text_of(self, node: exp.Expr) -> nw.Expr:
         """Returns the first argument of a function of texts."""
-        return self.kind(node.this, "text", node.key.upper())
+        return self.kind(node.this, "text", _name(node))
 
     def _joined(self, *parts: exp.Expr) -> nw.Expr:
         found = [self.expression(part) for part in parts]
@@ -288,7 +289,7 @@ class Scope:
 
     def _negated(self, node: exp.Neg) -> Any:
         if isinstance(node.this, exp.Literal) and not node.this.is_string:
-            return -literal(node.this)
+            return self._in_64_bits(node, -literal(node.this))
         value = self.value(node.this)
         if isinstance(value, str | bool) or self._family(value) not in (None, "number", "duration"):
             raise self.fault(node, f"- needs a number, not {node.this.sql()}")
@@ -298,7 +299,7 @@ class Scope:
         """Divides as SQL does, towards zero: `-7 DIV 2` is -3, and `-7 % 2` is -1. Python's results are -4 and 1. A
         division by zero is NULL.
         """
-        left, right = (self.kind(one, "number", node.key.upper()) for one in (node.left, node.right))
+        left, right = (self.kind(one, "number", _name(node)) for one in (node.left, node.right))
         if isinstance(node, exp.Div):
             # The quotient of two Decimals would be rounded to their scale.
             return left.cast(nw.Float64) / nw.when(right != 0).then(right)
@@ -384,7 +385,9 @@ class Scope:
         return TYPES[kind]
 
     def _literal(self, node: exp.Expr) -> Any:
-        value = literal(node)
+        return self._in_64_bits(node, literal(node))
+
+    def _in_64_bits(self, node: exp.Expr, value: Any) -> Any:
         if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise self.fault(node, f"{value} does not fit into 64 bits; write it with a point")
         return value
@@ -417,6 +420,13 @@ def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:
     before = query[: min(starts, default=0)]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return BadQuery(f"line {line}, column {column}: {message}")
+
+
+def _name(node: exp.Expr) -> str:
+    """Returns the name of a function or an operator as a query has it."""
+    if type(node) in _OPERATORS:
+        return _OPERATORS[type(node)]
+    return str(node.sql_name()) if isinstance(node, exp.Func) else node.key.upper()
 
 
 def _class(dtype: pl.DataType) -> str:
