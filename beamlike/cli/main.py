@@ -85,18 +85,31 @@ for command in (new, completion, java, savepoint, restore, replay, record, rebui
     multiple=True,
     help="Export the run; the variables OTEL_... and OPENLINEAGE_... say where to. May be given several times.",
 )
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(1, 65535),
+    help="Serve metrics for Prometheus at this port, on all addresses of the machine.",
+)
 @click.option("--quiet", is_flag=True, help="No progress on a terminal.")
 @log_option
 @click.option("--master", help="Spark: the master; default: local[*].")
 @conf_option
-def run(pipeline: Pipeline, records: str | None, run_id: str | None, runner: str, **options: Any) -> None:
+def run(
+    pipeline: Pipeline,
+    records: str | None,
+    run_id: str | None,
+    runner: str,
+    metrics_port: int | None,
+    **options: Any,
+) -> None:
     """Run PIPELINE and show what it did. PIPELINE is MODULE:PIPELINE, or a YAML file.
 
     Ctrl-C ends the run after the current batch, a second Ctrl-C at once; the exit code of a run without a checkpoint is
     then 130. SIGTERM ends a run with a checkpoint in the same way.
     """
+    on_batch = {} if metrics_port is None else {"on_batch": _metrics(pipeline.name, metrics_port)}
     try:
-        _show(plainly(lambda: pipeline.run(_runner(runner, records, run_id, options))))
+        _show(plainly(lambda: pipeline.run(_runner(runner, records, run_id, options, **on_batch))))
     except Interrupted as interrupted:
         if interrupted.run.batches:
             _show(interrupted.run)
@@ -193,12 +206,16 @@ def why(
 
 @main.command()
 @click.argument("run")
-@click.option("--max-lag", type=DurationType(), help="The greatest accepted lag, such as 5m.")
-def status(run: str, max_lag: int | None) -> None:
+@click.option(
+    "--max-age", type=DurationType(), help="The greatest accepted age of the current batch, such as 15m."
+)
+@click.option("--max-lag", type=DurationType(), help="The same, and the greatest accepted lag, such as 5m.")
+def status(run: str, max_age: int | None, max_lag: int | None) -> None:
     """Report whether a run keeps up; exit with 1 if it does not.
 
-    A run does not keep up if it failed or was killed; or, with --max-lag, if its last batch began longer ago than that,
-    or the watermark of a source or stage is further behind. A run that has ended or was stopped keeps up.
+    A run does not keep up if it failed or was killed. With --max-age, also if its current batch began longer ago than
+    that; this is for probes of its life. With --max-lag, also if the watermark of a source or stage is further behind.
+    A run that has read all its input keeps up, and so does one that has ended or was stopped.
 
     RUN is a file of records, a folder with one, or a checkpoint.
     """
@@ -208,7 +225,7 @@ def status(run: str, max_lag: int | None) -> None:
     found = plainly(lambda: Status.of(History.open(run)))
     for line in found.lines():
         click.echo(printable(line))
-    troubles = list(found.troubles(max_lag))
+    troubles = list(found.troubles(max_lag, max_age))
     for trouble in troubles:
         click.echo(printable(f"Trouble: {trouble}"), err=True)
     sys.exit(1 if troubles else 0)
@@ -273,7 +290,25 @@ def report(run: str, output: str) -> None:
 _OF_SPARK = {"shards": "--shards", "state": "--state", "master": "--master", "config": "--conf"}
 
 
-def _runner(name: str, records: str | None, run_id: str | None, options: dict[str, Any]) -> Any:
+def _metrics(pipeline: str, port: int) -> Any:
+    """Returns the metrics of the pipeline, which a thread of this process serves at the port."""
+    try:
+        from beamlike.observe import PrometheusMetrics
+
+        metrics = PrometheusMetrics(pipeline)
+        from prometheus_client import start_http_server
+
+        start_http_server(port, registry=metrics.registry)
+    except ModuleNotFoundError as error:
+        raise click.ClickException(f"--metrics-port: {error}") from None
+    except OSError as error:
+        raise click.ClickException(f"--metrics-port {port}: {error.strerror}") from None
+    return metrics
+
+
+def _runner(
+    name: str, records: str | None, run_id: str | None, options: dict[str, Any], **others: Any
+) -> Any:
     options["telemetry"] = [*map(_telemetry, dict.fromkeys(options["telemetry"]))]
     given = {
         option: value
@@ -284,12 +319,12 @@ def _runner(name: str, records: str | None, run_id: str | None, options: dict[st
         if spark := [text for option, text in _OF_SPARK.items() if option in given]:
             raise click.UsageError(f"{', '.join(spark)}: for --runner spark only")
         given = {option: value for option, value in options.items() if option not in _OF_SPARK}
-        return _made(LocalRunner, records=records, run_id=run_id, **given)
+        return _made(LocalRunner, records=records, run_id=run_id, **given, **others)
     if run_id is not None:
         raise click.UsageError(
             "--run-id: for --runner local only; on Spark each checkpoint has an id of its own"
         )
-    return _made(plainly(_spark_runner), records=records, **options)
+    return _made(plainly(_spark_runner), records=records, **options, **others)
 
 
 def _spark_runner() -> type[Any]:

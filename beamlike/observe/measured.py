@@ -125,9 +125,11 @@ def _counts_of_stage(stage: StageRecord, labels: Mapping[str, str]) -> Iterator[
 
 
 def in_hand(present: Present) -> Iterator[Measured]:
-    """Yields the number of the current batch, and the durations of the batch and of its activities; nothing between
-    batches.
+    """Yields that the run goes on, the number of its current batch, and the durations of the batch and of its
+    activities. Between batches there is no number, and after the run there is nothing.
     """
+    if present.now is not None:
+        yield Measured("running", 1.0)
     if present.in_hand is None:
         return
     yield Measured("batch_in_hand", present.in_hand.batch)
@@ -138,11 +140,12 @@ def in_hand(present: Present) -> Iterator[Measured]:
 
 
 IN_HAND: Mapping[str, tuple[str, ...]] = {
+    "running": (),
     "batch_in_hand": (),
     "batch_in_hand_seconds": (),
     "work_in_hand_seconds": ("kind", "name"),
 }
-"""The metrics of the current batch, with their labels except `pipeline`."""
+"""The metrics of a run that goes on and of its current batch, with their labels except `pipeline`."""
 
 
 def _timestamp(watermark: int) -> float:
@@ -157,6 +160,7 @@ def seconds(length: int | None) -> float:
 
 
 HELP = {
+    "running": "1 while the run goes on.",
     "batch_in_hand": "Number of the current batch.",
     "batch_in_hand_seconds": "Duration of the current batch.",
     "work_in_hand_seconds": "Duration of the current source, step, stage or sink.",

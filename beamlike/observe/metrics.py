@@ -45,6 +45,7 @@ class PrometheusMetrics:
     | stage_live_windows, stage_live_keys                  | windows and keys in state                       |
     | stage_state_bytes                                    | size of the state                               |
     | stage_pending_timers                                 | set timers                                      |
+    | running                                              | 1 from the start of the run to its end          |
     | last_batch_timestamp_seconds                         | processing time of the last batch               |
     | batch_in_hand, batch_in_hand_seconds                 | number and duration of the current batch        |
     | work_in_hand_seconds                                 | duration of the current source, step, stage or  |

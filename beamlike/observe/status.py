@@ -13,6 +13,8 @@ from beamlike.observe.words import in_hand_text, length
 from beamlike.records.history import History
 from beamlike.records.present import Present
 
+_PAUSE = 2_000_000  # us; a run without a batch for so long has read all input that there is
+
 
 @attrs.frozen
 class Status:
@@ -36,6 +38,14 @@ class Status:
         batch = self.present.batch
         return None if batch is None else max(0, self.present.time - batch.processing_time)
 
+    @property
+    def waits(self) -> bool:
+        """True if the run has read all input that its sources have, and waits for more."""
+        batch, present = self.present.batch, self.present
+        if self.history.closed is not None or not self.history.alive or present.in_hand is not None:
+            return False
+        return batch is None or present.time - (batch.finished or batch.processing_time) > _PAUSE
+
     def lines(self) -> Iterator[str]:
         """Yields the state of the run as text, then its lags, greatest first, and how its promises were kept."""
         if self.present.batch is None or self.age is None:
@@ -45,7 +55,8 @@ class Status:
             return
         over = self.history.closed is not None
         when = "" if over else f", which began {length(self.age)} ago"
-        yield f"{run_state(self.history)}; the last batch is {self.present.batch.batch}{when}"
+        waits = ", and it waits for input" if self.waits else ""
+        yield f"{run_state(self.history)}; the last batch is {self.present.batch.batch}{when}{waits}"
         yield from self._in_hand()
         for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
             yield f"{name}: {length(lag)} behind"
@@ -55,23 +66,31 @@ class Status:
         if self.history.closed is None and (text := in_hand_text(self.present)) is not None:
             yield text
 
-    def troubles(self, max_lag: int | None = None) -> Iterator[str]:
-        """Yields the problems: the run failed or was killed, or a lag exceeds `max_lag` (us).
+    def troubles(self, max_lag: int | None = None, max_age: int | None = None) -> Iterator[str]:
+        """Yields the problems: the run failed or was killed, its batch is older than `max_age` (us), or a lag exceeds
+        `max_lag` (us).
 
-        A run that ended normally has none. Without `max_lag`, lags are not checked.
+        A run that ended normally has none, and one that waits for input is neither stuck nor behind. What is None is
+        not checked.
         """
         if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
             yield run_state(self.history)
             return
-        if max_lag is None or self.history.closed is not None:
+        if self.history.closed is not None or self.waits:
             return
-        if self.age is not None and self.age > max_lag:
-            yield f"the last batch began {length(self.age)} ago, more than {length(max_lag)}"
-        if self.age is None and (self.present.in_hand_for or 0) > max_lag:
-            yield f"no batch is complete, and the first began more than {length(max_lag)} ago"
+        greatest = min((one for one in (max_age, max_lag) if one is not None), default=None)
+        if greatest is not None:
+            yield from self._old(greatest)
         for name, lag in self.lags.items():
-            if lag > max_lag:
+            if max_lag is not None and lag > max_lag:
                 yield f"{name} is {length(lag)} behind, more than {length(max_lag)}"
+
+    def _old(self, greatest: int) -> Iterator[str]:
+        """Yields that the current batch, or the last one if none is known, began longer than `greatest` (us) ago."""
+        age = self.age if self.present.in_hand is None else self.present.in_hand_for
+        if age is not None and age > greatest:
+            which = "last" if self.present.in_hand is None else "current"
+            yield f"the {which} batch began {length(age)} ago, more than {length(greatest)}"
 
 
 def _lags(present: Present) -> Iterator[tuple[str, int]]:

@@ -171,3 +171,32 @@ def test_python_programs_cannot_be_submitted_to_a_standalone_cluster_in_cluster_
         assert run.ended() == 1
     said = run.log.read_text()
     assert "Cluster deploy mode is currently not supported for python applications on standalone" in said
+
+
+def test_the_entry_point_of_the_image_starts_an_executor() -> None:
+    if shutil.which("tini") is None:
+        pytest.skip("tini is not installed")
+    entry = ROOT / "docs" / "deploy" / "entrypoint.sh"
+    with standalone(workers=0) as empty:
+        command = [sys.executable, str(PROGRAMS / "executor.py"), empty.url, str(entry)]
+        done = subprocess.run(
+            command, env=machine(), capture_output=True, text=True, timeout=300, check=False
+        )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert "found: with 'a' $space\n" in done.stdout
+
+
+def test_the_entry_point_of_the_image_starts_a_command() -> None:
+    if shutil.which("tini") is None:
+        pytest.skip("tini is not installed")
+    entry = ROOT / "docs" / "deploy" / "entrypoint.sh"
+    command = [
+        str(entry),
+        sys.executable,
+        "-c",
+        "import sys; print(sys.argv[1:]); sys.exit(3)",
+        "a b",
+        "executor",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "['a b', 'executor']\n")

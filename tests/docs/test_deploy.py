@@ -7,6 +7,7 @@ import contextlib
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import tomllib
 from collections.abc import Iterator
@@ -27,11 +28,13 @@ from tests.support.places import ROOT
 
 FOLDER = ROOT / "docs" / "deploy"
 PAGE = (ROOT / "docs" / "deploy.md").read_text()
+MANIFESTS = ("plays.yaml", "plays-on-spark.yaml")
+PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 
 
 def metrics(folder: Path) -> set[str]:
     """Returns the names that are scraped after a run with a stage, a dead letter, a dropped row and a sink."""
-    registry = CollectorRegistry()
+    registry, seen = CollectorRegistry(), set[str]()
     rows = [{"n": 1, "at": 900}, {"n": 1, "at": 1}, {"n": 0, "at": 901}, {"n": 2, "at": None}]
     source = bl.Rows(rows, rows_per_batch=1)
     mark = bl.BoundedOutOfOrderness("0s")
@@ -40,20 +43,24 @@ def metrics(folder: Path) -> set[str]:
     minutes.aggregate(n=bl.count()).write("out", bl.Memory())
     read.drop("at").filter(bl.col("n") > 0).write("rows out", bl.Memory())
     with contextlib.chdir(folder):  # dead letters are written there
+        read.map(lambda row: seen.update(names(registry)) or row).write("looks", bl.Memory())
         read.pipeline.run(bl.LocalRunner(on_batch=PrometheusMetrics("plays", registry)))
-    told = re.findall(r"\w*in_hand\w*", str(PrometheusMetrics.__doc__))  # while a batch runs
-    assert told
-    return {sample.name for metric in registry.collect() for sample in metric.samples} | {
-        f"beamlike_{name}" for name in told
-    }
+    return seen | names(registry)
+
+
+def names(registry: CollectorRegistry) -> set[str]:
+    """Returns the names that are scraped now."""
+    return {sample.name for metric in registry.collect() for sample in metric.samples}
 
 
 def _commands() -> Iterator[list[str]]:
     unit = _unit()
     yield shlex.split(unit["Service"]["ExecStart"])[1:]
-    (container,) = _manifest()["spec"]["template"]["spec"]["containers"]
-    yield container["command"][1:]
-    yield container["livenessProbe"]["exec"]["command"][1:]
+    for name in MANIFESTS:
+        container = _container(name)
+        yield container["args"][1:]
+        for probe in PROBES:
+            yield container[probe]["exec"]["command"][1:]
     yield json.loads(dict(_dockerfile())["CMD"])[1:]
     for line in re.findall(r"^\$ beamlike (.*)$", PAGE, re.M):
         yield shlex.split(line)
@@ -66,19 +73,30 @@ def _unit() -> configparser.ConfigParser:
     return unit
 
 
-def _manifest() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((FOLDER / "plays.yaml").read_text())
+def _objects(name: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all((FOLDER / name).read_text()))
+
+
+def _of_kind(name: str, kind: str) -> dict[str, Any]:
+    (found,) = (one for one in _objects(name) if one["kind"] == kind)
+    return found
+
+
+def _container(name: str) -> dict[str, Any]:
+    found: dict[str, Any]
+    (found,) = _of_kind(name, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     return found
 
 
 def test_commands_and_their_options_are_those_of_the_command_line() -> None:
     found = list(_commands())
-    assert len(found) == 5
+    assert len(found) == 2 + 4 * len(MANIFESTS) + 1
     for name, *arguments in found:
         command = main.commands[name]  # type: ignore[attr-defined]
         assert isinstance(command, Command)
         options = {option for parameter in command.params for option in parameter.opts}
-        assert {argument for argument in arguments if argument.startswith("--")} <= options
+        given = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
+        assert given <= options, name
 
 
 def _dockerfile() -> list[tuple[str, str]]:
@@ -103,22 +121,71 @@ def test_the_image_has_what_its_lines_say_of_each_other() -> None:
     assert f"openjdk-{javas()[0]}-jre-headless" in said
     packages = re.search(r"apt-get install (.*)", said)
     assert packages
-    assert {"procps", json.loads(steps["ENTRYPOINT"])[0]} <= {*packages[1].split()}
+    assert {"procps", "tini"} <= {*packages[1].split()}
+    (entry,) = json.loads(steps["ENTRYPOINT"])
+    assert Path(entry).name in steps["COPY"].split()
+    assert Path(entry).parent == Path(steps["WORKDIR"])
 
 
 def test_packages_are_made_with_what_beamlike_is_made_of() -> None:
     script = (FOLDER / "packages.sh").read_text()
-    assert subprocess.run(["sh", "-n", FOLDER / "packages.sh"], check=False).returncode == 0
+    for name in ("packages.sh", "entrypoint.sh"):
+        assert subprocess.run(["sh", "-n", FOLDER / name], check=False).returncode == 0
     assert f" {' '.join(archive.OWN_PACKAGES)} beamlike-*.dist-info" in script
 
 
 def test_supervisors_give_a_batch_its_time_and_signal_python_alone() -> None:
     assert _unit()["Service"]["KillMode"] == "mixed"
-    assert _manifest()["kind"] == "StatefulSet"
-    assert _manifest()["spec"]["replicas"] == 1
-    volumes = [claim["metadata"]["name"] for claim in _manifest()["spec"]["volumeClaimTemplates"]]
-    (container,) = _manifest()["spec"]["template"]["spec"]["containers"]
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_manifests_agree_with_themselves(name: str) -> None:
+    spec = _of_kind(name, "StatefulSet")["spec"]
+    assert spec["replicas"] == 1
+    pod, container = spec["template"]["spec"], _container(name)
+    assert "command" not in container, "it would replace the entry point of the image, which has tini"
+    assert pod["securityContext"]["fsGroup"] == 1000
+    volumes = [claim["metadata"]["name"] for claim in spec["volumeClaimTemplates"]]
     assert [mount["name"] for mount in container["volumeMounts"]] == volumes
+    assert [port["containerPort"] for port in container["ports"] if port["name"] == "metrics"] == [9000]
+    service = _of_kind(name, "Service")
+    assert spec["serviceName"] == service["metadata"]["name"]
+    labels = spec["template"]["metadata"]["labels"]
+    budget = _of_kind(name, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"]
+    assert spec["selector"]["matchLabels"] == service["spec"]["selector"] == budget == labels
+    assert _options(container["livenessProbe"]) == ["--max-age"]
+    assert _options(container["readinessProbe"]) == ["--max-lag"]
+    assert _options(container["startupProbe"]) == []
+
+
+def _options(probe: dict[str, Any]) -> list[str]:
+    return [one for one in probe["exec"]["command"] if one.startswith("--")]
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+@pytest.mark.parametrize("version", ["1.31", "1.34"])
+def test_manifests_have_the_schemas_of_kubernetes(name: str, version: str) -> None:
+    validate = pytest.importorskip("kubernetes_validate").validate
+    for one in _objects(name):
+        validate(one, version, strict=True)
+
+
+def test_alerts_are_quiet_in_a_night_without_input_and_fire_when_something_is_wrong() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed; on Debian it is in the package prometheus")
+    rules, cases = FOLDER / "alerts.yaml", Path(__file__).with_name("alerts_test.yaml")
+    for command in (["check", "rules", str(rules)], ["test", "rules", str(cases)]):
+        done = subprocess.run([promtool, *command], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+    tested = {
+        case["alertname"]
+        for one in yaml.safe_load(cases.read_text())["tests"]
+        for case in one["alert_rule_test"]
+    }
+    assert tested == {
+        rule["alert"] for group in yaml.safe_load(rules.read_text())["groups"] for rule in group["rules"]
+    }
 
 
 @pytest.mark.parametrize("file", ["alerts.yaml", "dashboard.json"])
@@ -135,4 +202,4 @@ def test_alerts_and_dashboard_ask_for_metrics_that_there_are(file: str, tmp_path
 
 
 def test_the_page_names_every_file() -> None:
-    assert {*re.findall(r"\(deploy/([\w.]+)\)", PAGE)} == {file.name for file in FOLDER.iterdir()}
+    assert {*re.findall(r"\(deploy/([\w.-]+)\)", PAGE)} == {file.name for file in FOLDER.iterdir()}
