@@ -14,7 +14,7 @@ import numpy as np
 from beamlike.observe.charts.axes import Numbers
 from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries
-from beamlike.observe.totals import totals
+from beamlike.observe.totals import Losses
 from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.explain import output_text, run_state
 from beamlike.observe.words import clock, in_hand_text, length, rows
@@ -30,6 +30,7 @@ _MUCH = 3  # a batch is stuck after so many times the usual duration
 _GROWN = 1.25  # batches are slow if they grow to so many times the usual duration
 _NEVER_LONG = 10.0  # seconds; a shorter batch is never stuck
 _SILENT = 30.0  # seconds; after a shorter silence, a source does not count as silent
+_FEW = 0.01  # a run is healthy if it has lost at most this share of its latest rows
 
 
 @attrs.frozen(eq=False)
@@ -85,10 +86,7 @@ class Health:
             f"The system is slow: batches take longer and longer, {first} {len(took) - 1} batches ago and {last} the "
             f"last one{', and event time falls behind' if behind else ''}"
         )
-        spent = {
-            name: float((one.output_system_lag - one.input_system_lag)[-1])
-            for name, one in self.series.stages.items()
-        }
+        spent = {name: float(own[-1]) for name, own in self.series.own_times().items()}
         slowest = max(spent, key=lambda name: spent[name], default=None)
         if slowest is not None and spent[slowest] > float(took[-1]) / 2:
             before = any(one in self.series.stages for one in self.history.plan.stages[slowest].inputs)
@@ -144,22 +142,18 @@ class Health:
 
     def _healthy(self) -> list[str]:
         """Returns the sentences for a healthy run (figure 3-15), with its dropped elements and dead letters."""
-        total = totals(self.history)
-        dropped = sum(sum(one.dropped.values()) for one in total.values())
-        dead = sum(one.dead_letters for one in total.values())
-        lost = [
-            text for text, count in ((rows(dropped), dropped), (rows(dead, "dead letter"), dead)) if count
-        ]
-        losses = (
-            [
-                f"On the way, {' and '.join(lost)} {'was' if dropped + dead == 1 else 'were'} dropped or set aside"
-            ]
-            if lost
-            else []
-        )
+        every = Losses.of(self.history, self.history.batches)
+        losses = [f"On the way, {every} dropped or set aside"] if every.total else []
         if self.history.closed is not None:
             return losses
         took = length(round(float(np.median(self._durations())) * _SECOND))
+        lately = Losses.of(self.history, self.history.batches[-_LATELY:])
+        if lately.total > _FEW * lately.read:
+            return [
+                f"Loses rows: of the last {rows(lately.read)}, {lately} dropped or set aside, most of them by "
+                f"{lately.most}; no lag grows, and a batch takes {took}",
+                *losses,
+            ]
         return [f"Healthy: no lag grows; a batch takes {took}", *losses]
 
 

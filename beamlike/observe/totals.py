@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
+from beamlike.observe.words import rows
 from beamlike.records.history import History
+from beamlike.records.model import BatchRecord, StageRecord
 
 
 @attrs.define
@@ -68,3 +70,56 @@ def others(history: History, total: Mapping[str, Total]) -> list[str]:
     """Returns the names of steps with dead letters that are neither source, stage nor sink, sorted."""
     known = {*history.plan.sources, *history.plan.stages, *history.plan.sinks}
     return sorted(name for name in total if name not in known)
+
+
+@attrs.frozen
+class Losses:
+    """The rows that some batches have lost, each counted once: `dropped` by stages, and `dead_letters` by name.
+
+    A stage drops an element from each of its windows, and stages with the same inputs drop the same elements: of these
+    the one that drops most counts. `read` is the number of rows that the sources read.
+    """
+
+    read: int
+    dropped: Mapping[str, int]
+    dead_letters: Mapping[str, int]
+
+    @classmethod
+    def of(cls, history: History, batches: Sequence[BatchRecord]) -> Losses:
+        """Returns the losses of these batches of a run."""
+        by_stage: Counter[str] = Counter()
+        dead: Counter[str] = Counter()
+        for batch in batches:
+            by_stage.update({name: _dropped(stage) for name, stage in batch.stages.items()})
+            dead.update(batch.set_aside)
+        most: dict[frozenset[str], str] = {}
+        for name, stage in history.plan.stages.items():
+            other = most.setdefault(frozenset(stage.inputs), name)
+            if by_stage[name] > by_stage[other]:
+                most[frozenset(stage.inputs)] = name
+        read = sum(source.read or source.elements for batch in batches for source in batch.sources.values())
+        return cls(read, +Counter({name: by_stage[name] for name in most.values()}), dead)
+
+    @property
+    def total(self) -> int:
+        """The number of lost rows."""
+        return sum(self.dropped.values()) + sum(self.dead_letters.values())
+
+    @property
+    def most(self) -> str:
+        """The source, step or stage that has lost most of them."""
+        both = Counter(self.dropped) + Counter(self.dead_letters)
+        return f"`{both.most_common(1)[0][0]}`"
+
+    def __str__(self) -> str:
+        dropped, dead = sum(self.dropped.values()), sum(self.dead_letters.values())
+        texts = [
+            text for text, count in ((rows(dropped), dropped), (rows(dead, "dead letter"), dead)) if count
+        ]
+        return f"{' and '.join(texts)} {'was' if self.total == 1 else 'were'}"
+
+
+def _dropped(stage: StageRecord) -> int:
+    """Returns the number of elements that a stage has dropped: from all their windows, or the same number of drops."""
+    dropped = sum(stage.dropped.values())
+    return -(-dropped * stage.elements // stage.placed) if stage.placed else dropped

@@ -23,6 +23,7 @@ from beamlike.records.graph import (
 from beamlike.steps.base import Select, WindowInto, WithColumns
 from beamlike.system.path_names import is_remote
 from stages.operator import MAIN
+from stages.strategies.base import BoundedOutOfOrderness
 from windowing.calendars import CalendarWindows
 from windowing.clocks import WATERMARK
 from windowing.windowing import Windowing
@@ -49,6 +50,7 @@ def _source(facts: SourceFacts) -> SourceDescription:
         idle_after=strategy.idle_after,
         percentiles=strategy.percentiles,
         kind=facts.kind,
+        bound=strategy.bound if isinstance(strategy, BoundedOutOfOrderness) else None,
     )
 
 

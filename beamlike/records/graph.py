@@ -16,7 +16,7 @@ class SourceDescription:
 
     `idle_after` is in microseconds; None if a silent source is never idle. `per_split` names the column of the split.
     `percentiles` are the percentages of its percentile watermarks. `kind` is the name of the source's class, empty in
-    older records.
+    older records. `bound` is that of the strategy in microseconds, if it has one that does not change.
     """
 
     reads: str
@@ -25,6 +25,7 @@ class SourceDescription:
     idle_after: int | None = attrs.field(default=None, kw_only=True)
     percentiles: tuple[int, ...] = attrs.field(default=(), kw_only=True)
     kind: str = attrs.field(default="", kw_only=True)
+    bound: int | None = attrs.field(default=None, metadata=SPARSE, kw_only=True)
 
 
 @attrs.frozen

@@ -59,6 +59,19 @@ class RunSeries:
         stages = (marks for one in self.stages.values() for marks in (one.input, one.output))
         return [*(one.watermark for one in self.sources.values()), *stages]
 
+    def own_times(self) -> dict[str, Numbers]:
+        """Returns the time (s) of each batch that each stage took itself: since the stage that was done before it.
+
+        Stages of one level have the same inputs, and run one after the other. The sum of all is at most the time of the
+        batch. The time of the first one includes reading.
+        """
+        done = np.array([one.output_system_lag for one in self.stages.values()]).reshape(-1, len(self.times))
+        order = np.argsort(done, axis=0, kind="stable")
+        since = np.diff(np.take_along_axis(done, order, axis=0), axis=0, prepend=0.0)
+        own = np.empty_like(done)
+        np.put_along_axis(own, order, since, axis=0)
+        return dict(zip(self.stages, own, strict=True))
+
     @property
     def newest(self) -> Times:
         """The most advanced watermark of all sources. It is plus infinity only when all sources have ended."""

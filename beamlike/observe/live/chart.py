@@ -34,7 +34,7 @@ class Chart:
     """A chart. `kind` says what its values are: "event" times in seconds, "duration" in seconds, "count" or "bytes".
 
     `times` has the processing time of each point, in seconds. `caption` says how to read it. `window_ends` are event
-    times, in seconds.
+    times, in seconds. A chart `asks` if a choice of an event time asks about its window.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Chart:
     caption: str = ""
     window_ends: Sequence[float] = ()
     stacked: bool = False
+    asks: bool = False
 
     def facts(self) -> dict[str, Any]:
         """Returns the chart for JSON."""
@@ -90,6 +91,16 @@ class Points:
     def sums(self, counts: Times) -> list[float]:
         """Returns the sum of counts in the batches of each point."""
         return [float(one) for one in np.add.reduceat(counts, self.starts).tolist()] if len(counts) else []
+
+    def rates(self, counts: Times, spans: Numbers) -> list[float | None]:
+        """Returns counts per second, for batches that lasted so long (s); None where no time passed."""
+        if not len(counts):
+            return []
+        added, lasted = np.add.reduceat(counts, self.starts), np.add.reduceat(spans, self.starts)
+        return [
+            count / span if span else None
+            for count, span in zip(added.tolist(), lasted.tolist(), strict=True)
+        ]
 
     def most(self, values: Numbers) -> list[float | None]:
         """Returns the greatest value in the batches of each point; None where there is none."""

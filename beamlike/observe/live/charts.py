@@ -8,10 +8,11 @@ from typing import Final
 import attrs
 import numpy as np
 
-from beamlike.observe.charts.axes import Times, finite
+from beamlike.observe.charts.axes import Numbers, Times, finite
 from beamlike.observe.charts.layers import Frame
 from beamlike.observe.charts.series import RunSeries, run_series
 from beamlike.observe.live.chart import Chart, Line, Points
+from beamlike.observe.waiting.window_query import found_by_time
 from beamlike.records.graph import StageDescription
 from beamlike.records.history import History
 
@@ -22,17 +23,19 @@ _MOST_SOURCES: Final = 6
 
 _EVENT: Final = (
     "Event time across, processing time up. The output watermark is at or left of the input watermark; the distance is "
-    "added by the stage itself. Dots are panes, at the input watermark at which they were emitted. Choose a time to "
-    "ask why its window has or has not fired."
+    "added by the stage itself. Dots are panes, at the input watermark at which they were emitted."
 )
+_ASK: Final = " Choose a time to ask why its window has or has not fired."
 _SOURCES: Final = (
     "Event time across, processing time up. A line shows how far in event time a source is complete; sources near the "
     "dotted line are fresh."
 )
 _LAG: Final = "How far the watermarks are behind. A saw-tooth shows windows that open and close."
 _SYSTEM: Final = "From the beginning of a batch until the stage was done. It grows if the stage is too slow."
+_RATES: Final = "Over the whole time, also that in which the run waits: what flows in, and what flows out."
 _PARTS: Final = (
-    "The time of a batch, by the stages that took most of it. The rest is reading, sinks and commits."
+    "The time of a batch, by the stages that took most of it, each since the stage that was done before it: the first "
+    "one includes reading. The rest is other stages, sinks and commits."
 )
 
 
@@ -121,8 +124,10 @@ class RunCharts:
                 values = [mark if count else None for mark, count in zip(at, there, strict=True)]
                 style = f"pane-{kind.replace('_', '-')}"
                 lines.append(Line(f"{kind.replace('_', ' ')} panes", style, values, "mark"))
-        ends = _window_ends(self.history.plan.stages[name], stage.input, stage.output)
-        return self._chart("Watermarks", "event", lines, _EVENT, window_ends=ends)
+        described = self.history.plan.stages[name]
+        ends, asks = _window_ends(described, stage.input, stage.output), found_by_time(described)
+        chart = self._chart("Watermarks", "event", lines, _EVENT + _ASK * asks, window_ends=ends)
+        return attrs.evolve(chart, asks=asks)
 
     def sources(self) -> Iterator[Chart]:
         """Yields the charts of all sources. Of many sources, those that are furthest behind are drawn."""
@@ -157,7 +162,7 @@ class RunCharts:
         """Yields the charts of all batches: their time by part, and their rows."""
         points, batches = self.points, self.history.batches
         took = np.array([_seconds(one.processing_time, one.finished) for one in batches])
-        own = {name: one.output_system_lag - one.input_system_lag for name, one in self.series.stages.items()}
+        own = self.series.own_times()
         largest = sorted(own, key=lambda name: -float(own[name].sum()))[: _MOST_PARTS - 1]
         lines, below = [], np.zeros(len(batches))
         for number, name in enumerate(largest):
@@ -167,6 +172,16 @@ class RunCharts:
         yield self._chart("Time of a batch", "duration", lines[::-1], _PARTS, stacked=True)
         rows = _times(sum(one.elements for one in batch.sources.values()) for batch in batches)
         written = _times(sum(batch.sinks.values()) for batch in batches)
+        spans = self._spans()
+        yield self._chart(
+            "Rows per second",
+            "count",
+            [
+                Line("elements read", "elements", points.rates(rows, spans)),
+                Line("written", "output", points.rates(written, spans)),
+            ],
+            _RATES,
+        )
         yield self._chart(
             f"Rows of {points.each}",
             "count",
@@ -175,6 +190,14 @@ class RunCharts:
                 Line("written", "output", points.sums(written)),
             ],
         )
+
+    def _spans(self) -> Numbers:
+        """Returns the time (s) from the beginning of each batch to that of the next one, or to its own end."""
+        ends = [batch.processing_time for batch in self.history.batches[1:]]
+        last = self.history.batches[-1]
+        ends.append(last.finished or last.processing_time)
+        spans: Numbers = np.maximum(_times(iter(ends)) - self.series.times, 0) / _SECOND
+        return spans
 
     def _chart(
         self,

@@ -47,10 +47,32 @@ def advice(found: SourcePrediction) -> Iterator[str]:
     else:
         yield _knee_text(found, word, lost)
         yield f"Nothing is late with {length(found.needed)}."
+    yield from _used_text(found)
     yield from _split_texts(found)
     if found.learned:
         learned = ", ".join(f"{share} {length(bound)}" for share, bound in found.learned.items())
         yield f"PercentileLateness would have learned, by its share: {learned}."
+
+
+def _used_text(found: SourcePrediction) -> Iterator[str]:
+    """Yields how the bound in use compares with the advised one, if they differ."""
+    used, best = found.described.bound, knee(found)
+    word, lost = losses(found)
+    if used is None or used == best.bound:
+        return
+    counts = {one.bound: count for one, count in zip(found.bounds, lost, strict=True)}
+    other = length(abs(used - best.bound))
+    text = f"The bound in use, {length(used)}, loses {counts[used]:,} ({word}): {length(best.bound)} "
+    if counts[used] == counts[best.bound]:
+        yield (
+            f"{text}loses no more, and panes come {other} earlier."
+            if used > best.bound
+            else f"{text}is no better."
+        )
+    elif used > best.bound:
+        yield f"{text}loses {counts[best.bound]:,}, and panes come {other} earlier."
+    else:
+        yield f"{text}loses {counts[best.bound]:,}, and panes come {other} later."
 
 
 def _knee_text(found: SourcePrediction, word: str, lost: list[int]) -> str:

@@ -125,7 +125,8 @@ def predict(history: History, name: str, asked: Iterable[int] = ()) -> SourcePre
         )
 
     enough = _needed(arrived, per_split, described.idle_after)
-    wanted = {*(bound for bound in BOUNDS if bound < enough), 0, enough, *asked}
+    used = () if described.bound is None else (described.bound,)
+    wanted = {*(bound for bound in BOUNDS if bound < enough), 0, enough, *used, *asked}
     return SourcePrediction(
         name,
         described,

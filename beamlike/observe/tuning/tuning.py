@@ -174,21 +174,25 @@ def _tables(found: SourcePrediction) -> Iterator[tuple[str, list[str], list[list
     """Yields a caption, the heads and the rows of each table: one for each stage, or one of the source only."""
     total = found.elements
     if not found.placed:
-        rows = [[length(one.bound), _count(one.late, total)] for one in found.bounds]
+        rows = [[_bound_text(one, found), _count(one.late, total)] for one in found.bounds]
         yield "late: elements behind the watermark", ["bound", "late"], rows
     for name, placed in found.placed.items():
         yield (
             f"stage {printable(name)}:",
             ["bound", "late", "dropped", *_DELAYS],
-            [_row(one, name, total, placed) for one in found.bounds],
+            [[_bound_text(one, found), *_row(one, name, total, placed)] for one in found.bounds],
         )
+
+
+def _bound_text(one: BoundPrediction, found: SourcePrediction) -> str:
+    return length(one.bound) + (" (in use)" if one.bound == found.described.bound else "")
 
 
 def _row(one: BoundPrediction, stage: str, total: int, placed: int) -> list[str]:
     predicted = one.stages[stage]
     delays = predicted.delays
     times = map(length, (*delays.event, *delays.processing)) if delays.windows else ("",) * len(_DELAYS)
-    return [length(one.bound), _count(one.late, total), _count(predicted.dropped, placed), *times]
+    return [_count(one.late, total), _count(predicted.dropped, placed), *times]
 
 
 def _count(found: Range, total: int) -> str:

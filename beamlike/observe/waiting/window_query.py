@@ -105,9 +105,17 @@ def parse_window(text: str, name: str, stage: StageDescription) -> Window:
     return window
 
 
+def found_by_time(stage: StageDescription) -> bool:
+    """True if a time in a window of the stage is enough to find it, so that START/END is not needed."""
+    known = (stage.spacing, stage.calendar, stage.session_gap)
+    return stage.windowed and (stage.global_window or any(one is not None for one in known))
+
+
 def _around(time: int, text: str, name: str, stage: StageDescription) -> Window:
     if stage.global_window:
         return Window(MIN_TIME, GLOBAL_WINDOW_END)
+    if stage.session_gap is not None:  # of an element at this time; others make the session longer
+        return Window(time, time + stage.session_gap)
     window = _window_at(time, stage)
     if window is None:
         raise UnknownWindow(

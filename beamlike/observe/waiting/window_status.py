@@ -24,6 +24,9 @@ def verdict(
     if key is not None and not _has_come(history, name, key):
         yield f"no element of key {key} has arrived at stage `{name}` in this run: there is nothing to wait for"
         return
+    gap = chain.plan.stages[name].session_gap
+    if window is not None and gap == window.end - window.start:
+        yield f"a session of which {moment(window.start)} is the last element ends {length(gap)} later"
     if window is None:
         yield from _of_key(chain, name, str(key))
     elif chain.stage(name).input < window.end:

@@ -114,11 +114,18 @@
     };
   }
 
+  // Without a pointer on the chart, the legend has the last values.
+  function rest(plot) {
+    if (plot.cursor.left >= 0 && plot.cursor.idx != null) return;
+    plot.setLegend({ idxs: plot.data.map((values) => values.findLastIndex((value) => value != null)) }, false);
+  }
+
   function options(chart, width) {
     const format = FORMATS[chart.kind];
     const event = chart.kind === "event";
     const axis = { stroke: colour("text"), grid: { stroke: colour("edge"), width: 1 }, ticks: { stroke: colour("edge") }, font: "12px system-ui, sans-serif", labelFont: "12px system-ui, sans-serif" };
     const times = { time: false };
+    const resting = { ready: [rest], setCursor: [rest], setData: [rest] };
     const common = {
       width, height: event ? 380 : 190, padding: [12, 34, null, null],
       legend: { live: true },
@@ -133,7 +140,7 @@
           { ...timeAxis(3, "processing time (UTC)", axis), size: 104 },
           { ...timeAxis(2, "event time (UTC)", axis), space: 90, scale: "y" },
         ],
-        hooks: { drawClear: [ends(chart)] },
+        hooks: { drawClear: [ends(chart)], ...resting },
       };
     }
     return {
@@ -143,6 +150,7 @@
         { ...timeAxis(2, null, axis), space: 100 },
         { ...axis, size: 76, ...(chart.kind === "duration" ? { incrs: NICE } : {}), values: (plot, ticks) => ticks.map(format) },
       ],
+      hooks: resting,
     };
   }
 
@@ -189,7 +197,7 @@
     const canvas = place.querySelector("canvas");
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `${chart.title}: ${chart.lines.map((line) => line.label).join(", ")}; the table below has the last values`);
-    if (chart.kind === "event" && document.getElementById("ask")) {
+    if (chart.asks && document.getElementById("ask")) {
       plot.over.addEventListener("click", (click) => {
         const seconds = plot.posToVal(click.offsetX, "y");
         const form = document.getElementById("ask");

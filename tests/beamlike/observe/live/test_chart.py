@@ -52,7 +52,7 @@ def test_panes_are_marks_at_the_input_watermark() -> None:
 
 
 def test_the_parts_of_the_time_of_a_batch_are_within_the_whole() -> None:
-    times, _ = RunCharts.of(flagship(held=True)).batches()
+    times, *_ = RunCharts.of(flagship(held=True)).batches()
     whole, *parts = times.lines
     for place in range(len(times.times)):
         below = [part.values[place] or 0 for part in parts]
