@@ -86,7 +86,8 @@ class App:
 
     async def runs(self, request: Request) -> Response:
         """Shows the list of runs and savepoints."""
-        return await self._page(request, "runs.html", lambda shown: pages.run_list(self.catalog))
+        text, state = (request.query_params.get(name, "").strip() for name in ("text", "state"))
+        return await self._page(request, "runs.html", lambda shown: pages.run_list(self.catalog, text, state))
 
     async def overview(self, request: Request) -> Response:
         """Shows a run: its verdict, graph and watermarks."""

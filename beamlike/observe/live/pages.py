@@ -47,11 +47,29 @@ class Link:
     window: str
 
 
-def run_list(catalog: Catalog) -> Values:
-    """Returns the values of the list of runs and savepoints."""
+STATES: Final = ("running", "failed", "killed", "stopped", "ended", "unreadable")
+"""The states of runs in the order of the list; they are also classes of the style sheet."""
+
+
+def run_list(catalog: Catalog, text: str = "", state: str = "") -> Values:
+    """Returns the values of the list of runs and savepoints: runs by state, the latest first.
+
+    `text` is a part of the name of a run or pipeline, and `state` one of `STATES`; if they are empty, all are listed.
+    """
+    every = sorted(map(_listed, catalog.entries()), key=lambda one: (STATES.index(one["kind"]), -one["last"]))
+    found = [
+        one
+        for one in every
+        if state in ("", one["kind"])
+        and text.lower() in f"{one['entry'].name} {one.get('pipeline', '')}".lower()
+    ]
     return {
         "title": "Runs",
-        "runs": [_listed(entry) for entry in catalog.entries()],
+        "runs": found,
+        "all": len(every),
+        "states": [one for one in STATES if any(run["kind"] == one for run in every)],
+        "text": text,
+        "chosen": state,
         "savepoints": catalog.savepoints(),
         "places": catalog.places,
         "clock": clock,
@@ -63,26 +81,36 @@ def _listed(entry: Entry) -> Values:
     try:
         history = History.end_of(entry.path)
     except (OSError, ViewError) as error:
-        return found | {"state": f"cannot be read: {error}", "trouble": True}
+        return found | {"state": f"cannot be read: {error}", "kind": "unreadable", "last": 0}
     status = Status.of(history)
     worst = max(status.lags.items(), key=lambda item: item[1], default=None)
     batch = history.latest
     return found | {
         "pipeline": history.plan.pipeline,
         "state": run_state(history).removeprefix("the run "),
-        "trouble": bool([*status.troubles()]),
+        "kind": _kind(history),
+        "last": 0 if batch is None else batch.processing_time,
         "batch": None if batch is None else batch.batch,
         "ago": "" if status.age is None else length(status.age),
+        "ended": ""
+        if batch is None or history.closed is None
+        else clock(batch.finished or batch.processing_time),
         "worst": "" if worst is None else f"{worst[0]}: {length(worst[1])}",
         "rows": None if batch is None else sum(one.elements for one in batch.sources.values()),
     }
+
+
+def _kind(history: History) -> str:
+    """Returns the state of a run, which is one of `STATES`. A run of which nobody knows counts as running."""
+    if history.closed is not None:
+        return history.closed if history.closed in STATES else "ended"
+    return "killed" if history.alive is False else "running"
 
 
 def about(entry: Entry, run: OpenRun) -> Values:
     """Returns the values that all pages of a run have."""
     history = run.history
     present = history.present()
-    status = Status.of(history)
     return {
         "entry": entry,
         "history": history,
@@ -90,7 +118,7 @@ def about(entry: Entry, run: OpenRun) -> Values:
         "present": present,
         "version": run.version,
         "state": run_state(history).removeprefix("the run "),
-        "trouble": bool([*status.troubles()]),
+        "kind": _kind(history),
         "batch": history.latest,
         "in_hand": in_hand_text(present) if history.closed is None else None,
         "spark_page": history.page if history.page.startswith(("http://", "https://")) else "",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from beamlike.observe.charts.series import run_series
 from beamlike.observe.live import chart
 from beamlike.observe.live.chart import Points
 from beamlike.observe.live.charts import RunCharts
+from beamlike.records.graph import RunDescription
+from tests.support.histories import PLAN, at, batch, history, source_record, stage, stage_record
 from tests.support.simulated import flagship, wide
 from windowing.time import MAX_TIME, MIN_TIME
 
@@ -34,10 +38,10 @@ def test_a_watermark_at_an_end_of_time_has_no_point() -> None:
 
 
 def test_all_lines_of_a_chart_have_a_value_for_each_time() -> None:
-    for history in (flagship(held=True), wide(each=8), flagship(held=True, batches=1)):
-        charts = RunCharts.of(history)
+    for run in (flagship(held=True), wide(each=8), flagship(held=True, batches=1)):
+        charts = RunCharts.of(run)
         every = [*charts.sources(), *charts.batches()]
-        every += [one for name in history.plan.stages for one in charts.stage(name)]
+        every += [one for name in run.plan.stages for one in charts.stage(name)]
         for one in every:
             assert {len(line.values) for line in one.lines} <= {len(one.times)}, one.title
 
@@ -49,6 +53,33 @@ def test_panes_are_marks_at_the_input_watermark() -> None:
     there = [place for place, value in enumerate(lines["on time panes"]) if value is not None]
     assert there
     assert all(lines["on time panes"][place] == lines["input watermark"][place] for place in there)
+
+
+@pytest.mark.parametrize("stages", range(1, 6))
+@pytest.mark.parametrize("workers", [1, 3])
+def test_stages_of_one_level_share_the_time_of_the_level(stages: int, workers: int) -> None:
+    """Each stage is done half a second after the one before it, or they are done together."""
+    done = {f"stage {one}": 60 + 0.5 * (1 + one // workers) for one in range(stages)}
+    records = {name: stage_record(50, 40, finished=at(when)) for name, when in done.items()}
+    plan = RunDescription("p", {"plays": PLAN.sources["mobile"]}, {name: stage(("plays",)) for name in done})
+    made = history(batch(0, 60, {"plays": source_record(55)}, records, finished=70), plan=plan)
+    own = run_series(made).own_times()
+    assert sum(float(one[0]) for one in own.values()) == max(done.values()) - 60, (
+        "no more than the batch took"
+    )
+    assert all(float(one[0]) in (0.0, 0.5) for one in own.values())
+
+
+@given(COUNTS)
+def test_rates_keep_every_row(counts: list[int]) -> None:
+    values = np.array(counts, np.int64)
+    points = Points.of(np.arange(len(counts), dtype=np.int64) * 1_000_000)
+    rates = points.rates(values, np.full(len(counts), 2.0))
+    spans = 2 * (points.ends - points.starts + 1)
+    assert round(sum((one or 0) * span for one, span in zip(rates, spans.tolist(), strict=True))) == sum(
+        counts
+    )
+    assert set(points.rates(values, np.zeros(len(counts)))) == {None}
 
 
 def test_the_parts_of_the_time_of_a_batch_are_within_the_whole() -> None:

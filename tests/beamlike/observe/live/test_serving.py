@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +84,57 @@ def test_every_page_of_every_run_is_there(client: Client, place: Path) -> None:
             assert "script-src 'self'" in headers["content-security-policy"]
         for charts in ("/sources/charts", "/batches/charts", f"/stages/{quote(stage)}/charts"):
             assert json.loads(client.ask(run + charts)[2])
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Iterator[Client]:
+    """Runs of all states that can be made without a living process; each began later than the one before."""
+    for number, closed in enumerate(("ended", "failed", "stopped", "ended", None)):
+        one = flagship(held=True, batches=2 + number, ended=False)
+        one.closed = closed
+        write_run(tmp_path / f"{number}-{closed}" / "records.jsonl", one)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "records.jsonl").write_text(
+        run_of(tmp_path / "0-ended" / "records.jsonl")[:40] + "\n"
+    )
+    with serving(tmp_path) as address:
+        yield Client(address)
+
+
+def run_of(path: Path) -> str:
+    return path.read_text()
+
+
+def listed(text: str) -> list[str]:
+    return re.findall(r"(\d-\w+)/records", text)
+
+
+def test_runs_are_listed_by_state_and_the_latest_first(many: Client) -> None:
+    text = many.ask("/")[2]
+    assert listed(text) == ["4-None", "1-failed", "2-stopped", "3-ended", "0-ended"]
+    for kind in ("running", "failed", "stopped", "ended"):
+        assert f'<span class="state {kind}">' in text
+    assert text.count("2026-01-01T12:") >= 4, "runs that are over have the time of their last batch"
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("state=ended", ["3-ended", "0-ended"]),
+        ("state=failed", ["1-failed"]),
+        ("state=killed", []),
+        ("text=2-STOP", ["2-stopped"]),
+        ("text=ended&state=ended", ["3-ended", "0-ended"]),
+        ("text=ended&state=failed", []),
+        ("text=%3Cscript%3E", []),
+        ("state=none", []),
+    ],
+)
+def test_runs_are_filtered_by_name_and_state(many: Client, query: str, found: list[str]) -> None:
+    text = many.ask(f"/?{query}")[2]
+    assert listed(text) == found
+    assert found or "None of the" in text
+    assert "<script>" not in text
 
 
 def test_names_of_data_are_text_and_no_code(client: Client, place: Path) -> None:

@@ -9,10 +9,12 @@ import beamlike as bl
 from beamlike.errors import UnknownKey, UnknownWindow
 from beamlike.observe.waiting.explain import why
 from beamlike.observe.waiting.window_query import parse_key, parse_window
+from beamlike.observe.words import length
 from beamlike.plan.run_graph import describe_run
 from beamlike.records.graph import RunDescription
 from stages.facts import from_json, to_json
 from tests.support.histories import PLAN, at, history, sliding, stage, waiting
+from windowing.time import format_time
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,19 @@ def test_what_is_no_window_of_the_stage_is_refused(text: str, name: str, message
     with pytest.raises(UnknownWindow) as error:
         why(history(waiting()), stage=name, window=text)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("gap", [1, 60, 3600])
+@pytest.mark.parametrize("seconds", [-7200, 0, 30, 100])
+def test_a_time_among_sessions_asks_about_a_session_of_that_time(gap: int, seconds: int) -> None:
+    sessions = attrs.evolve(PLAN.stages["sessions"], session_gap=gap * 1_000_000)
+    plan = attrs.evolve(PLAN, stages={**PLAN.stages, "sessions": sessions})
+    time = format_time(at(seconds))
+    found = parse_window(time, "sessions", sessions)
+    assert (found.start, found.end) == (at(seconds), at(seconds + gap))
+    first, then, *_ = why(history(waiting(), plan=plan), stage="sessions", window=time)[1:]
+    assert first == f"a session of which {time} is the last element ends {length(gap * 1_000_000)} later"
+    assert ("is not over" in then) == (seconds + gap > 43)  # the input watermark
 
 
 def test_a_time_in_a_gap_between_windows_is_refused():
