@@ -168,7 +168,7 @@ class RunCharts:
         for number, name in enumerate(largest):
             below = below + own[name]
             lines.append(Line(name, f"source-{number}", points.most(below), "area"))
-        lines.append(Line("everything", "rest", points.most(np.fmax(took, below)), "area"))
+        lines.append(Line("the rest", "rest", points.most(np.fmax(took, below)), "area"))
         yield self._chart("Time of a batch", "duration", lines[::-1], _PARTS, stacked=True)
         rows = _times(sum(one.elements for one in batch.sources.values()) for batch in batches)
         written = _times(sum(batch.sinks.values()) for batch in batches)
@@ -192,12 +192,13 @@ class RunCharts:
         )
 
     def _spans(self) -> Numbers:
-        """Returns the time (s) from the beginning of each batch to that of the next one, or to its own end."""
-        ends = [batch.processing_time for batch in self.history.batches[1:]]
+        """Returns the time (s) from the beginning of each batch to that of the next one.
+
+        The last batch has the time of the one before it, or its own.
+        """
         last = self.history.batches[-1]
-        ends.append(last.finished or last.processing_time)
-        spans: Numbers = np.maximum(_times(iter(ends)) - self.series.times, 0) / _SECOND
-        return spans
+        spans: Numbers = np.maximum(np.diff(self.series.times), 0) / _SECOND
+        return np.append(spans, spans[-1] if len(spans) else _seconds(last.processing_time, last.finished))
 
     def _chart(
         self,

@@ -62,9 +62,17 @@
   const straight = uPlot.paths.linear();
   const bars = uPlot.paths.bars({ size: [0.8, 60] });
 
-  function series(line, format) {
+  // The value of a line itself: in a stacked chart, what it adds to the line below.
+  function own(chart, number, place) {
+    const value = chart.lines[number].values[place];
+    const below = chart.stacked ? chart.lines[number + 1]?.values[place] ?? 0 : 0;
+    return value == null ? null : value - below;
+  }
+
+  function series(chart, number, format) {
+    const line = chart.lines[number];
     const stroke = paint(line.style);
-    const value = (plot, raw) => (raw == null ? "–" : format(raw));
+    const value = (plot, raw, column, place) => (raw == null || place == null ? "–" : format(own(chart, number, place)));
     const plain = { label: line.label, stroke, value, width: 2, points: { show: false }, spanGaps: false };
     if (line.style === "upstream") plain.dash = [4, 3];
     if (line.shape === "mark") {
@@ -130,7 +138,7 @@
       width, height: event ? 380 : 190, padding: [12, 34, null, null],
       legend: { live: true },
       cursor: { drag: { x: !event, y: event } },
-      series: [{ label: "processing time", value: (plot, raw) => (raw == null ? "–" : clock(raw)) }, ...chart.lines.map((line) => series(line, format))],
+      series: [{ label: "processing time", value: (plot, raw) => (raw == null ? "–" : clock(raw)) }, ...chart.lines.map((line, number) => series(chart, number, format))],
     };
     if (event) {
       return {
@@ -178,7 +186,7 @@
     for (let place = chart.times.length - 1; place >= Math.max(0, chart.times.length - 10); place -= 1) {
       const row = body.insertRow();
       row.insertCell().textContent = clock(chart.times[place]);
-      for (const line of chart.lines) row.insertCell().textContent = format(line.values[place]);
+      chart.lines.forEach((line, number) => { row.insertCell().textContent = format(own(chart, number, place)); });
     }
     details.append(made);
   }
@@ -216,7 +224,7 @@
     const known = drawn.get(holder);
     if (known && known.shape === shape) {
       charts.forEach((chart, place) => {
-        known.charts[place].window_ends = chart.window_ends;
+        Object.assign(known.charts[place], chart);
         known.plots[place].setData([chart.times, ...chart.lines.map((line) => line.values)]);
       });
       return;
