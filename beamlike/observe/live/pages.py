@@ -101,7 +101,7 @@ def _listed(entry: Entry) -> Values:
 
 
 def _kind(history: History) -> str:
-    """Returns the state of a run, which is one of `STATES`. A run of which nobody knows counts as running."""
+    """Returns the state of a run, which is one of `STATES`. A run whose process is unknown counts as running."""
     if history.closed is not None:
         return history.closed if history.closed in STATES else "ended"
     return "killed" if history.alive is False else "running"

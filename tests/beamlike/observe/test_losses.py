@@ -1,4 +1,4 @@
-"""What a run has lost: each row counts once, and a run that loses much is not healthy."""
+"""Losses of a run: each row counts once, and a run that loses much is not healthy."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 from tests.docs.site.navigation import Page, pages, published
 from tests.docs.site.staging import stage
@@ -20,6 +22,7 @@ def build() -> None:
     stage(listed, ROOT / config["docs_dir"])
     shutil.rmtree(ROOT / config["site_dir"], ignore_errors=True)
     _generate()
+    _require_tables(ROOT / config["site_dir"])
     (ROOT / config["site_dir"] / "llms.txt").write_text(published(llms, config["site_url"]), encoding="utf-8")
     _publish_markdown(listed, config)
 
@@ -31,6 +34,17 @@ def _generate() -> None:
     print(done.stdout, end="")
     if done.returncode or "griffe: " in done.stdout:
         sys.exit(done.returncode or "the site has warnings")
+
+
+def _require_tables(folder: Path) -> None:
+    """Ends with an error if a table is shown as the text of its source, because a line stands before its header."""
+    broken = [
+        f"{page.relative_to(folder)}: {text}"
+        for page in sorted(folder.rglob("*.html"))
+        for text in re.findall(r"<p>([^<]*\|\s*:?-{3,}.{0,80})", page.read_text(encoding="utf-8"))
+    ]
+    if broken:
+        sys.exit("\n".join(["these tables are shown as text:", *broken]))
 
 
 def _publish_markdown(listed: list[Page], config: dict[str, str]) -> None:
