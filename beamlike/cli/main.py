@@ -17,7 +17,7 @@ from beamlike.cli.java import java
 from beamlike.cli.logs import LoggingGroup, log_option
 from beamlike.cli.mcp_server import mcp
 from beamlike.cli.new import new
-from beamlike.cli.plainly import plainly
+from beamlike.cli.plainly import TROUBLESHOOTING, plainly
 from beamlike.cli.rebuild import rebuild
 from beamlike.cli.replays import record, replay, show_trace, trace_options
 from beamlike.cli.savepoints import restore, savepoint
@@ -202,6 +202,7 @@ def why(
 
     for sentence in plainly(lambda: explained(History.open(run), stage=stage, key=key, window=window)):
         click.echo(printable(sentence))
+    click.echo(TROUBLESHOOTING, err=True)
 
 
 @main.command()
@@ -228,6 +229,8 @@ def status(run: str, max_age: int | None, max_lag: int | None) -> None:
     troubles = list(found.troubles(max_lag, max_age))
     for trouble in troubles:
         click.echo(printable(f"Trouble: {trouble}"), err=True)
+    if troubles:
+        click.echo(TROUBLESHOOTING, err=True)
     sys.exit(1 if troubles else 0)
 
 

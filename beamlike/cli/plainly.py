@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from beamlike.errors import CheckpointError, PlanError, RecordsInUse, RunError, StepError, ViewError
 from beamlike.system.printable import printable
+
+TROUBLESHOOTING: Final = "docs/troubleshooting.md has the usual causes, by symptom"
 
 _OURS = (
     *(PlanError, StepError, RunError, CheckpointError, RecordsInUse, ViewError),
@@ -23,4 +25,5 @@ def plainly(action: Callable[[], Any]) -> Any:
     try:
         return action()
     except _OURS as error:
-        raise click.ClickException(printable(str(error), keep="\n\t")) from None
+        more = f"\n{TROUBLESHOOTING}" if isinstance(error, RunError | CheckpointError) else ""
+        raise click.ClickException(printable(str(error), keep="\n\t") + more) from None

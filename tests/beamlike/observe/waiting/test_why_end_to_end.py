@@ -17,7 +17,7 @@ def why(run: Path, *options: str) -> list[str]:
     """Returns the sentences of the command line."""
     result = CliRunner().invoke(main, ["why", str(run), *options])
     assert result.exit_code == 0, result.output
-    return result.output.splitlines()
+    return result.stdout.splitlines()
 
 
 def test_why_names_the_split_that_is_silent_while_a_run_goes_on(tmp_path: Path) -> None:
