@@ -95,6 +95,14 @@ LEFT_OUT: Final = (
     "dataframe/transforms_test.py::TransformTest::test_scalar",
 )
 """Tests that pass, and take long."""
+LONG: Final = (
+    "dataframe.transforms_test",
+    "examples.snippets.snippets_test",
+    "ml.inference.base_test",
+    "transforms.combiners_test",
+    "transforms.core_test",
+)
+"""The suites that `--quick` leaves out: they take half of the time."""
 
 
 ON_SPARK: Final = (
@@ -117,12 +125,13 @@ def environment(version: str, *, spark: bool) -> Path:
     return python
 
 
-def job(python: Path, parts: list[str], *, spark: bool) -> list[str | Path]:
+def job(python: Path, parts: list[str], *, spark: bool, quick: bool) -> list[str | Path]:
     """Returns the command that runs Beam's suites of which a name contains one of `parts`, or all."""
     suites, parts_of = (ON_SPARK, {FNS: CLASSES[:1]}) if spark else (SUITES, PARTS)
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
     chosen = [suite for suite in (*suites, FNS) if not parts or any(part in suite for part in parts)]
+    chosen = [suite for suite in chosen if not (quick and suite in LONG)]
     files = [
         f"{packages}/apache_beam/{suite.replace('.', '/')}.py{part}"
         for suite in chosen
@@ -149,13 +158,14 @@ def main() -> int:
     parser.add_argument("--version", default=VERSION, help="the version of Beam")
     parser.add_argument("--spark", action="store_true", help="runs on Spark")
     parser.add_argument("--slow", action="store_true", help="runs only the slow tests of this project's own")
+    parser.add_argument("--quick", action="store_true", help="leaves out the suites that take long")
     given = parser.parse_args()
     python = environment(given.version, spark=given.spark or given.slow)
     own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", *OWN]
     own += ["-m", "slow" if given.slow else f"{'spark' if given.spark else 'not spark'} and not slow"]
     place = {"BEAM_SUITE_ON": "spark"} if given.spark else {}
     here = {"cwd": ROOT, "env": {**os.environ, "PYTHONPATH": str(ROOT), **place}}
-    suites = job(python, given.suites, spark=given.spark)
+    suites = job(python, given.suites, spark=given.spark, quick=given.quick)
     jobs = [own] if given.slow else [own, suites]
     return max(subprocess.run(each, **here).returncode for each in jobs)  # type: ignore[call-overload]
 

@@ -124,6 +124,7 @@ def test_so_it_does_where_many_are_equal(query: int, ties: Path, tmp_path: Path)
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("query", [6, 5])
 def test_so_it_does_on_spark(query: int, disorder: Path, tmp_path: Path, spark: SparkSession) -> None:
     on_spark(query, disorder, tmp_path, spark, shards=2)
@@ -138,7 +139,10 @@ def test_all_do_so_on_spark(query: int, ties: Path, tmp_path: Path, spark: Spark
 
 @pytest.mark.slow
 @QUERY
-@pytest.mark.parametrize(("seed", "rows"), [(1, 150), (2, 1_999), (5, 100_000)])
+@pytest.mark.parametrize(
+    ("seed", "rows"),
+    [(1, 150), *(pytest.param(*one, marks=pytest.mark.long) for one in [(2, 1_999), (5, 100_000)])],
+)
 def test_it_depends_neither_on_batches_nor_on_the_seed(
     query: int, seed: int, rows: int, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ def test_every_operator_has_the_state_that_was_requested(operator: str) -> None:
     assert all(batch.read > 0 and batch.written > 0 for batch in batches)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("operator", ["early panes", "dedup", "distinct", "interval join"])

@@ -12,16 +12,19 @@ import pytest
 from tests.support.places import ROOT
 
 
+LONG = (pytest.mark.slow, pytest.mark.long)
+
+
 @pytest.mark.parametrize(
     ("command", "least", "place"),
     [
         ("restore", 10, "new"),
-        pytest.param("restore", 10, "empty", marks=pytest.mark.slow),
-        pytest.param("savepoint", 20, "new", marks=pytest.mark.slow),
+        pytest.param("restore", 10, "empty", marks=LONG),
+        pytest.param("savepoint", 20, "new", marks=LONG),
         pytest.param("savepoint", 20, "empty", marks=pytest.mark.slow),
-        pytest.param("rebuild", 20, "new", marks=pytest.mark.slow),
-        pytest.param("record", 5, "new", marks=pytest.mark.slow),
-        pytest.param("new", 20, "new", marks=pytest.mark.slow),
+        pytest.param("rebuild", 20, "new", marks=LONG),
+        pytest.param("record", 5, "new", marks=LONG),
+        pytest.param("new", 20, "new", marks=LONG),
     ],
 )
 def test_a_run_on_what_a_killed_command_left_is_refused_or_right(

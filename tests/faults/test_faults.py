@@ -33,6 +33,7 @@ from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
 from tests.support.spark_versions import STORES
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("state", STORES)
@@ -54,6 +55,7 @@ def test_so_many_deaths_are_planned_of_both_kinds() -> None:
     assert {wire.place for wire in wires} == {*IN_WORKERS, *ON_DRIVER}
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_run_in_process_that_is_killed_again_and_again_loses_and_doubles_nothing(tmp_path: Path) -> None:
     planned = deaths(seed=11, count=6)

@@ -44,6 +44,7 @@ def test_expressions_have_the_values_and_types_of_duckdb(seed: int) -> None:
     assert not differing(seed, 200)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_many_expressions_have_the_values_and_types_of_duckdb(seed: int) -> None:
