@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.places import ROOT
 
-
 LONG = (pytest.mark.slow, pytest.mark.long)
 
 
