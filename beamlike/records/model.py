@@ -160,6 +160,9 @@ class StageRecord(ShownStage):
 
     `shares`: the stated completeness of windows with panes, if the pipeline asks for it; of this batch only.
     `promised`: the number of on-time panes by how they kept the promise, such as "kept".
+
+    `shards`: the number of shards that had the batch, if they are several, and `most` the elements of the shard that
+    received most of them.
     """
 
     input: int
@@ -186,6 +189,13 @@ class StageRecord(ShownStage):
     drained: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
     shares: tuple[WindowShare, ...] = attrs.field(default=(), metadata=SPARSE, kw_only=True)
     promised: Mapping[str, int] = attrs.field(factory=dict, metadata=SPARSE, kw_only=True)
+    shards: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
+    most: int = attrs.field(default=0, metadata=SPARSE, kw_only=True)
+
+    @property
+    def skew(self) -> float | None:
+        """The elements of the largest shard, divided by the mean of all; None without elements or for one shard."""
+        return self.most * self.shards / self.elements if self.shards > 1 and self.elements else None
 
     @property
     def lag(self) -> int:
@@ -195,7 +205,7 @@ class StageRecord(ShownStage):
     def quiet(self) -> StageRecord:
         """Returns the record that the stage has in a batch in which nothing arrives."""
         none = None if self.placed is None else 0
-        counts: dict[str, Any] = dict.fromkeys(("elements", "fired", "drained"), 0)
+        counts: dict[str, Any] = dict.fromkeys(("elements", "fired", "drained", "most"), 0)
         by_name: dict[str, Any] = {name: {} for name in ("panes", "dropped", "promised")}
         quiet = attrs.evolve(self, **counts, **by_name, shares=(), finished=None)
         return attrs.evolve(quiet, placed=none, emitted=none)
@@ -243,6 +253,8 @@ class StageRecord(ShownStage):
             drained=self.drained + other.drained,
             shares=merged_shares(self.shares, other.shares),
             promised=_added(self.promised, other.promised),
+            shards=(self.shards or 1) + (other.shards or 1),
+            most=max(one.most if one.shards else one.elements for one in (self, other)),
         )
 
     def following(self, before: StageRecord | None, now: int) -> StageRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -33,6 +34,10 @@ _SOURCES: Final = (
 _LAG: Final = "How far the watermarks are behind. A saw-tooth shows windows that open and close."
 _SYSTEM: Final = "From the beginning of a batch until the stage was done. It grows if the stage is too slow."
 _RATES: Final = "Over the whole time, also that in which the run waits: what flows in, and what flows out."
+_SKEW: Final = (
+    "The elements of the shard that received most of them, divided by the mean: 1 is even. With as many as there are "
+    "shards, one key has nearly all elements."
+)
 _PARTS: Final = (
     "The time of a batch, by the stages that took most of it, each since the stage that was done before it: the first "
     "one includes reading. The rest is other stages, sinks and commits."
@@ -93,11 +98,15 @@ class RunCharts:
         yield self._chart(f"Panes and drops of {points.each}", "count", [*panes, *drops])
         records = [batch.stages.get(name) for batch in self.history.batches]
         elements = _times(0 if one is None else one.elements for one in records)
+        shards = np.array([math.nan if one is None or one.skew is None else one.skew for one in records])
         yield self._chart(
             f"Elements of {points.each}",
             "count",
             [Line("elements", "elements", points.sums(elements), "bar")],
         )
+        if not np.isnan(shards).all():
+            skew = Line("largest shard / mean", "output", points.most(shards))
+            yield self._chart("Skew of the shards", "ratio", [skew], _SKEW)
         live = points.last(0 if one is None else one.live for one in records)
         pending = points.last(0 if one is None else one.pending or 0 for one in records)
         yield self._chart(

@@ -177,7 +177,9 @@ def _stage_row(name: str, stage: StageRecord | None, total: Total, present: Pres
         "pending": total.pending,
     }
     if stage is None:
-        return found | dict.fromkeys(("input", "output", "lag", "system", "held", "live", "bytes"), "")
+        return found | dict.fromkeys(
+            ("input", "output", "lag", "system", "held", "live", "bytes", "shards"), ""
+        )
     held = stage.holder if stage.window is None else holder_text(stage.window, event_clock)
     return found | {
         "input": mark(stage.input),
@@ -187,7 +189,14 @@ def _stage_row(name: str, stage: StageRecord | None, total: Total, present: Pres
         "held": held,
         "live": f"{stage.live:,}",
         "bytes": size(stage.bytes),
+        "shards": _shards_text(stage),
     }
+
+
+def _shards_text(stage: StageRecord) -> str:
+    """Returns the number of shards, and how much more than the mean the largest one received in the last batch."""
+    skew = "" if stage.skew is None else f", the largest with {stage.skew:.1f} times the mean"
+    return f"{stage.shards}{skew}" if stage.shards else ""
 
 
 def stage_page(entry: Entry, run: OpenRun, name: str, key: str, window: str) -> Values:

@@ -56,7 +56,8 @@
     const room = (high - low) * 0.02 || 1;
     return [low - room, high + room];
   };
-  const FORMATS = { event: clock, duration, bytes, count };
+  const ratio = (value) => (value == null ? "" : value.toFixed(1));
+  const FORMATS = { event: clock, duration, bytes, count, ratio };
 
   const steps = uPlot.paths.stepped({ align: 1 });
   const straight = uPlot.paths.linear();
