@@ -250,7 +250,8 @@ class SinkError(RunError):
         >>> from pathlib import Path
         >>> Path("out").write_text("in the way")
         10
-        >>> plays.write("out", bl.Parquet("out")) and p.run()
+        >>> _ = plays.write("out", bl.Parquet("out"))
+        >>> p.run()
         Traceback (most recent call last):
             ...
         beamlike.errors.SinkError: sink 'out': ...
@@ -330,7 +331,8 @@ class UnknownStage(ViewError):
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
-        >>> run = minutes.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> _ = minutes.write("out", bl.Memory())
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
         >>> history = bl.observe.History.open("plays.jsonl")
         >>> bl.observe.why(history, stage="minute")
         Traceback (most recent call last):
@@ -344,7 +346,8 @@ class UnknownWindow(ViewError):
 
     Example, with the `plays` of `bl.Collection`:
         >>> minutes = plays.window_into(bl.FixedWindows("1m")).group_by("user", name="minutes").aggregate(n=bl.count())
-        >>> run = minutes.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> _ = minutes.write("out", bl.Memory())
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
         >>> history = bl.observe.History.open("plays.jsonl")
         >>> bl.observe.why(history, stage="minutes", window="noon")
         Traceback (most recent call last):
@@ -358,7 +361,8 @@ class UnknownKey(ViewError):
 
     Example, with the `plays` of `bl.Collection`:
         >>> counts = plays.window_into(bl.FixedWindows("1m")).group_by("points", name="numbers").aggregate(n=bl.count())
-        >>> run = counts.write("out", bl.Memory()) and p.run(bl.LocalRunner(records="plays.jsonl"))
+        >>> _ = counts.write("out", bl.Memory())
+        >>> run = p.run(bl.LocalRunner(records="plays.jsonl"))
         >>> history = bl.observe.History.open("plays.jsonl")
         >>> bl.observe.why(history, stage="numbers", key="one")
         Traceback (most recent call last):
@@ -370,8 +374,19 @@ class UnknownKey(ViewError):
 def nearest(word: object, words: Iterable[str]) -> str:
     """Returns `"; did you mean 'x'?"` for the nearest of the words in any case, or empty text if none is similar."""
     folded = {each.casefold(): each for each in words}
-    near = difflib.get_close_matches(str(word).casefold(), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+    given = str(word).casefold()
+    likeness = {one: difflib.SequenceMatcher(None, one, given).ratio() for one in folded}
+    # A word that begins with a name of at least three letters is like it, as "column" is like "col".
+    likeness |= {one: max(likeness[one], 0.75) for one in folded if len(one) > 2 and given.startswith(one)}
+    near = max(likeness, key=lambda one: (likeness[one], len(one)), default="")
+    return f"; did you mean {folded[near]!r}?" if near and likeness[near] >= 0.6 else ""
+
+
+def missing(given: object, what: str, name: str, instead: str, known: Iterable[str]) -> AttributeError:
+    """Returns the error for a missing attribute `name` of `what`, with a clause that says what to use `instead`, or the
+    nearest name.
+    """
+    return AttributeError(f"{what} has no {name!r}{instead or nearest(name, known)}", name=name, obj=given)
 
 
 def listed(words: Iterable[str]) -> str:

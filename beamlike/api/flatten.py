@@ -80,4 +80,8 @@ def require_collections(given: Sequence[Any], what: str, step: str) -> None:
         raise PlanError(f"{what} needs at least two collections, got {len(given)}", step=step)
     pipelines = list(dict.fromkeys(item.pipeline.name for item in given))
     if any(item.pipeline is not given[0].pipeline for item in given):
-        raise PlanError(f"these collections are of different pipelines: {', '.join(pipelines)}", step=step)
+        names = ", ".join(map(repr, pipelines))
+        raise PlanError(
+            f"these collections are of different pipelines, {names}: read all in the same pipeline",
+            step=step,
+        )

@@ -10,6 +10,7 @@ import attrs
 from beamlike.api.other_names import GROUPED, missing, public_names
 from beamlike.api.recorded import records
 from beamlike.api.sides import SideInput, side_arguments
+from beamlike.api.unlike_frames import UnlikeFrames
 from beamlike.errors import listed
 from beamlike.expressions.describe import describe
 from beamlike.logical.batches import batched, run_up
@@ -22,6 +23,7 @@ from beamlike.logical.registry import Registry
 from beamlike.logical.sessions import in_sessions
 from beamlike.logical.sides import SideArgument
 from beamlike.rows.dtypes import SchemaLike
+from beamlike.system.arguments import answering
 from stages.aggregates.base import Aggregate
 from stages.process.batches import Function, FunctionWithSides
 from stages.process.cumulative import Previous
@@ -34,9 +36,10 @@ CollectionT = TypeVar("CollectionT")
 """The class `Collection`, which imports this module."""
 
 
+@answering
 @records
 @attrs.frozen(eq=False, repr=False)
-class Grouped(Generic[CollectionT]):
+class Grouped(UnlikeFrames, Generic[CollectionT]):
     """A collection grouped by keys; its methods declare what is computed for each group."""
 
     pipeline: Registry

@@ -11,6 +11,7 @@ import polars as pl
 
 from beamlike.api.html import collection_html
 from beamlike.api.other_names import COLLECTION, missing, public_names
+from beamlike.api.unlike_frames import UnlikeFrames
 from beamlike.errors import PlanError
 from beamlike.logical.joins import join_nodes
 from beamlike.logical.lookups import looked_up
@@ -29,7 +30,7 @@ IntoColumn = str | nw.Expr
 
 
 @attrs.frozen(eq=False)
-class Handle:
+class Handle(UnlikeFrames):
     """A reference to a `node` of the declarations in `pipeline`."""
 
     pipeline: Registry = attrs.field(repr=False)

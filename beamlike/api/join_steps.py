@@ -157,9 +157,15 @@ class JoinSteps(Handle):
 
     def _require_other(self, right: object, step: str) -> None:
         if not isinstance(right, JoinSteps):
-            raise WrongType(f"expected a collection to join with, got {right!r}", step=step)
+            what = (
+                f"a {type(right).__name__}; read it with bl.Rows(...)"
+                if hasattr(right, "columns")
+                else repr(right)
+            )
+            raise WrongType(f"expected a collection to join with, got {what}", step=step)
         if right.pipeline is not self.pipeline:
             raise PlanError(
-                f"these collections are of different pipelines: {self.pipeline.name}, {right.pipeline.name}",
+                f"{self.name!r} and {right.name!r} are of different pipelines, {self.pipeline.name!r} and "
+                f"{right.pipeline.name!r}: read both in the same pipeline, which is one object bl.Pipeline(...)",
                 step=step,
             )

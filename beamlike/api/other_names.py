@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from beamlike.errors import nearest
+from beamlike.errors import missing as missing_name
 
 _WINDOWS: Final = "window_into(bl.FixedWindows(...)), as rows without an end are grouped by window"
 _ORDER: Final = (
@@ -239,6 +239,7 @@ PACKAGE: Final[Mapping[str, str]] = {
     ),
     **dict.fromkeys(("lead", "lag"), "bl.previous"),
     **dict.fromkeys(("expr", "F", "c"), "bl.col('name')"),
+    "KafkaSource": "bl.Kafka",
 }
 """Names of functions in other libraries, with the function of this package to use instead."""
 
@@ -249,13 +250,10 @@ def missing(
     """Returns the error for a missing attribute `name` of `what`, with the method to use instead, or the
     nearest name.
     """
-    hint = hints.get(name)
-    if hint is None:
-        instead = nearest(name, known)
-    else:
-        # A sentence explains why there is no such method; any other hint is the method to use.
-        instead = f"; {hint}" if hint in _SENTENCES else f"; use {hint.format(name)}"
-    return AttributeError(f"{what} has no {name!r}{instead}", name=name, obj=given)
+    hint = hints.get(name, "")
+    # A sentence explains why there is no such method; any other hint is the method to use.
+    instead = f"; {hint}" if hint in _SENTENCES else f"; use {hint.format(name)}"
+    return missing_name(given, what, name, instead if hint else "", known)
 
 
 def public_names(kind: type[Any]) -> list[str]:

@@ -17,6 +17,7 @@ from beamlike.logical.names import require_named
 from beamlike.logical.registry import Registry
 from beamlike.logical.sources import readings_node, source_node
 from beamlike.rows.event_time import TimeUnit
+from beamlike.system.arguments import answering
 from stages.strategies.base import WatermarkStrategy
 from windowing.time import Duration
 
@@ -38,6 +39,7 @@ class Runner(Protocol[RunT]):
         """Runs a plan to the end of its input, or starts it. Returns the run."""
 
 
+@answering
 @records
 @attrs.frozen(eq=False, repr=False)
 class Collection(Steps):
@@ -72,6 +74,7 @@ class Collection(Steps):
             """The pipeline of the collection."""
 
 
+@answering
 @attrs.define(eq=False)
 class Pipeline(Registry):
     """A graph of collections from sources to sinks, declared step by step and executed by a runner.

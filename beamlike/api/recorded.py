@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 
 from beamlike.api.handle import Handle
 from beamlike.logical.calls import Call
+from beamlike.system.arguments import answered
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 KindT = TypeVar("KindT", bound=type)
@@ -26,6 +27,8 @@ def declares(function: object) -> bool:
 
 def recorded(function: FunctionT) -> FunctionT:
     """Records the calls of a function that returns a collection. Calls that it makes itself are not recorded."""
+
+    function = answered(function)
 
     @wraps(function)
     def call(*positional: Any, **named: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import narwhals as nw
 import polars as pl
-from narwhals import col, lit, when
+from narwhals import lit, when
 from polars.exceptions import ComputeError
 
 from beamlike.errors import PlanError, WrongType
+from beamlike.expressions.column import expression
 from beamlike.expressions.tree import extracted
 from windowing.columns import (
     EVENT_TIME,
@@ -49,14 +50,30 @@ __all__ = [
 ]
 
 
+def col(*names: str) -> nw.Expr:
+    """The values of a column by its name, as an expression that `filter`, `with_columns` and others compute per row.
+
+    Expressions have Python's operators (`+`, `==`, and `&`, `|`, `~` for and, or, not) and the methods of narwhals.
+
+    Example, with the `plays` of `bl.Collection`:
+        >>> good = (bl.col("points") > 3) & bl.col("user").is_in(["ada", "eve"])
+        >>> plays.filter(good).collect()["points"].to_list()
+        [4]
+    """
+    for name in names:
+        if not isinstance(name, str | list | tuple):
+            raise WrongType(f"bl.col takes the name of a column, such as bl.col('user'), not {name!r}")
+    return expression(nw.col(*names))
+
+
 def _read(column: str) -> nw.Expr:
-    return nw.col(column).alias(column.removeprefix(RESERVED_PREFIX))
+    return col(column).alias(column.removeprefix(RESERVED_PREFIX))
 
 
 def _moment(column: str) -> nw.Expr:
     # The alias must be the plain name of the column: `tree` recognizes these expressions by it, and it names
     # the output.
-    return nw.col(column).cast(nw.Datetime("us", "UTC")).alias(column.removeprefix(RESERVED_PREFIX))
+    return col(column).cast(nw.Datetime("us", "UTC")).alias(column.removeprefix(RESERVED_PREFIX))
 
 
 def event_time() -> nw.Expr:

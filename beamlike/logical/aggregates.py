@@ -27,7 +27,9 @@ def fitted(
     for `unnamed` ones.
     """
     if unnamed:
-        raise PlanError("give every aggregate a name: aggregate(plays=bl.count())", step=step)
+        raise PlanError(
+            f"give every aggregate a name: aggregate(plays=bl.count()), not {_shown(unnamed[0])}", step=step
+        )
     if not aggregates:
         raise PlanError("give at least one aggregate: aggregate(plays=bl.count())", step=step)
     result: dict[str, Aggregate] = {}

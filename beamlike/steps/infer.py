@@ -116,6 +116,11 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
     )
     if isinstance(given, pl.Expr):
         hint = "; this is a polars expression, write it with bl.col, bl.lit and bl.when"
+    if isinstance(given, nw.functions.When):
+        given, hint = (
+            "bl.when(...)",
+            "; end it with .then(...), as in bl.when(condition).then(1).otherwise(0)",
+        )
     if callable(given):
         hint = "; for a Python function use map, flat_map or map_batches"
     raise WrongType(

@@ -17,7 +17,7 @@ from beamlike.io.base import Faulty
 from beamlike.io.files import csv, json_array, jsonl
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.encodings import UTF8, is_utf8, recoded
-from beamlike.io.files.faults import ERRORS, of_file
+from beamlike.io.files.faults import ERRORS, first_line, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.json_columns import JsonColumns
@@ -65,7 +65,12 @@ class Parquet(Files):
     def _infer(self, file: str) -> pl.Schema:
         from beamlike.io.files import parquet
 
-        return parquet.scan(file).collect_schema()
+        try:
+            return parquet.scan(file).collect_schema()
+        except ERRORS as error:
+            raise Damaged(
+                f"it is no Parquet file (bl.CSV and bl.JSONLines read text): {first_line(error)}"
+            ) from error
 
     def _read(self, file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
         from beamlike.io.files import parquet

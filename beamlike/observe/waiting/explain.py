@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from beamlike.errors import UnknownWindow
+from beamlike.errors import UnknownWindow, WrongType
 from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.window_query import Window, parse_window
 from beamlike.observe.waiting.window_status import verdict
@@ -47,6 +47,10 @@ def why(
         ...     print(sentence)
         all stages are at the end of input: nothing waits any more
     """
+    if not isinstance(history, History):
+        raise WrongType(
+            f"why takes a history, such as bl.observe.History.open('checkpoint'), not {history!r}"
+        )
     if stage is not None:
         history.require_stage(stage)
     present = history.present(now)

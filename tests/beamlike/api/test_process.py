@@ -263,8 +263,11 @@ def test_what_a_timer_gives_at_the_end_of_all_time_is_not_lost_downstream(order:
 @pytest.mark.parametrize(
     ("declare", "told"),
     [
-        (lambda: bl.Combining(3), r'^aggregate must be an aggregate such as bl.sum\("points"\), not 3$'),  # type: ignore[arg-type]
-        (lambda: bl.ProcessingTimer(hold=1), "^hold must be True or False, not 1$"),  # type: ignore[arg-type]
+        (
+            lambda: bl.Combining(3),
+            r'^Combining: aggregate must be an aggregate such as bl.sum\("points"\), not 3$',
+        ),  # type: ignore[arg-type]
+        (lambda: bl.ProcessingTimer(hold=1), "^ProcessingTimer: hold must be True or False, not 1$"),  # type: ignore[arg-type]
     ],
 )
 def test_what_is_given_to_a_field_or_timer_is_told_in_words(declare: Any, told: str) -> None:

@@ -111,7 +111,7 @@ def test_flatten_of_what_is_not_several_collections_of_one_pipeline():
         bl.flatten()
     with pytest.raises(WrongType, match="expected collections, got 'plays'"):
         bl.flatten(one, "plays")
-    with pytest.raises(bl.PlanError, match="different pipelines: other, test"):
+    with pytest.raises(bl.PlanError, match="different pipelines, 'other', 'test'"):
         bl.flatten(plays(bl.Pipeline("other")), one)
 
 

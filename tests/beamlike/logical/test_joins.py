@@ -172,7 +172,7 @@ def test_a_join_needs_a_collection_of_the_same_pipeline() -> None:
     left, _ = two()
     with pytest.raises(WrongType, match="expected a collection to join with, got 3"):
         left.join(3, on="user")  # type: ignore[arg-type]
-    with pytest.raises(bl.PlanError, match="of different pipelines: p, test"):
+    with pytest.raises(bl.PlanError, match="of different pipelines, 'p' and 'test'"):
         left.join(plays(), on="user")
     with pytest.raises(bl.PlanError, match="cogroup needs at least two collections, got 1"):
         bl.cogroup(a=left)
