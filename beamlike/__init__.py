@@ -368,7 +368,8 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays a
             return version()
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from beamlike.api.other_names import PACKAGE, missing
+        from beamlike.api.other_names import missing
+        from beamlike.expressions.other_names import PACKAGE
 
         raise missing(sys.modules[__name__], f"module {__name__!r}", name, PACKAGE, __all__)
 

@@ -218,31 +218,6 @@ PIPELINE: Final[Mapping[str, str]] = {
 }
 """Names of other libraries for methods of a pipeline, with what to call instead."""
 
-PACKAGE: Final[Mapping[str, str]] = {
-    **dict.fromkeys(("avg", "average"), "bl.mean"),
-    **dict.fromkeys(("countDistinct", "n_unique", "nunique"), "bl.count_distinct"),
-    **dict.fromkeys(("approx_n_unique", "approxCountDistinct"), "bl.approx_count_distinct"),
-    **dict.fromkeys(("collect_list", "array_agg", "implode"), "bl.collect"),
-    **dict.fromkeys(("max_by", "argmax"), "bl.arg_max(column, by=...)"),
-    **dict.fromkeys(("min_by", "argmin"), "bl.arg_min(column, by=...)"),
-    **dict.fromkeys(("stddev", "stddev_samp"), "bl.std"),
-    **dict.fromkeys(("variance", "var_samp"), "bl.var"),
-    "percentile": "bl.quantile",
-    **dict.fromkeys(("percentile_approx", "approxQuantile"), "bl.approx_quantile"),
-    **dict.fromkeys(("concat", "union", "Flatten", "merge"), "bl.flatten"),
-    **dict.fromkeys(("TumblingWindows", "Tumbling", "FixedWindow"), "bl.FixedWindows"),
-    **dict.fromkeys(("HoppingWindows", "Hopping", "SlidingWindow"), "bl.SlidingWindows"),
-    **dict.fromkeys(("SessionWindows", "Session", "SessionWindow"), "bl.Sessions"),
-    **dict.fromkeys(
-        ("read_csv", "read_parquet", "read_json", "read"),
-        "bl.Pipeline('name').read('name', source), with bl.CSV, bl.Parquet or bl.JSONLines",
-    ),
-    **dict.fromkeys(("lead", "lag"), "bl.previous"),
-    **dict.fromkeys(("expr", "F", "c"), "bl.col('name')"),
-    "KafkaSource": "bl.Kafka",
-}
-"""Names of functions in other libraries, with the function of this package to use instead."""
-
 
 def missing(
     given: object, what: str, name: str, hints: Mapping[str, str], known: Iterable[str]

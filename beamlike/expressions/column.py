@@ -3,54 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from inspect import isfunction
-from typing import Any, Final, NoReturn
+from typing import Any, NoReturn
 
 import narwhals as nw
 
 from beamlike.errors import WrongType, missing
 from beamlike.expressions.operands import truth_fault, used_at
+from beamlike.expressions.other_names import other_method
 from beamlike.system.arguments import misfit
-
-_RENAMED: Final[Mapping[str, str]] = {
-    "isin": "is_in([...])",
-    **dict.fromkeys(("isNull", "isnull", "isna", "is_na"), "is_null()"),
-    **dict.fromkeys(("isNotNull", "notnull", "notna", "is_not_null"), "~bl.col('x').is_null()"),
-    **dict.fromkeys(("isNaN", "isnan"), "is_nan()"),
-    "between": "is_between(low, high)",
-    **dict.fromkeys(("fillna", "na", "nvl", "coalesce"), "fill_null(value)"),
-    **dict.fromkeys(("astype", "as_type", "to"), "cast(nw.Float64), or collection.cast({'x': float})"),
-    **dict.fromkeys(("like", "rlike", "ilike", "match", "contains"), "str.contains(pattern)"),
-    **dict.fromkeys(("startswith", "startsWith", "starts_with"), "str.starts_with(text)"),
-    **dict.fromkeys(("endswith", "endsWith", "ends_with"), "str.ends_with(text)"),
-    **dict.fromkeys(("substr", "substring"), "str.slice(offset, length)"),
-    **dict.fromkeys(("lower", "to_lower", "lowercase"), "str.to_lowercase()"),
-    **dict.fromkeys(("upper", "to_upper", "uppercase"), "str.to_uppercase()"),
-    **dict.fromkeys(("strip", "trim"), "str.strip_chars()"),
-    **dict.fromkeys(("replace_text", "regexp_replace"), "str.replace_all(pattern, text)"),
-    **dict.fromkeys(("getItem", "get", "getField"), "struct.field('name') or list.get(0)"),
-    **dict.fromkeys(("apply", "map_elements", "transform"), "collection.map(function, schema=...)"),
-    **dict.fromkeys(
-        ("otherwise", "then", "where", "when"), "bl.when(condition).then(value).otherwise(other)"
-    ),
-    **dict.fromkeys(("eq", "equals", "eqNullSafe"), "=="),
-    **dict.fromkeys(("hours", "minutes", "seconds", "days"), "hour(), minute(), second() and day()"),
-    "to_text": "cast(nw.String)",
-    **dict.fromkeys(("strftime", "format", "date_format"), "dt.to_string('%Y-%m-%d')"),
-    **dict.fromkeys(("strptime", "to_date", "to_timestamp"), "str.to_datetime('%Y-%m-%d')"),
-    **dict.fromkeys(("floor_to", "date_trunc", "trunc", "round_to"), "dt.truncate('1h')"),
-    **dict.fromkeys(
-        ("asc", "desc", "sort"), "bl.top(column, n, by=...) in aggregate(...), as a stream has no order"
-    ),
-}
-"""Names of methods in pandas, polars and Spark, with what to use instead."""
-
-
-def other_method(name: str) -> str:
-    """Returns the clause of an error that says what to write for a method of another library; empty for others."""
-    return f"; use {_RENAMED[name]}" if name in _RENAMED else ""
 
 
 def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:

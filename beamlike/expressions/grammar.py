@@ -27,9 +27,11 @@ import narwhals as nw
 
 from beamlike.errors import listed, nearest
 from beamlike.expressions import aggregates, functions
+from beamlike.expressions.other_names import other_method, other_name
 from beamlike.expressions.running import previous
 from beamlike.rows.dtypes import as_narwhals
 from beamlike.rows.type_text import BadType, dtype_of_tree
+from beamlike.system.arguments import misfit
 from windowing.time import format_duration, microseconds
 
 VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
@@ -64,6 +66,29 @@ AGGREGATES: Final[Mapping[str, Callable[..., Any]]] = {
     "previous": previous,
 }
 NAMESPACES: Final = ("cat", "dt", "list", "name", "str", "struct")
+_OTHER_SIGNS: Final[Mapping[str, str]] = {
+    "&&|\\bAND\\b": "and, as in points > 3 and user == 'ada'",
+    r"\|\||\bOR\b": "or, as in points > 3 or user == 'ada'",
+    r"!(?!=)|\bNOT\b": "not, as in not points > 3",
+    "<>": "!=, as in user != 'ada'",
+    r"\(\s*\*\s*\)": "count(), without *, which counts rows",
+    r"(?i)\bi?like\b": ".str.contains('text'), .str.starts_with('a') or .str.ends_with('a')",
+    r"(?i)\bbetween\b": ".is_between(1, 3), as in points.is_between(1, 3)",
+    r"\bIN\b": "in and a list, as in user in ['ada', 'bob']",
+    r"\bIS\b": "is None, or not user is None",
+    r"(?i)\bcase\b": "when(points > 3).then('many').otherwise('few')",
+    r"(?<![=!<>])=(?!=)": "== to compare, as in user == 'ada'",
+    "::": ".cast(Int64)",
+}
+"""Signs and words of other languages, as patterns, with what to write in an expression."""
+_NOT_HERE: Final[Mapping[type[ast.AST], str]] = {
+    ast.IfExp: "; write when(condition).then(1).otherwise(0)",
+    ast.Lambda: "; a function is in a module, written as module:name",
+    ast.Subscript: "; write .list.get(0), .struct.field('name') or .str.slice(0, 1)",
+    ast.JoinedStr: "; write concat_str(user, 'text')",
+    ast.Attribute: "; a field of a struct is .struct.field('name'), and a method has brackets",
+}
+_PREFIXES: Final = ("bl", "beamlike", "pl", "nw", "F")
 _TYPES: Final = ("dtype", "return_dtype")
 _CALLS_PYTHON: Final = ("map", "map_batches", "pipe")
 _OPERATORS: Final[Mapping[type[ast.AST], str]] = {
@@ -131,14 +156,23 @@ def _parsed(text: str) -> ast.expr:
             return ast.parse(text.strip(), mode="eval").body
     except SyntaxError as error:
         line, column = max((error.lineno or 1) - 1, 0), max((error.offset or 1) - 1, 0)
-        raise BadExpression(f"{text!r} cannot be read: {error.msg}", line, column) from None
+        raise BadExpression(f"{text!r} cannot be read: {_instead(text, error.msg)}", line, column) from None
     except (ValueError, RecursionError, MemoryError) as error:
         raise BadExpression(f"{text[:40]!r} cannot be read: {error}") from None
 
 
+def _instead(text: str, reason: str) -> str:
+    """Returns what to write for signs of other languages in a text that is no expression, or else the reason."""
+    plain = re.sub(r"'[^']*'|\"[^\"]*\"", "''", text)
+    found = next((told for pattern, told in _OTHER_SIGNS.items() if re.search(pattern, plain)), None)
+    return reason if found is None else f"write {found}"
+
+
 def _aggregate(reader: Reader, tree: ast.Call, name: str, named: Callable[[str], Any] | None) -> Any:
     if name not in AGGREGATES:
-        hint = nearest(name, AGGREGATES) or f"; there are {listed(AGGREGATES)}"
+        other = other_name(name)
+        hint = f"; did you mean {other!r}?" if other in AGGREGATES else nearest(name, AGGREGATES)
+        hint = hint or f"; there are {listed(AGGREGATES)}"
         raise reader.fault(tree, f"there is no aggregate {name!r}{hint}")
     given, options = reader.arguments(tree, AGGREGATES[name], reader.column_or_value)
     if name == "combine" and given and named is not None:
@@ -214,7 +248,8 @@ class Reader:
                 name in self.special
             ):
                 return self._column_of(node)
-        raise self.fault(node, f"{self.written(node)!r} is not in the grammar of expressions")
+        hint = _NOT_HERE.get(type(node), "")
+        raise self.fault(node, f"{self.written(node)!r} is not in the grammar of expressions{hint}")
 
     def _text(self, value: str) -> str:
         if not self.names:
@@ -284,7 +319,7 @@ class Reader:
             hint = (
                 "; that is an aggregate, for aggregate and running"
                 if name in AGGREGATES
-                else nearest(name, known)
+                else other_method(name) or nearest(name, known)
             )
             raise self.fault(node, f"there is no function {name!r}{hint}")
         by_name = name in (*OVER_COLUMNS, "col", "exclude", "regexp_extract")
@@ -293,6 +328,8 @@ class Reader:
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Any:
         owner = function.value
+        if isinstance(owner, ast.Name) and owner.id in _PREFIXES:
+            raise self.fault(node, f"leave out '{owner.id}.': a column is its name, as in user == 'ada'")
         namespace = owner.attr if isinstance(owner, ast.Attribute) and owner.attr in NAMESPACES else None
         subject = self.value(owner.value if namespace and isinstance(owner, ast.Attribute) else owner)
         if function.attr == "found" and isinstance(owner, ast.Call) and _called_name(owner) in self.special:
@@ -309,7 +346,7 @@ class Reader:
             one for one in dir(place) if not one.startswith("_") and one not in (*_CALLS_PYTHON, *NAMESPACES)
         ]
         if function.attr not in known:
-            hint = nearest(function.attr, known)
+            hint = other_method(function.attr) or nearest(function.attr, known)
             raise self.fault(node, f"there is no method {function.attr!r} of {self.written(owner)}{hint}")
         method = getattr(place, function.attr)
         given, named = self.arguments(node, method, self.value)
@@ -344,7 +381,8 @@ class Reader:
         try:
             return function(*given, **named)
         except (TypeError, ValueError, ArithmeticError) as error:
-            raise self.fault(node, f"{self.written(node)!r}: {error}") from error
+            told = misfit(function, given, named) if isinstance(error, TypeError) else None
+            raise self.fault(node, f"{self.written(node)!r}: {told or error}") from error
 
     def _type(self, node: ast.expr) -> Any:
         try:

@@ -13,7 +13,9 @@ from typing import Final
 import attrs
 
 _OF_ROWS: Final = "an expression such as bl.col('a') has a truth value in each row"
-_LOGIC: Final = "write & for and, | for or, ~ for not, as in bl.col('a') & bl.col('b'), with parentheses around comparisons"
+_LOGIC: Final = (
+    "write & for and, | for or, ~ for not, as in bl.col('a') & bl.col('b'), with brackets around comparisons"
+)
 _WHEN: Final = "write bl.when(...).then(...).otherwise(...)"
 _WORDS: Final = {ast.And: "and", ast.Or: "or"}
 _SIGNS: Final = {ast.And: "&", ast.Or: "|", ast.BitAnd: "&", ast.BitOr: "|"}

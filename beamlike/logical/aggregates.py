@@ -11,7 +11,7 @@ import polars as pl
 
 from beamlike.errors import DuplicateName, PlanError, ReservedName, WrongType, listed, nearest, unknown_column
 from beamlike.expressions import aggregates, functions
-from beamlike.expressions.describe import function_name
+from beamlike.expressions.describe import function_name, text_of
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.io.base import SHOWN
 from beamlike.rows.dtypes import require_column_name, type_name
@@ -28,7 +28,7 @@ def fitted(
     """
     if unnamed:
         raise PlanError(
-            f"give every aggregate a name: aggregate(plays=bl.count()), not {_shown(unnamed[0])}", step=step
+            f"give every aggregate a name: aggregate(plays=bl.count()), not {text_of(unnamed[0])}", step=step
         )
     if not aggregates:
         raise PlanError("give at least one aggregate: aggregate(plays=bl.count())", step=step)

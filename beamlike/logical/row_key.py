@@ -57,8 +57,8 @@ def row_key(node: Node, step: str, *, per_pane: bool) -> RowKey:
     """
     base, *after = reversed(list(_since_base(node, step)))
     if not per_pane:
-        _require_replaceable(base, step)
-    keys = _keys(base, step)
+        _require_replaceable(base, step, items=any(isinstance(one.origin, Explode) for one in after))
+    keys = _numbered_keys(base, after, step)
     windows = () if isinstance(base.windowing.windows, GlobalWindows) else WINDOW_COLUMNS
     if not (keys or windows):
         raise PlanError(
@@ -83,6 +83,13 @@ def _carriers(keys: Iterable[str], after: Iterable[Node]) -> dict[str, str]:
     for taken in after:
         names = _followed(names, taken)
     return {of: name for name, of in reversed(names.items())}
+
+
+def _numbered_keys(base: Node, after: Iterable[Node], step: str) -> tuple[str, ...]:
+    """Returns the keys of a node, and the columns that number the items of its lists after some steps."""
+    origins = [one.origin for one in after]
+    numbers = [one.number for one in origins if isinstance(one, Explode) and one.number is not None]
+    return (*_keys(base, step), *numbers)
 
 
 def _keys(base: Node, step: str) -> tuple[str, ...]:
@@ -114,8 +121,8 @@ def _sides(joined: Node) -> tuple[Node, Node]:
 def _keys_of_side(side: Node, joined: Node, step: str) -> tuple[str, ...]:
     """Returns the columns that tell the rows of one side of a join apart, within their window."""
     base, *after = reversed(list(_since_base(side, step)))
-    _require_replaceable(base, step)
-    keys = _keys(base, step)
+    _require_replaceable(base, step, items=any(isinstance(one.origin, Explode) for one in after))
+    keys = _numbered_keys(base, after, step)
     carriers = _carriers(keys, after)
     return tuple(_carrier(key, carriers, side, base, keys, step) for key in keys)
 
@@ -126,7 +133,7 @@ def _since_base(node: Node, step: str) -> Iterator[Node]:
         if reason := _refusal(node.origin):
             raise PlanError(
                 f"the sink {step!r} has a row per key and window of a grouping, which a later one replaces, and "
-                f"{node.name!r} {reason}; {_REMEDY}",
+                f"{node.name!r} {reason}; {_remedy(node)}",
                 step=step,
             )
         yield node
@@ -151,26 +158,38 @@ def _refusal(origin: Origin) -> str | None:
             return "has the rows of several collections"
         case Late() | DeadLetters():
             return "has elements, not the rows of a grouping"
-        case FlatMap() | Explode():
+        case Explode(number=None):
+            return "makes several rows of one without a number, as explode(..., number=) or a selected ROW_NUMBER() has"
+        case Explode():
+            return None
+        case FlatMap():
             return "makes several rows of one"
         case WindowInto():
             return "puts the rows of several windows into one"
     return "is no output of one"
 
 
-def _require_replaceable(base: Node, step: str) -> None:
-    """Raises `PlanError` unless each pane of a window replaces the pane before it."""
+def _remedy(node: Node) -> str:
+    """Returns the remedy for rows without a key. A sink that appends would keep retractions as rows."""
+    newest = f"keep the newest row of each key by .latest({', '.join(map(repr, [*node.schema][:1]))}), with its columns"
+    return newest if node.retracting else f"{newest}, or {_REMEDY}"
+
+
+def _require_replaceable(base: Node, step: str, *, items: bool = False) -> None:
+    """Raises `PlanError` unless each pane of a window replaces the pane before it. With `items`, the rows are the items
+    of lists, of which a later pane may have fewer.
+    """
     if not isinstance(base.origin, Group | Matched):
         return
     (before,) = base.inputs
     windowing = before.windowing
     if windowing.has_one_pane():
         return
-    if isinstance(base.origin, Matched):
+    if isinstance(base.origin, Matched) or items:
         if not base.retracting:
             raise PlanError(
                 f"a later pane of {base.name!r} may lack rows of an earlier one, which would stay in {step!r}; give it "
-                "accumulation=bl.RETRACTING",
+                "accumulation=bl.RETRACTING (in SQL: EMIT ... RETRACTING)",
                 step=step,
             )
         return
@@ -202,6 +221,8 @@ def _followed(names: Mapping[str, str], taken: Node) -> dict[str, str]:
                 of = source if source.startswith(RESERVED_PREFIX) else names.get(source)
                 kept |= {name: of} if of else {}
         return kept
+    if isinstance(origin, Explode) and origin.number is not None:
+        return {**names, origin.number: origin.number}
     # A function must return keys unchanged, but a column with another type is a different column.
     (before,) = taken.inputs
     return {name: of for name, of in names.items() if before.schema[name] == taken.schema.get(name)}

@@ -83,7 +83,11 @@ def parse(text: str, file: str) -> Item:
         reason = error.problem or error.context
         if "'\\t'" in str(reason):
             reason = "a tab; YAML is indented with spaces"
-        raise BadFile(f"{file}:{line}:{column}: {reason}") from None
+        else:
+            reason = (
+                f"this is no YAML ({reason}); write a text with signs such as ': ', {{, %, ! or # in quotes"
+            )
+        raise BadFile(f"{file}:{line}:{column}: {reason}") from error
     except yaml.YAMLError as error:
         raise BadFile(f"{file}:1:1: {str(error).splitlines()[0]}") from None
     if node is None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 
 from beamlike.api.cogroup import cogroup
+from beamlike.api.other_names import COLLECTION, GROUPED
 from beamlike.api.pipeline import Pipeline
-from beamlike.errors import BadFile, PlanError, nearest
+from beamlike.errors import BadFile, MissingFiles, PlanError, nearest
 from beamlike.spec.document import Item, parse
 from beamlike.spec.kinds import grouped_methods, heads, methods
 from beamlike.spec.parameters import Parameters
@@ -46,6 +48,8 @@ def from_yaml(path: str | os.PathLike[str], **settings: Any) -> Pipeline:
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise MissingFiles(f"there is no file {os.fspath(path)!r} in {str(Path.cwd())!r}") from None
     except UnicodeDecodeError as error:
         raise BadFile(f"{os.fspath(path)}:1:1: the file is not UTF-8: {error}") from None
     return read(text, os.fspath(path), settings)
@@ -163,10 +167,23 @@ class _Reader:
         if name in heads() or name in ("from", "sql"):
             raise item.fault(f"{name!r} begins a collection, and is no step", key=name)
         if name not in known:
-            hint = nearest(name, known) or f"; there are {', '.join(known)}"
+            hint = _other_step(name, known) or nearest(name, known) or f"; there are {', '.join(known)}"
             raise item.fault(
                 f"there is no step {name!r}{hint}", key=name if isinstance(item.value, dict) else None
+            )
+        if name == "write" and not (
+            isinstance(parts[name].value, dict) and {*parts[name].value} & {"name", "sink"}
+        ):
+            raise parts[name].fault(
+                "write has a name and a sink: write: {name: plays, sink: {Parquet: plays}}"
             )
         if "group_by" in parts:
             before = self.values.build(before.group_by, "group_by", parts["group_by"])
         return self.values.build(getattr(before, name), name, parts[name])
+
+
+def _other_step(name: str, known: Iterable[str]) -> str:
+    """Returns a clause with the step for a name of another library; empty for other names."""
+    hint = COLLECTION.get(name) or GROUPED.get(name, "")
+    step = re.match(r"\w+", hint)
+    return f"; did you mean {step[0]!r}?" if step and step[0] in known else f"; {hint}" if hint else ""

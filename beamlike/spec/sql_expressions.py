@@ -14,11 +14,12 @@ import narwhals as nw
 import polars as pl
 from sqlglot import exp
 
-from beamlike.errors import BadQuery, nearest
+from beamlike.errors import BadQuery, listed, nearest
 from beamlike.expressions import functions
 from beamlike.expressions.tree import TypedExpr, columns_read
 from beamlike.expressions.typed import TypeFault, Typing, dtype_of_literal, family
 from beamlike.rows.dtypes import system_schema, type_name
+from beamlike.spec.sql_advice import advice
 from beamlike.spec.sql_casts import TIMES, TYPES, cast, time_literal
 from beamlike.spec.sql_numbers import remainder, rounded, whole_quotient
 from windowing.columns import SYSTEM_COLUMNS
@@ -73,6 +74,8 @@ class Scope:
     """Parts that are columns already, such as aggregates."""
     types: Mapping[str, pl.DataType] = attrs.field(factory=dict)
     """The types of the columns of the collection."""
+    ungrouped: frozenset[str] = frozenset()
+    """The columns before a grouping."""
     _known: Mapping[str, pl.DataType] = attrs.field(init=False, repr=False, eq=False)
 
     @_known.default
@@ -97,8 +100,24 @@ class Scope:
             return nw.col(found)
         if name.lower() in SYSTEM:
             return SYSTEM[name.lower()]()
+        raise self.fault(node, self._no_column(node))
+
+    def _no_column(self, node: exp.Column) -> str:
+        name, select = node.name, node.find_ancestor(exp.Select)
+        if name in self.ungrouped:
+            return (
+                f"the column {name!r} is neither in GROUP BY nor in an aggregate; write GROUP BY {name}, or an "
+                f"aggregate such as MAX({name}) AS {name}"
+            )
+        if name in (select.named_selects if select is not None else ()) and node.find_ancestor(exp.Where):
+            return f"WHERE cannot read {name!r}, which SELECT computes later; write the expression, or a subquery"
+        if name.lower() == "window":
+            return "there is no column 'window'; write window_start and window_end"
         known = [one for columns in self.tables.values() for one in columns]
-        raise self.fault(node, f"there is no column {name!r}{nearest(name, [*known, *SYSTEM])}")
+        hint = nearest(name, [*known, *SYSTEM]) or f"; there are {listed(known)}"
+        if node.this.args.get("quoted"):
+            hint = f"; a text is in single quotes, as in '{name}', and double quotes are for names{hint}"
+        return f"there is no column {name!r}{hint}"
 
     def place(self, name: str, table: str, node: exp.Expr) -> str | None:
         """Returns the name in the collection of a column; None if no table has it."""
@@ -221,8 +240,10 @@ class Scope:
                 return self._text_of(node).str.strip_chars(" ")
             case exp.Round():
                 return self._rounded(node)
-            case exp.Like():
-                return self._text_of(node).str.contains(_pattern(self._text(node.expression)))
+            case exp.Like() | exp.ILike():
+                pattern = _pattern(self._text(node.expression), any_case=isinstance(node, exp.ILike))
+                found = self._text_of(node).str.contains(pattern)
+                return ~found if node.args.get("negate") else found
             case exp.StartsWith():
                 return self._text_of(node).str.starts_with(self._text(node.expression))
             case exp.Replace():
@@ -247,9 +268,8 @@ class Scope:
                     self._date_pattern(node.expressions[1])
                 )
         name = node.name if isinstance(node, exp.Anonymous) else node.sql().split("(")[0]
-        raise self.fault(
-            node, f"{name} has no counterpart; compute it by a step after sql(...), such as map_batches"
-        )
+        name = name or node.key.upper()
+        raise self.fault(node, f"{name} has no counterpart; {advice(node, name)}")
 
     def _text_of(self, node: exp.Expr) -> nw.Expr:
         """Returns the first argument of a function of texts."""
@@ -416,7 +436,10 @@ class Scope:
 
 def fault(query: str, node: exp.Expr | None, message: str) -> BadQuery:
     """Returns an error at the place of a part of the query."""
-    starts = [one.meta["start"] for one in (node.walk() if node is not None else ()) if "start" in one.meta]
+    starts: list[int] = []
+    while node is not None and not starts:  # a part without a place has that of the part around it
+        starts = [one.meta["start"] for one in node.walk() if "start" in one.meta]
+        node = node.parent
     before = query[: min(starts, default=0)]
     line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
     return BadQuery(f"line {line}, column {column}: {message}")
@@ -472,7 +495,9 @@ def interval(node: exp.Expr | None, query: str) -> timedelta:
         raise fault(query, node, f"{error}; write an INTERVAL such as INTERVAL '1' MINUTE") from None
 
 
-def _pattern(like: str) -> str:
-    """Returns the regular expression for a pattern of LIKE."""
+def _pattern(like: str, *, any_case: bool) -> str:
+    """Returns the regular expression for a pattern of LIKE, or of ILIKE in any case."""
     parts = {"%": ".*", "_": "."}
-    return "(?s)^" + "".join(parts.get(one) or re.escape(one) for one in like) + "$"
+    return (
+        ("(?si)^" if any_case else "(?s)^") + "".join(parts.get(one) or re.escape(one) for one in like) + "$"
+    )

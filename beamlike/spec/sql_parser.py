@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, Tokenizer, TokenType  # type: ignore[attr-defined]
 
 from beamlike.errors import BadQuery
+from beamlike.spec.sql_advice import at_fault, no_query, unclosed
 from beamlike.spec.sql_parameters import QueryParameters
 
 _WINDOWS: Final = ("SESSION", "WINDOW")
@@ -71,20 +72,27 @@ def parse(query: str, parameters: QueryParameters | None = None) -> exp.Query:
     dialect = _Dialect()
     try:
         given = dialect.tokenize(query)
-        tokens = _prepared(given if parameters is None else [*parameters.tokens(given, query)])
+    except TokenError as error:
+        start, reason = unclosed(query)
+        raise BadQuery(f"{place_of(query, start)}: {reason}") from error
+    tokens = _prepared(given if parameters is None else [*parameters.tokens(given, query)])
+    try:
         found = [one for one in _Parser(dialect=dialect).parse(tokens, query) if one is not None]
     except ParseError as error:
         first = error.errors[0] if error.errors else {}
-        line, column = first.get("line") or 1, first.get("col") or 1
-        start = max(column - len(first.get("highlight") or "") + 1, 1)
-        raise BadQuery(
-            f"line {line}, column {start}: {str(first.get('description') or error).rstrip('.')}"
-        ) from None
-    except TokenError as error:
-        raise BadQuery(f"line 1, column 1: {error}") from None
+        token, reason = at_fault(
+            tokens, first.get("line") or 1, first.get("col") or 1, str(first.get("description") or error)
+        )
+        raise BadQuery(f"{place_of(query, token.start if token else 0)}: {reason}") from error
     if len(found) != 1 or not isinstance(found[0], exp.Query):
-        raise BadQuery("line 1, column 1: write one query, which begins with SELECT or WITH")
+        raise BadQuery(f"line 1, column 1: {no_query(tokens)}")
     return found[0]
+
+
+def place_of(query: str, start: int) -> str:
+    """Returns the place of a position in a query, in words."""
+    before = query[:start]
+    return f"line {before.count(chr(10)) + 1}, column {len(before) - before.rfind(chr(10))}"
 
 
 def _prepared(tokens: list[Token]) -> list[Token]:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from beamlike.api.flatten import flatten
 from beamlike.api.pipeline import Collection
 from beamlike.errors import nearest
+from beamlike.spec.sql_advice import aggregate_name
 from beamlike.spec.sql_aggregates import Computed, aggregates_in
 from beamlike.spec.sql_arguments import require_read
 from beamlike.spec.sql_expressions import SYSTEM, Scope, fault
@@ -189,7 +190,8 @@ class Query:
         if counts:
             some = {name: nw.when(nw.col(f"sql_count_{name}") > 0).then(nw.col(name)) for name in counts}
             made = made.with_columns(**some)
-        after = Scope(self.text, kept, {**names, **keys}, made.schema)
+        before = frozenset(name for columns in scope.tables.values() for name in columns)
+        after = Scope(self.text, kept, {**names, **keys}, made.schema, before)
         if having:
             made = made.filter(after.condition(having.this))
         return self._projected(select, made, after)
@@ -219,7 +221,12 @@ class Query:
         for node in wanted:
             name = given.get(node, "")
             if not name or name in names.values() or name in taken:
-                name = f"sql_{len(names) + 1}_aggregate"
+                plain = aggregate_name(node)
+                used = {*taken, *names.values(), *given.values()}
+                free = (
+                    f"{plain}{end}" for end in ("", *(f"_{number}" for number in range(2, len(used) + 3)))
+                )
+                name = next(one for one in free if one not in used)
             names.setdefault(node, name)
         return names
 

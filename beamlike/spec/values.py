@@ -13,8 +13,9 @@ import attrs
 import polars as pl
 
 from beamlike.api.sides import as_singleton, lookup
-from beamlike.errors import BadFile, PlanError, listed, nearest
+from beamlike.errors import BadFile, PlanError, UnknownColumn, listed, nearest
 from beamlike.expressions.grammar import BadExpression, Reader, aggregate_from_text, expression_from_text
+from beamlike.expressions.other_names import other_name
 from beamlike.io.kafka.codecs import Json
 from beamlike.io.memory import Rows
 from beamlike.rows.type_text import BadType, dtype_from_text
@@ -23,8 +24,10 @@ from beamlike.spec.kinds import Kind, by_name, constructors, kind_of, settable
 from beamlike.spec.parameters import Parameters, without_marks
 from beamlike.spec.public import public
 from beamlike.spec.references import FUNCTION, REFERENCE, class_at, imported, object_at, place_of
+from beamlike.system.arguments import argument_instead
 from windowing.time import is_duration
 
+_CONSTANTS: Final = {"true": "True", "false": "False", "null": "None, as in user is None", "none": "None"}
 _CODECS: Final = {"str": str, "bytes": bytes}
 
 
@@ -43,6 +46,7 @@ class Values:
         """
         known = {key: one for key, one in settable(function).items() if key not in given}
         positional, named = self._arguments(name, known, item)
+        _require_all(name, known, len(positional), named, item)
         try:
             return function(*positional, **given, **named)
         except BadFile:
@@ -52,7 +56,8 @@ class Values:
             item_of_key = (
                 item if key is None or not isinstance(item.value, dict) else item.value.get(key, item)
             )
-            raise item_of_key.fault(_without_path(name, error)) from error
+            told = f"{_without_path(name, error)}{_quotes(name, error)}"
+            raise item_of_key.fault(in_words_of_files(told)) from error
 
     def _arguments(
         self, name: str, known: Mapping[str, Parameter], item: Item
@@ -104,7 +109,7 @@ class Values:
             elif free is not None:
                 named[key] = self.argument(name, free, one)
             else:
-                hint = nearest(key, known) or f"; it has {listed(known)}"
+                hint = argument_instead(name, key, known).replace("=", "")
                 raise item.fault(f"{name} has no {key!r}{hint}", key=key)
         return positional, named
 
@@ -255,7 +260,7 @@ class Values:
         if REFERENCE.fullmatch(name):
             return self.build(class_at(name, item, place), name, arguments)
         if name not in constructors():
-            raise item.fault(f"there is no {name!r}{nearest(name, constructors())}", key=name)
+            raise item.fault(f"there is no {name!r}{_nearest_constructor(name)}", key=name)
         if name == "Rows":
             return self._rows(arguments)
         return self.build(public(name), name, arguments)
@@ -267,7 +272,9 @@ class Values:
         if item.value in constructors():
             return self.build(public(item.value), item.value, attrs.evolve(item, value=None))
         if item.value[:1].isupper():
-            raise item.fault(f"there is no {item.value!r}{nearest(item.value, constructors())}")
+            if (call := re.fullmatch(r"(\w+)\((.*)\)", item.value)) and call[1] in constructors():
+                raise item.fault(f"write {{{call[1]}: {call[2] or '{}'}}} for {item.value!r}")
+            raise item.fault(f"there is no {item.value!r}{_nearest_constructor(item.value)}")
         return self.plain(item)
 
     def _rows(self, item: Item) -> Any:
@@ -283,6 +290,51 @@ class Values:
             raise rows[number].fault(f"Rows: {reason}")
         rest = {key: one for key, one in item.value.items() if key not in ("rows", "schema")}
         return self.build(Rows, "Rows", attrs.evolve(item, value=rest), rows=decoded.frame)
+
+
+def _require_all(
+    name: str, known: Mapping[str, Parameter], positional: int, named: Mapping[str, Any], item: Item
+) -> None:
+    """Raises `BadFile` if an argument without default is missing."""
+    places = [
+        key for key, one in known.items() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    given = {*places[:positional], *named}
+    needed = [
+        key
+        for key, one in known.items()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if missing := [key for key in needed if key not in given]:
+        several = [key for key, one in known.items() if one.kind is one.VAR_POSITIONAL and positional]
+        write = ", ".join(f"{key}: ..." for key in dict.fromkeys((*needed, *several, *given)))
+        raise item.fault(f"{name} has no {' and no '.join(map(repr, missing))}; write {name}: {{{write}}}")
+
+
+def _quotes(step: str, error: Exception) -> str:
+    """Returns a clause for a name that may be a text without quotes, or a word of YAML; empty for other errors."""
+    found = re.search(r"there is no column '([^']*)'", str(error))
+    if (
+        found is None
+        or step not in ("filter", "with_columns", "select")
+        or not isinstance(error, UnknownColumn)
+    ):
+        return ""
+    word = _CONSTANTS.get(found[1].lower())
+    return f"; write {word}" if word else f"; a text is in quotes, as in user == {found[1]!r}"
+
+
+def in_words_of_files(text: str) -> str:
+    """Returns the text of an error with examples as a file has them, such as `{FixedWindows: 2m}`."""
+    text = re.sub(r"aggregate\((\w+)=bl\.(\w+\(\))\)", r"aggregate: {\1: \2}", text)
+    text = re.sub(r"\b(?:read|write)\('(\w+)', bl\.(\w+)\('(\w+)'\)\)", r"{name: \1, sink: {\2: \3}}", text)
+    text = re.sub(r"\bbl\.([A-Z]\w*)\('([^']*)'\)", r"{\1: \2}", text)
+    return re.sub(r"\bbl\.([A-Z]\w*)\(\)", r"\1", text).replace("bl.", "")
+
+
+def _nearest_constructor(name: str) -> str:
+    other = other_name(name)
+    return f"; did you mean {other!r}?" if other in constructors() else nearest(name, constructors())
 
 
 def _is_reference(item: Item) -> bool:

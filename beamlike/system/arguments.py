@@ -138,7 +138,7 @@ def misfit(
     if Parameter.VAR_KEYWORD not in kinds:
         for argument in named:
             if argument not in parameters:
-                instead = _instead(name, argument, parameters, described.__doc__ or "")
+                instead = argument_instead(name, argument, parameters, described.__doc__ or "")
                 return f"{name} has no argument {argument!r}{instead}{example}"
     if given > len(by_place) and Parameter.VAR_POSITIONAL not in kinds:
         by_name = [f"{one.name}=" for one in parameters.values() if one.kind is one.KEYWORD_ONLY]
@@ -163,7 +163,8 @@ def misfit(
     return None
 
 
-def _instead(function: str, argument: str, parameters: Mapping[str, Parameter], doc: str) -> str:
+def argument_instead(function: str, argument: str, parameters: Mapping[str, Parameter], doc: str = "") -> str:
+    """Returns a clause with the argument that a call may mean by an unknown name, or with those that there are."""
     known = [
         name for name, one in parameters.items() if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
     ]
