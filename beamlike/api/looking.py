@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import polars as pl
 
-from beamlike.errors import PlanError, WrongType, unknown_column
+from beamlike.errors import PlanError, WrongType, missing_package, unknown_column
 from beamlike.logical.event_time import require_event_time
 from beamlike.logical.node import Node
 from beamlike.logical.row_key import row_key
@@ -58,8 +58,10 @@ def columns_to_draw(node: Node, value: str | None, step: str) -> Columns:
     Raises:
         PlanError: The rows have no event time, or `value` is not a column of numbers.
     """
-    from beamlike.observe.charts.rows_chart import Columns
-
+    try:
+        from beamlike.observe.charts.rows_chart import Columns
+    except ModuleNotFoundError as error:
+        raise missing_package("plot() needs matplotlib", "report", error) from None
     require_event_time(node, step)
     time = _system(node, EVENT_TIME)
     if time is None:

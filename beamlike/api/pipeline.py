@@ -277,7 +277,6 @@ def _with_known_columns(source: Any) -> Any:
     if isinstance(source, type) or not isinstance(source, SchemaFromSpark) or not source.is_open:
         return source
     from beamlike.spark.query.ingest import schema_of
-    from beamlike.spark.session.session import open_session
+    from beamlike.spark.session.session import open_to_ask
 
-    session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
-    return source.with_schema(schema_of(source.read_by_spark, session))
+    return source.with_schema(schema_of(source.read_by_spark, open_to_ask()))

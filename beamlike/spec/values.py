@@ -110,6 +110,7 @@ class Values:
                 named[key] = self.argument(name, free, one)
             else:
                 hint = argument_instead(name, key, known).replace("=", "")
+                hint = f"; it has {listed(known)}" if hint.startswith("; it has") else hint
                 raise item.fault(f"{name} has no {key!r}{hint}", key=key)
         return positional, named
 

@@ -8,6 +8,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
+from beamlike.errors import PlanError, WrongType
+from beamlike.spark.java_errors import Py4JError
+
 _NUMBERS: Final = 1 << 16
 """Rows enough for a partition on each core."""
 
@@ -18,9 +21,21 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def require_session(session: object) -> None:
-    """Raises `TypeError` unless an object is a session of either kind, whose classes have only their name in common."""
+    """Raises `WrongType` unless an object is a session of either kind, whose classes have only their name in common, and
+    `PlanError` if it was stopped.
+    """
     if not any(kind.__name__ == "SparkSession" for kind in type(session).__mro__):
-        raise TypeError(f"session: must be a SparkSession, classic or of Spark Connect, not {session!r}")
+        raise WrongType(f"session: must be a SparkSession, classic or of Spark Connect, not {session!r}")
+    given: Any = session
+    try:
+        stopped = given.is_stopped if is_connect(given) else given._jsparkSession.sparkContext().isStopped()
+    except (AttributeError, OSError, Py4JError):  # its Java has ended
+        stopped = not is_connect(given)
+    if stopped:
+        raise PlanError(
+            f"session: {type(given).__name__} was stopped, or its Java has ended; make a new one, as by "
+            "SparkSession.builder.getOrCreate(), or leave out session= and a session is created"
+        )
 
 
 def functions_of(session: SparkSession) -> ModuleType:

@@ -71,6 +71,7 @@ _ALLOCATOR = {allocator.VARIABLE: f"{allocator.KEPT},narenas:1"}
 NEEDED = ("attrs", "narwhals", "numpy", "pandas", "polars", "pyarrow")  # modules that workers import
 _PROBE_SECONDS = 60
 EARLY = Path(__file__).with_name("early")  # its `sitecustomize` is only for the worker on this machine
+_TO_ASK: list[pyspark.SparkContext] = []  # a Spark that was started, and that no run has used
 _ARCHIVE = "beamlike.archive"  # the session setting with the path of the archive that was shipped for it
 
 
@@ -107,7 +108,7 @@ def open_session(
     require_modules()
     from beamlike.spark.session.launch import start  # not there with the client of Spark Connect alone
 
-    base = session or _running(master) or start(master, name, config, row_loops=row_loops)
+    base = session or _running(master, config) or start(master, name, config, row_loops=row_loops)
     require_supported(base.version, "the session")  # SPARK_HOME may name another Spark than the installed one
     opened = SparkSession(base.sparkContext, base._jsparkSession.cloneSession())
     partitions = shards or min(base.sparkContext.defaultParallelism, MOST_DEFAULT_SHARDS)
@@ -134,10 +135,29 @@ def _require_platform() -> None:
         )
 
 
-def _running(master: str | None) -> SparkSession | None:
+def open_to_ask() -> SparkSession:
+    """Opens a session in which only the columns of a source are asked for. If Spark is started for that, a run with
+    settings of its own starts another.
+    """
+    classic = getattr(pyspark, "SparkContext", None)  # not there with the client of Spark Connect alone
+    running = connected(None) is not None or classic is None or classic._active_spark_context is not None
+    session = open_session(None, master=None, shards=None, name="beamlike", config={}, row_loops=True)
+    if not running and not is_connect(session):
+        _TO_ASK.append(session.sparkContext)
+    return session
+
+
+def _running(master: str | None, config: Mapping[str, str]) -> SparkSession | None:
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
+    asked = context in _TO_ASK
+    _TO_ASK.clear()
+    if asked and context is not None and (config or master not in (None, context.master)):
+        from beamlike.spark.session.launch import end
+
+        end()
+        return None
     if context is None:
         return None
     if master not in (None, context.master):
