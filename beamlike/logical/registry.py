@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from itertools import chain, count
 from typing import Any, Final, get_args
 
 import attrs
@@ -141,8 +142,14 @@ class Registry:
         return node
 
     def add_sink(self, name: str, sink: Sink, node: Node, columns: Iterable[str] | None = None) -> None:
-        """Adds a sink with this name for the rows of a node, with all columns or only with `columns`."""
-        self.new_name(name, "")
+        """Adds a sink with this name for the rows of a node, with all columns or only with `columns`. Sinks have names of
+        their own: a sink may be called as a source or step is.
+        """
+        require_name(name, "sink")
+        if any(write.name == name for write in self.writes):
+            raise DuplicateName(
+                f"the name is taken in pipeline {self.name!r}, by a sink; give another", step=name
+            )
         if isinstance(sink, type) or not isinstance(sink, WrittenInFrames | WrittenBySpark):
             raise WrongType(
                 f"expected a sink such as bl.Parquet('out/averages'), got {_got(sink)}", step=name
@@ -154,7 +161,6 @@ class Registry:
             node = with_columns_of(node, columns, sink, name, self.free(f"{name}.columns"))
         self._require_like_columns(sink, node, name)
         sink = fitted(sink, node, name, chosen=columns is not None)
-        self.register(name, "a sink")
         if columns is not None:
             self.register(node.name)
         self.writes.append(Write(name, sink, node))
@@ -171,10 +177,16 @@ class Registry:
                 )
 
     def written(self) -> list[Write]:
-        """Returns the sinks with their nodes, sorted by name. All nodes have their current names."""
+        """Returns the sinks with their nodes, sorted by name. All nodes have their current names.
+
+        In a plan, a sink with the name of a source or step is called `NAME.sink`, as plans address both by name.
+        """
         known: dict[Node, Node] = {}
         writes = sorted(self.writes, key=lambda write: write.name)
-        return [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
+        made = [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
+        taken = {*(node.name for node in known.values())}
+        used = {*taken, *(write.name for write in writes)}
+        return [attrs.evolve(one, name=_apart(one.name, used)) if one.name in taken else one for one in made]
 
     def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
         """Returns the node, and all nodes from which it is computed, with their current names.
@@ -190,6 +202,12 @@ class Registry:
 
     def _latest_inputs(self, node: Node) -> list[Node]:
         return [self.latest(before) for before in node.inputs]
+
+
+def _apart(name: str, used: Container[str]) -> str:
+    """Returns the name of a sink in plans in which `name` is a source or step."""
+    free = (f"{name}.sink{end}" for end in chain([""], map(str, count(2))))
+    return next(one for one in free if one not in used)
 
 
 def _got(given: object) -> str:
