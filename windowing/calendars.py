@@ -81,7 +81,7 @@ def _zone(owner: object, attribute: attrs.Attribute[str], value: object) -> None
         raise ValueError(f"CalendarWindows: there is no time zone {value!r}{hint}") from None
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CalendarWindows(WindowFn):
     """Windows of whole days, weeks, months or years, which begin at local midnight of a time zone.
 

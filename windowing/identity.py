@@ -22,6 +22,10 @@ from typing import Any, Final
 import attrs
 import polars as pl
 
+from windowing.time import Microseconds, format_duration
+
+BARE: Final = "bare"
+"""The metadata of an attribute that is shown without its name although it has a default."""
 _OURS: Final = ("windowing", "stages", "beamlike")
 _LONGEST: Final = 1_000
 """The maximum length of a function's bound values as text (characters). Instead of longer text, a digest is stored."""
@@ -38,6 +42,31 @@ class Declared:
     def identity(self) -> Any:
         """Returns the kind of the declaration, and its attributes that differ from their defaults."""
         return fields_of(self)
+
+    def __repr__(self) -> str:
+        """Returns the call that creates the declaration, without arguments that have their default."""
+        if not attrs.has(type(self)):
+            return object.__repr__(self)
+        fields = [field for field in attrs.fields(type(self)) if field.init and field.repr]
+        given = [
+            (field, getattr(self, field.name)) for field in sorted(fields, key=lambda field: field.kw_only)
+        ]
+        arguments = [_argument(field, value) for field, value in given if value != _default(field.default)]
+        return f"{type(self).__name__}({', '.join(arguments)})"
+
+
+def _argument(field: attrs.Attribute[Any], value: Any) -> str:
+    text = _text(value, field.repr)
+    bare = field.default is attrs.NOTHING or BARE in field.metadata
+    return text if bare else f"{field.alias}={text}"
+
+
+def _text(value: Any, shown: Any) -> str:
+    if isinstance(value, Microseconds):
+        return f'"{format_duration(value)}"'
+    if callable(shown):
+        return str(shown(value))
+    return repr(value.value) if isinstance(value, Enum) else repr(value)
 
 
 def identity_of(value: Any) -> Any:

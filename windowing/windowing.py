@@ -43,7 +43,7 @@ def _true_or_false(owner: object, attribute: attrs.Attribute[bool], value: objec
         raise TypeError(f"{attribute.name} must be True or False, not {value!r}")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Windowing(Declared):
     """The windowing of a collection: windows, trigger, accumulation, timestamp combiner and allowed lateness.
 

@@ -74,7 +74,7 @@ _MOST: Final = 100_000
 
 
 # If attrs defined __getstate__, attributes of a user's plain subclass would not be pickled.
-@attrs.frozen(getstate_setstate=False)
+@attrs.frozen(getstate_setstate=False, repr=False)
 class WindowFn(Declared):
     """The base class of all windows. For windows of your own, subclass `CustomWindows` instead.
 
@@ -144,7 +144,7 @@ class WindowFn(Declared):
         raise NotImplementedError
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class FixedWindows(WindowFn):
     """Windows of one size without overlaps or gaps: `[offset + n * size, offset + (n + 1) * size)`.
 
@@ -178,7 +178,7 @@ class FixedWindows(WindowFn):
         return frame.with_columns(_fixed(self.size, self.offset))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class SlidingWindows(WindowFn):
     """Windows of one size that start every `period`. They overlap if the period is shorter than the size.
 
@@ -240,7 +240,7 @@ class SlidingWindows(WindowFn):
         return exploded.with_columns(_end(pl.col(WINDOW_START), self.size).alias(WINDOW_END))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class CumulativeWindows(WindowFn):
     """Windows that start together every `size`, and end one `step` after the other, up to the next start.
 
@@ -304,7 +304,7 @@ class CumulativeWindows(WindowFn):
         return exploded.filter(distinct).with_columns(_end(start, length).alias(WINDOW_END))
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Sessions(WindowFn):
     """Sessions: spans of activity of a key, which end after a duration of `gap` without elements.
 
@@ -346,7 +346,7 @@ class Sessions(WindowFn):
         return ordered.hstack([pl.Series(RUN, np.cumsum(new), pl.UInt32)])
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class GlobalWindows(WindowFn):
     """A single window for all times, which only the end of input closes.
 

@@ -30,7 +30,7 @@ def _of_rows(given: Any) -> RowExpression:
     raise WrongType(f"a marker is an expression such as bl.col('kind') == 'mark', not {given!r}{hint}")
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Punctuated(stages.strategies.punctuated.Punctuated):
     """A watermark strategy for sources in which some rows are markers. The watermark is the newest time of a marker.
 

@@ -142,8 +142,9 @@ class Registry:
         return node
 
     def add_sink(self, name: str, sink: Sink, node: Node, columns: Iterable[str] | None = None) -> None:
-        """Adds a sink with this name for the rows of a node, with all columns or only with `columns`. Sinks have names of
-        their own: a sink may be called as a source or step is.
+        """Adds a sink with this name for the rows of a node, with all columns or only with `columns`.
+
+        A sink may have the name of a source or step.
         """
         require_name(name, "sink")
         if any(write.name == name for write in self.writes):

@@ -20,7 +20,7 @@ from stages.strategies.validators import SourceFile
 from windowing.time import MAX_TIME, is_duration
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class NoEventTime(WatermarkStrategy):
     """The strategy of rows without event time. It never holds back the watermark."""
 

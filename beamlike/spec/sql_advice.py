@@ -1,4 +1,4 @@
-"""What to write instead of what a query cannot have: misspelled keywords, and functions of other engines."""
+"""Advice for what a query cannot have: misspelled keywords, and functions of other engines."""
 
 from __future__ import annotations
 

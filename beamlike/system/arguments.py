@@ -72,9 +72,10 @@ def answered(function: _Function, what: str = "") -> _Function:
 
 
 def answering(kind: _Kind) -> _Kind:
-    """Explains wrong arguments of the public methods of a class, also of inherited ones."""
+    """Explains wrong arguments of the public methods of a class, also of those that it inherits from its package."""
+    package = kind.__module__.rpartition(".")[0]
     for name, method in inspect.getmembers(kind, isfunction):
-        if not name.startswith("_"):
+        if not name.startswith("_") and method.__module__.startswith(package):
             setattr(kind, name, answered(method))
     return kind
 

@@ -11,7 +11,7 @@ from stages.strategies.base import Summary, WatermarkStrategy
 from windowing.time import MIN_TIME
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class AnnouncedWatermark(WatermarkStrategy):
     """The strategy of a source that announces its own watermark, which does not depend on elements.
 

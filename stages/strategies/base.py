@@ -26,7 +26,7 @@ Summary = dict[str, Any]
 # The protocol of a strategy
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class WatermarkStrategy(Declared):
     """The base class of watermark strategies: rules that compute the watermark W of a source.
 
@@ -180,7 +180,7 @@ class WatermarkStrategy(Declared):
 # The newest time
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class NewestTime(WatermarkStrategy):
     """The base class of strategies that depend only on the greatest time of all rows, by default their event time."""
 
@@ -208,7 +208,7 @@ def _newest(time: Any) -> Summary:
     return {} if time is None else {"newest": time}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class BoundedOutOfOrderness(NewestTime):
     """The strategy for elements that are at most `bound` out of order: W = newest event time - bound.
 
@@ -234,7 +234,7 @@ class BoundedOutOfOrderness(NewestTime):
         return max(MIN_TIME, int(state.get("newest", MIN_TIME)) - self.bound)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class MonotonousTimestamps(BoundedOutOfOrderness):
     """The strategy for event times that never decrease: W = newest event time.
 
@@ -254,7 +254,7 @@ class MonotonousTimestamps(BoundedOutOfOrderness):
 # Processing time
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class _ByTheClock(WatermarkStrategy):
     """The base class of strategies that depend on processing time only, not on elements."""
 
@@ -270,7 +270,7 @@ class _ByTheClock(WatermarkStrategy):
         return {}
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class ProcessingTimeLag(_ByTheClock):
     """The strategy for elements that arrive at most `lag` after their event time: W = processing time - lag.
 
@@ -292,7 +292,7 @@ class ProcessingTimeLag(_ByTheClock):
         return max(MIN_TIME, processing_time - self.lag)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class IngressTimestamps(_ByTheClock):
     """The strategy that sets the event time of elements to the processing time of arrival: W = processing time.
 
@@ -318,7 +318,7 @@ class IngressTimestamps(_ByTheClock):
 # Lateness
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class PercentileLateness(WatermarkStrategy):
     """The strategy that learns the bound by which a share of elements is in time: W = newest - quantile of lateness.
 

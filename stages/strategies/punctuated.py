@@ -65,7 +65,7 @@ def where(predicate: RowExpression, frame: pl.DataFrame, times: pl.Series, what:
     return times.set(~marks.fill_null(False), None)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False)
 class Punctuated(NewestTime):
     """The strategy for streams with marker rows, for which `predicate` is true: W = the newest `timestamp` of a marker.
 

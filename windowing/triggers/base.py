@@ -29,9 +29,6 @@ ROOT: Final = "__trigger"
 ALL: Final = "|all"
 """A suffix in the environment of `on_merge`: `cell` is true if it was in any part, `cell|all` if in all parts."""
 
-BARE: Final = "bare"
-"""The metadata of an attribute that is shown without its name although it has a default."""
-
 NO_DEADLINE: Final = pl.lit(None, pl.Int64)
 
 EVERYWHERE: Final = pl.lit(True)
@@ -84,12 +81,6 @@ class Trigger(Declared):
     Laws: A ready trigger stays ready when more elements arrive. If a trigger becomes ready because clocks advance, and
     firing then changes a cell or emits a pane, one of these clocks has reached the trigger's `deadline`.
     """
-
-    def __repr__(self) -> str:
-        # As a user writes it, without attributes that have their default.
-        fields = [(field, getattr(self, field.name)) for field in attrs.fields(type(self)) if field.repr]
-        given = [_argument(field, value) for field, value in fields if value != field.default]
-        return f"{type(self).__name__}({', '.join(given)})"
 
     def children(self) -> tuple[Trigger, ...]:
         """Returns the triggers that this trigger consists of."""
@@ -176,12 +167,6 @@ class Trigger(Declared):
     def or_finally(self, until: Trigger) -> OrFinally:
         """Returns a trigger that emits as this one until `until` is ready, then emits for the last time."""
         return OrFinally(self, until)
-
-
-def _argument(field: attrs.Attribute[Any], value: Any) -> str:
-    text = field.repr(value) if callable(field.repr) else repr(value)
-    bare = field.default is attrs.NOTHING or BARE in field.metadata
-    return text if bare else f"{field.name}={text}"
 
 
 def _emptied(env: Env, cells: Mapping[str, Cell], mask: pl.Expr) -> Env:

@@ -8,8 +8,9 @@ import attrs
 import polars as pl
 
 from windowing.clocks import PROCESSING_TIME
+from windowing.identity import BARE
 from windowing.time import Duration, Microseconds, format_duration, microseconds
-from windowing.triggers.base import BARE, NO_DEADLINE, Cell, Env, Finishing, Trigger, TriggerContext, where
+from windowing.triggers.base import NO_DEADLINE, Cell, Env, Finishing, Trigger, TriggerContext, where
 
 
 def _microseconds_if_any(duration: Duration | None) -> int | None:

@@ -77,7 +77,7 @@ class Parquet(Files):
 
         # Only one of the tasks that share a file logs its new columns.
         if self._schema is None and part == 0:
-            with suppress(*ERRORS):  # a file that cannot be read becomes a dead letter below
+            with suppress(*ERRORS, Damaged):  # a file that cannot be read becomes a dead letter below
                 warn_new(repr(self.path), self._content(), self._infer(file), file)
         return parquet.pieces(file, schema, rows, part, parts)
 

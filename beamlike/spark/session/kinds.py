@@ -21,8 +21,8 @@ def is_connect(session: SparkSession) -> bool:
 
 
 def require_session(session: object) -> None:
-    """Raises `WrongType` unless an object is a session of either kind, whose classes have only their name in common, and
-    `PlanError` if it was stopped.
+    """Raises `WrongType` unless an object is a session of either kind, whose classes have only their name in common.
+    Raises `PlanError` if it was stopped.
     """
     if not any(kind.__name__ == "SparkSession" for kind in type(session).__mro__):
         raise WrongType(f"session: must be a SparkSession, classic or of Spark Connect, not {session!r}")
