@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from stages.errors import SentenceFirst
 from stages.errors import StepError as StepError
 from windowing.columns import EVENT_TIME, PANE_COLUMNS, RESERVED_PREFIX, WINDOW_COLUMNS
 
@@ -23,7 +24,7 @@ def without_colours(text: str) -> str:
     return _COLOURS.sub("", text)
 
 
-class PlanError(ValueError):
+class PlanError(SentenceFirst, ValueError):
     """A pipeline cannot be run as it is declared. `step` is the name of the invalid step, if there is one.
 
     The class is a subclass of `ValueError`.
@@ -189,7 +190,7 @@ def naming_step(name: str) -> Iterator[None]:
         raise MissingPackage(str(error), step=name, name=error.name) from None
 
 
-class RunError(RuntimeError):
+class RunError(SentenceFirst, RuntimeError):
     """A run failed. The message includes the traceback of the failure in a worker."""
 
 
@@ -269,7 +270,7 @@ class SinkInUse(SinkError):
     """Another run of the same name is writing to the target of a sink."""
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(SentenceFirst, RuntimeError):
     """A checkpoint belongs to another plan, or cannot be used."""
 
 
@@ -298,7 +299,7 @@ class RecordsInUse(RuntimeError):
     """Another run is writing its records to the file."""
 
 
-class ViewError(ValueError):
+class ViewError(SentenceFirst, ValueError):
     """The records of a run cannot be read, or do not have what was requested.
 
     Example:

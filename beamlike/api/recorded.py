@@ -32,6 +32,7 @@ def recorded(function: FunctionT) -> FunctionT:
 
     @wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
+        __tracebackhide__ = True  # read by IPython
         if _INSIDE.get():
             return function(*positional, **named)
         token = _INSIDE.set(True)

@@ -63,7 +63,7 @@ def restore(
     checkpoint: str | os.PathLike[str],
     plan: Plan | Planned,
     *,
-    runner: str = Runner.SPARK,
+    runner: str | None = None,
     shards: int | None = None,
     session: Any = None,
     master: str | None = None,
@@ -79,7 +79,8 @@ def restore(
         savepoint: A folder that `save` wrote.
         checkpoint: The new folder.
         plan: A pipeline, or the plan of one.
-        runner: The runner that continues: "spark" or "local"; it may differ from the runner before.
+        runner: The runner that continues: "local" or "spark"; it may differ from the runner before. The default is
+            "local", as for `Pipeline.run`; or "spark" if an argument for Spark is given.
         shards: The number of shards on Spark; by default that of the savepoint.
         session: The Spark session; by default a new one on `master`.
         master: The Spark master of a new session.
@@ -102,15 +103,11 @@ def restore(
     """
     plan = plan_of(plan, "restore")
     source, target = path_text(savepoint), path_text(checkpoint)
+    given = {"shards": shards, "session": session, "master": master, "config": config, "state": state}
+    of_spark = [name for name, value in given.items() if value is not None]
+    runner = runner or (Runner.SPARK if of_spark else Runner.LOCAL)
     if runner == Runner.LOCAL:
-        given: dict[str, Any] = {
-            "shards": shards,
-            "session": session,
-            "master": master,
-            "config": config,
-            "state": state,
-        }
-        if of_spark := [name for name, value in given.items() if value is not None]:
+        if of_spark:
             raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
         return in_process.restore(source, target, plan, trust=trust)
     if runner != Runner.SPARK:

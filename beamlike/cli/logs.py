@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import click
@@ -31,7 +33,23 @@ log_option = click.option(
 
 
 class LoggingGroup(click.Group):
-    """A group of commands that logs errors if the log is JSON, since a plain line would not be valid JSON."""
+    """A group of commands that logs errors if the log is JSON, since a plain line would not be valid JSON. Its help has
+    the commands in `sections`, by title; others are under "More".
+    """
+
+    sections: Mapping[str, Sequence[str]] = {}
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        left = [name for name in self.list_commands(ctx) if name not in {*chain(*self.sections.values())}]
+        for title, names in {**self.sections, "More": left}.items():
+            commands = [(name, self.commands[name]) for name in names if name in self.commands]
+            if commands:
+                width = formatter.width - 6 - max(map(len, self.commands))
+                with formatter.section(title):
+                    formatter.write_dl(
+                        [(name, command.get_short_help_str(width)) for name, command in commands],
+                        col_max=max(map(len, self.commands)) + 2,
+                    )
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -27,8 +27,8 @@ from beamlike.cli.tune import tune
 from beamlike.cli.types import DurationType
 from beamlike.cli.ui import ui
 from beamlike.local.runner import LocalRunner
-from beamlike.runtime.display.summary import Run, left_open, lost_rows
-from beamlike.runtime.display.tables import totals_table, watermarks_table
+from beamlike.runtime.display.summary import Run, left_open, lost_rows, sink_rows
+from beamlike.runtime.display.tables import sinks_table, totals_table, watermarks_table
 from beamlike.system.printable import printable
 from beamlike.system.signals import Interrupted
 
@@ -41,6 +41,13 @@ def main() -> None:
     """Event-time pipelines on Spark and in process."""
 
 
+main.sections = {
+    "First": ("run", "check", "explain", "ui", "why"),
+    "Begin": ("new", "sql", "schema", "completion", "java", "mcp"),
+    "Observe": ("status", "watch", "report", "alerts"),
+    "Change a run": ("savepoint", "restore", "rebuild", "tune"),
+    "Play again": ("record", "replay", "diff"),
+}
 for command in (new, completion, java, savepoint, restore, replay, record, rebuild, tune, diff, sql, mcp, ui):
     main.add_command(command)
 
@@ -122,6 +129,7 @@ def _show(done: Run) -> None:
     console = Console()
     if done.batches:
         console.print(totals_table(done.batches), watermarks_table(list(done.batches)[-1:]))
+        console.print(sinks_table(sink_rows(done)))
     else:
         console.print("no batch has run: there was no new input")
     for line in lost_rows(done):

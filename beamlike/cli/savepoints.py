@@ -35,7 +35,11 @@ def savepoint(checkpoint: str, savepoint: str, master: str | None, config: dict[
 @click.argument("checkpoint")
 @click.argument("pipeline", type=Target())
 @set_option
-@click.option("--runner", type=click.Choice(["spark", "local"]), default="spark", show_default=True)
+@click.option(
+    "--runner",
+    type=click.Choice(["local", "spark"]),
+    help="The runner that continues; default: local, or spark with an option of Spark.",
+)
 @click.option(
     "--shards", type=click.IntRange(1), help="Spark: shards of the new run; default: those of the saved run."
 )
@@ -51,7 +55,7 @@ def restore(
     savepoint: str,
     checkpoint: str,
     pipeline: Pipeline,
-    runner: str,
+    runner: str | None,
     shards: int | None,
     state: str | None,
     master: str | None,
@@ -65,6 +69,7 @@ def restore(
     """
     from beamlike.api import savepoint as savepoints
 
+    runner = runner or (Runner.SPARK if any((shards, state, master, config)) else Runner.LOCAL)
     left_out = plainly(
         lambda: savepoints.restore(
             savepoint,

@@ -128,7 +128,7 @@ def _sink(facts: SinkFacts, plan: Plan) -> SinkDescription:
         facts.writes,
         facts.kind,
         facts.looked_up,
-        folder=_folder(sink),
+        folder=folder_of(sink),
         rows=_rows_of(facts.plan.name, plan),
     )
 
@@ -140,7 +140,7 @@ def _rows_of(sink: str, plan: Plan) -> str:
     return outputs.pop() if len(outputs) == 1 else "main"
 
 
-def _folder(sink: Any) -> str:
+def folder_of(sink: Any) -> str:
     """Returns the folder of a sink of files on this machine; empty for other sinks."""
     local = isinstance(sink, Files) and isinstance(sink.path, str) and not is_remote(sink.path)
     return os.path.abspath(sink.path) if local else ""

@@ -56,6 +56,7 @@ def answered(function: _Function, what: str = "") -> _Function:
 
     @wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
+        __tracebackhide__ = True  # read by IPython
         try:
             return function(*positional, **named)
         except TypeError as error:

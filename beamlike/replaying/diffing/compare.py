@@ -51,7 +51,7 @@ def parts(old: Outcome, new: Outcome) -> list[PartDiffers]:
         before, after = (_rows(outcome, name, stage=stage) for outcome in (old, new))
         where = "both" if before and after else "new" if after else "gone"
         identity = (after or before)[0].identity
-        rows = differing(_joined(before), _joined(after), identity)
+        rows = differing(_joined(before), _joined(after), identity, whole=True)
         found.append(PartDiffers(name, stage, where, rows))
     return found
 

@@ -33,44 +33,46 @@ class RowsDiffer:
         return bool(self.columns) or bool(len(self.new) or len(self.gone) or len(self.changed))
 
 
-def differing(old: pl.DataFrame, new: pl.DataFrame, identity: Sequence[str]) -> RowsDiffer:
+def differing(
+    old: pl.DataFrame, new: pl.DataFrame, identity: Sequence[str], *, whole: bool = False
+) -> RowsDiffer:
     """Compares the columns that both frames have, row by row, in any order.
 
-    Rows without an equal are paired by the columns `identity`, and are then changed instead of new and gone.
+    Rows without an equal are paired by the columns `identity`, and are then changed instead of new and gone. If the
+    rows are `whole`, those that lack a column of the old version, or have it under another name, are changed, too.
     """
     old, new = (frame.drop(_LEFT_OUT, strict=False) for frame in (old, new))
-    columns = [*_columns_differ(old, new)] if old.width and new.width else []
-    shared = [name for name in old.columns if name in new.columns and old.schema[name] == new.schema[name]]
     if not old.width or not new.width:
-        return RowsDiffer(0, new, old, old.clear(), new.clear(), columns)
-    gone, added = _without_equals(old, new, shared)
+        return RowsDiffer(0, new, old, old.clear(), new.clear())
+    shared = [name for name in old.columns if name in new.columns and old.schema[name] == new.schema[name]]
+    (gone, equal), (added, equal_now) = _paired(old, new, shared)
+    columns = [*_columns_differ(equal, equal_now)]
     known = [name for name in identity if name in shared]
-    if not known:
-        return RowsDiffer(len(old) - len(gone), added, gone, gone.clear(), added.clear(), columns)
-    (gone, before), (added, after) = _paired(gone, added, known)
-    same = len(old) - len(gone) - len(before)
-    return RowsDiffer(same, added, gone, before, after, columns)
+    before, after = gone.clear(), added.clear()
+    if known:
+        (gone, before), (added, after) = _paired(gone, added, known)
+    if whole and len(shared) < old.width:
+        before, after = pl.concat([equal, before]), pl.concat([equal_now, after])
+        equal = equal.clear()
+    return RowsDiffer(len(equal), added, gone, before, after, columns)
 
 
 def _columns_differ(old: pl.DataFrame, new: pl.DataFrame) -> Iterator[str]:
-    for name, dtype in {**old.schema, **new.schema}.items():
-        if name not in old.schema:
-            yield f"column {name} is new"
-        elif name not in new.schema:
+    """Yields what became of columns, for rows that are equal in all others."""
+    fresh = [name for name in new.columns if name not in old.schema]
+    for name, dtype in old.schema.items():
+        if name in new.schema:
+            if dtype != new.schema[name]:
+                yield f"column {name} was {dtype}, now {new.schema[name]}"
+            continue
+        values = old[name]
+        again = [one for one in fresh if len(values) and values.equals(new[one], check_names=False)]
+        if again and new.schema[again[0]] == dtype:
+            fresh.remove(again[0])
+            yield f"column {name} is now called {again[0]}"
+        else:
             yield f"column {name} is gone"
-        elif dtype != old.schema[name]:
-            yield f"column {name} was {old.schema[name]}, now {dtype}"
-
-
-def _without_equals(
-    old: pl.DataFrame, new: pl.DataFrame, shared: list[str]
-) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the rows of each frame without an equal in the other, each occurrence by itself."""
-    one, other = (_numbered(frame, shared) for frame in (old, new))
-    on = [*shared, _AGAIN]
-    gone = one.join(other, on=on, how="anti", nulls_equal=True)[_NUMBER].sort()
-    added = other.join(one, on=on, how="anti", nulls_equal=True)[_NUMBER].sort()
-    return old[gone], new[added]
+    yield from (f"column {name} is new" for name in fresh)
 
 
 def _paired(

@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
+from beamlike.expressions.describe import describe
 from beamlike.io.memory import memory_of
 from beamlike.plan.model import Plan
+from beamlike.plan.run_graph import folder_of
 from beamlike.records.model import BatchRecord
 from beamlike.records.unread import unread_input
 from beamlike.rows.dead_letters import UNCLAIMED
@@ -16,6 +18,7 @@ from beamlike.runtime.display.tables import TOTALS, total_rows
 from beamlike.runtime.run.dead_letter_limit import rows_text
 from beamlike.runtime.run.drops import dropped_rows
 from beamlike.system.html import bullets, page, table
+from beamlike.system.secrets import without_secrets
 
 _LOG = logging.getLogger("beamlike")
 
@@ -72,11 +75,7 @@ def run_text(run: Run) -> str:
 
 def _run_html(run: Run) -> str:
     """Returns the counts of the run, the rows of its sinks, and the rows that it could not use or dropped, as HTML."""
-    written = sum((Counter(record.sinks) for record in run.batches), Counter[str]())
-    sinks = [
-        (run.dead_letters if name == UNCLAIMED else name, f"{count:,}")
-        for name, count in sorted({**dict.fromkeys(run.plan.sinks, 0), **written}.items())
-    ]
+    sinks = [(run.dead_letters if name == UNCLAIMED else name, rows) for name, rows, _ in sink_rows(run)]
     count = len(run.batches)
     return page(
         f"{type(run).__name__} of {run.plan.name!r}: {count:,} batch{'es' if count != 1 else ''}",
@@ -84,6 +83,15 @@ def _run_html(run: Run) -> str:
         table(("sink", "rows"), sinks),
         *bullets([*lost_rows(run), *left_open(run)]),
     )
+
+
+def sink_rows(run: Run) -> Iterator[tuple[str, str, str]]:
+    """Yields the name of each sink, the number of rows that the run wrote to it, and its place, as text."""
+    written = sum((Counter(record.sinks) for record in run.batches), Counter[str]())
+    for name, count in sorted({**dict.fromkeys(run.plan.sinks, 0), **written}.items()):
+        sink = run.plan.sinks[name].sink if name in run.plan.sinks else None
+        place = run.dead_letters if sink is None else folder_of(sink) or describe(sink)
+        yield name, f"{count:,}", without_secrets(place)
 
 
 def lost_rows(run: Run) -> Iterator[str]:

@@ -93,6 +93,16 @@ def totals_table(batches: Iterable[BatchRecord]) -> Table:
     return table
 
 
+def sinks_table(rows: Iterable[tuple[str, str, str]]) -> Table:
+    """Makes a table of sinks, each with its rows and its place, for a terminal."""
+    table = Table("sink", title="Written", title_justify="left")
+    table.add_column("rows", justify="right")
+    table.add_column("place", overflow="fold")
+    for name, count, place in rows:
+        table.add_row(escape(name), count, escape(place))
+    return table
+
+
 TOTALS = ("source, stage or step", "elements", "panes", "dropped", "dead letters")
 """The column names of `total_rows`."""
 

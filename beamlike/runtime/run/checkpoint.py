@@ -162,7 +162,11 @@ def require_fitting(saved: Mapping[str, Any], fit: Fit, path: str, *, draining: 
     if found := fit.differences:
         described = fit.described
         made = f"beamlike savepoint {shell_word(path)} SAVEPOINT"
-        to = f"--shards {described['shards']}" if described["runner"] == Runner.SPARK else "--runner local"
+        to = (
+            f"--runner spark --shards {described['shards']}"
+            if described["runner"] == Runner.SPARK
+            else "--runner local"
+        )
         put_back = f"beamlike restore SAVEPOINT CHECKPOINT MODULE:PIPELINE {to}"
         remedies = {Remedy.RESTORE: f"{Remedy.RESTORE}: {made}, then {put_back}"}
         raise CheckpointError(refusal(found, f"the checkpoint {path}", remedies))

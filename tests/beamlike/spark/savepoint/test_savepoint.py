@@ -242,10 +242,16 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     with pytest.raises(ValueError, match=r"spark\.driver\.memory='3g' can only be set when Spark starts"):
         bl.savepoint.restore("saved", "never", other, config={"spark.driver.memory": "3g"})
     write(tmp_path / "plays", 2, 4)
-    told = invoke("restore", "saved", "without", "savepoint_mine:other")
+    told = invoke("restore", "saved", "without", "savepoint_mine:other", "--runner", "spark")
     assert "stage 'sessions' is gone: its part of the savepoint is left out" in told
     assert "second is not empty" in invoke(
-        "restore", "saved", str(shutil.copytree("saved", "second")), "savepoint_mine:scores", code=1
+        "restore",
+        "saved",
+        str(shutil.copytree("saved", "second")),
+        "savepoint_mine:scores",
+        "--runner",
+        "spark",
+        code=1,
     )
     shutil.rmtree("second")
     invoke("restore", "saved", "second", "savepoint_mine:scores", "--shards", "1", "--conf", "spark.x=1")
