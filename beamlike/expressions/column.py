@@ -27,7 +27,9 @@ def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:
             raise
         except Exception as error:
             reason = misfit(method, (self, *positional), named) if isinstance(error, TypeError) else None
-            told = reason or f"{method.__name__}(...) cannot have these arguments: {error}"
+            first = str(error).partition("\n")[0].replace("nw.", "narwhals.")
+            hint = "; write collection.cast({'x': int})" if method.__name__ == "cast" else ""
+            told = reason or f"{method.__name__}(...) cannot have these arguments: {first}{hint}"
             raise WrongType(f"{used_at(sys._getframe(1))}{what}{told}") from error
 
     return call

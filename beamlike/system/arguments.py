@@ -196,5 +196,6 @@ def _example(of: Any, name: str) -> str:
 
 def _step(function: Callable[..., Any], positional: Sequence[Any]) -> str | None:
     """Returns the step of a method of a collection, which has a name and a node; None for others."""
-    node = getattr(positional[0], "node", None) if positional else None
-    return None if node is None else f"{node.name}.{function.__name__}"
+    if not positional or not hasattr(type(positional[0]), "node"):
+        return None
+    return f"{positional[0].node.name}.{function.__name__}"

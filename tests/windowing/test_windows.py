@@ -259,13 +259,13 @@ def test_a_count_is_a_whole_number_of_at_least_one(count: Any) -> None:
             lambda: AfterWatermark(early=3),
             r"AfterWatermark: early must be a trigger, not 3; AfterCount\(3\)\?",
         ),
-        (lambda: AfterWatermark(late="x"), "AfterWatermark: late must be a trigger, not 'x'$"),
+        (lambda: AfterWatermark(late="x"), "AfterWatermark: late must be a trigger, not 'x'; write"),
         (
             lambda: AfterWatermark(late=AfterCount),
             "AfterWatermark: late must be a trigger, not the class AfterCount",
         ),
         (lambda: Repeatedly(10), r"Repeatedly: trigger must be a trigger, not 10; AfterCount\(10\)\?"),
-        (lambda: Repeatedly(None), "Repeatedly: trigger must be a trigger, not None$"),
+        (lambda: Repeatedly(None), "Repeatedly: trigger must be a trigger, not None; write"),
     ],
 )
 def test_what_is_no_trigger_is_named_with_what_was_perhaps_meant(declare: Any, message: str) -> None:

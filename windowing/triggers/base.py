@@ -194,7 +194,9 @@ def check_trigger(owner: str, name: str, value: object) -> None:
         raise TypeError(
             f"{owner}: {name} must be a trigger, not the class {value.__name__}; {value.__name__}()?"
         )
-    raise TypeError(f"{owner}: {name} must be a trigger such as bl.AfterWatermark(), not {value!r}{hint}")
+    raise TypeError(
+        f"{owner}: {name} must be a trigger, not {value!r}{hint or '; write one such as bl.AfterWatermark()'}"
+    )
 
 
 def is_trigger(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:

@@ -121,7 +121,7 @@ WRONG = [
     ("- named: sums", "- map: json:dumpz", "19:12: json has no 'dumpz'; did you mean 'dump'?"),
     ("- named: sums", "- map: nomod:f", "19:12: there is no module 'nomod' here or installed"),
     ("- named: sums", "- named: plays", "19:14: step 'plays': the name is taken in pipeline 'scores'"),
-    ("10s}", "[1}", "10:44: expected ',' or ']', but got '}'"),
+    ("10s}", "[1}", "10:44: this is no YAML (expected ',' or ']', but got '}')"),
     ("  totals:", "  plays:", "13:3: 'plays' is there twice"),
     ("    - named: sums", "\t- named: sums", "19:1: a tab; YAML is indented with spaces"),
     ("from: plays", "from: totals", "14:11: the collection 'totals' is declared below; move it above"),

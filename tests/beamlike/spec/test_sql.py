@@ -171,7 +171,7 @@ WRONG = {
     "SELECT user FROM plays GROUP BY user": "GROUP BY needs an aggregate",
     "SELECT STRING_AGG(user) AS s FROM plays": "has no counterpart",
     "SELECT user FROM plays EMIT SOMETIMES": "expected EARLY, LATE, EVERY, WITH LATENESS or ACCUMULATING",
-    "DELETE FROM plays": "write one query, which begins with SELECT or WITH",
+    "DELETE FROM plays": "DELETE: a query changes no table",
     "SELECT user, points AS user FROM plays": "the result has two columns 'user'",
 }
 
