@@ -14,7 +14,7 @@ class SentenceFirst:
         """Returns the lines that IPython prints for the error."""
         from IPython import get_ipython
 
-        shell: Any = get_ipython()  # type: ignore[no-untyped-call]
+        shell: Any = get_ipython()
         error = cast(BaseException, self)
         frames = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
         return [f"{type(error).__name__}: {error}", "", *frames]

@@ -45,14 +45,15 @@ class Declared:
 
     def __repr__(self) -> str:
         """Returns the call that creates the declaration, without arguments that have their default."""
-        if not attrs.has(type(self)):
+        kind: Any = type(self)
+        if not attrs.has(kind):
             return object.__repr__(self)
-        fields = [field for field in attrs.fields(type(self)) if field.init and field.repr]
+        fields = [field for field in attrs.fields(kind) if field.init and field.repr]
         given = [
             (field, getattr(self, field.name)) for field in sorted(fields, key=lambda field: field.kw_only)
         ]
         arguments = [_argument(field, value) for field, value in given if value != _default(field.default)]
-        return f"{type(self).__name__}({', '.join(arguments)})"
+        return f"{kind.__name__}({', '.join(arguments)})"
 
 
 def _argument(field: attrs.Attribute[Any], value: Any) -> str:

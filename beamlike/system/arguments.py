@@ -67,7 +67,7 @@ def answered(function: _Function, what: str = "") -> _Function:
             reason = misfit(function, positional, named, what, positional[0] if positional else None)
             if reason is None:
                 raise
-            raise WrongType(reason, step=_step(function, positional)) from None
+            raise WrongType(reason, step=None if what else _step(function, positional)) from None
 
     return call  # type: ignore[return-value]
 

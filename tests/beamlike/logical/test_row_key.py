@@ -124,8 +124,8 @@ REFUSED: dict[str, tuple[Callable[[], bl.Collection], str]] = {
     "rows of a source": (
         plays,
         "the sink 'out' has a row per key and window of a grouping, which a later one replaces, and 'plays' is no "
-        "output of one; keep the newest row of each key by .latest('user'), with its columns, or write it to a sink that "
-        "appends, such as bl.Table(..., mode='append')",
+        "output of one; keep the newest row of each key by .latest('user'), with its columns, or write it to a sink "
+        "that appends, such as bl.Table(..., mode='append')",
     ),
     "late elements": (
         lambda: totals().late(),

@@ -41,6 +41,41 @@ def test_ipython_in_a_terminal_shows_nothing(tmp_path: Path) -> None:
     assert done.stdout + done.stderr == ""
 
 
+MISTAKES = (
+    "bl.Pipeline('q').run()",
+    "bl.Kafka(brokers='x')",
+    "rows.select('z')",
+    "rows.filter(bl.col('x') and True)",
+)
+CAUGHT = """
+import contextlib, io
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance(colors="nocolor", user_ns=globals())
+
+def shown(code):
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+        shell.run_cell(code)
+    return text.getvalue()
+"""
+
+
+def test_a_notebook_shows_the_sentence_of_an_error_before_its_frames(tmp_path: Path) -> None:
+    script = tmp_path / "mistakes.py"
+    lines = [f"print(repr(shown({code!r})))" for code in MISTAKES]
+    script.write_text("\n".join([PIPELINE, CAUGHT, *lines]))
+    command = [sys.executable, str(script)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    cells = [eval(line) for line in done.stdout.splitlines() if line.startswith(("'", '"'))]
+    assert len(cells) == len(MISTAKES)
+    for cell in cells:
+        first = next(line for line in cell.splitlines() if line.strip())
+        assert first.startswith(("PlanError: ", "WrongType: ", "UnknownColumn: ")), cell
+        assert "Traceback" in cell.partition("\n")[2], cell
+
+
 FAILING = """
 class Refuses:
     def write(self, frame, part):
