@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from beamlike.errors import PlanError
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import savepoint as in_process
 from beamlike.plan.manifest import Runner, Store
@@ -108,12 +109,12 @@ def restore(
     runner = runner or (Runner.SPARK if of_spark else Runner.LOCAL)
     if runner == Runner.LOCAL:
         if of_spark:
-            raise ValueError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
+            raise PlanError(f"restore: {', '.join(of_spark)}= is for runner='spark'")
         return in_process.restore(source, target, plan, trust=trust)
     if runner != Runner.SPARK:
-        raise ValueError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
+        raise PlanError(f"restore: runner must be 'spark' or 'local', not {runner!r}")
     if state is not None and state not in {*Store}:
-        raise ValueError(f"restore: state must be 'spark' or 'files', not {state!r}")
+        raise PlanError(f"restore: state must be 'spark' or 'files', not {state!r}")
     if not _has_any(absolute(source), FACTS):
         raise no_savepoint(absolute(source))
     from beamlike.spark.savepoint import savepoint as on_spark

@@ -395,3 +395,30 @@ def test_what_cannot_be_set_is_a_usage_error(invoke: Invoke) -> None:
     assert "--run-id: for --runner local only" in result.stderr
     result = invoke("run", "mine:clicks", "--run-id", "@1")
     assert (result.exit_code, "'@1' cannot name a run" in result.stderr) == (1, True)
+
+
+def test_a_run_ends_with_its_sinks_their_rows_and_places(invoke: Invoke, tmp_path: Path) -> None:
+    shown = " ".join(invoke("run", "mine:clicks").stdout.split())
+    assert shown.index("Written") > shown.index("Watermarks")
+    written = shown[shown.index("Written") :]
+    assert "│ out │ 2 │" in written
+    assert str(tmp_path / "out").replace(" ", "")[-12:] in written.replace(" ", "").replace("│", "")
+
+
+def test_help_has_groups_and_the_commands_for_a_beginning_first() -> None:
+    shown = CliRunner().invoke(main, ["--help"]).stdout
+    titles = [line.removesuffix(":") for line in shown.splitlines() if line.endswith(":") and line[0] != " "]
+    assert titles == ["Options", "First", "Begin", "Observe", "Change a run", "Play again"]
+    first = shown[shown.index("First:") : shown.index("Begin:")]
+    assert [line.split()[0] for line in first.splitlines()[1:] if line.strip()] == [
+        *("run", "check", "explain", "ui", "why"),
+    ]
+    assert sorted(main.commands) == sorted({name for names in main.sections.values() for name in names})
+
+
+def test_commands_have_one_default_runner(invoke: Invoke) -> None:
+    for runner in ([], ["--runner", "local"]):
+        in_process = invoke("restore", "nowhere", "again", "mine:clicks", *runner)
+        assert "there is no savepoint" in in_process.output
+    refused = invoke("restore", "saved", "other", "mine:clicks", "--runner", "local", "--shards", "2")
+    assert "shards= is for runner='spark'" in refused.output
