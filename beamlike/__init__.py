@@ -88,7 +88,7 @@ from beamlike.io.test_stream.stream import TestStream
 from beamlike.logical.punctuated import Punctuated, TimeOrderedLogs
 from beamlike.logical.watermark import source_file
 from beamlike.steps.calls import Calls
-from beamlike.system.arguments import answering_all
+from beamlike.system.arguments import answered_name, answering_all
 from stages.aggregates.combine_fn import CombineFn
 from stages.custom import CustomOperator
 from stages.process.declarations import Process, TimestampedValue
@@ -351,15 +351,11 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays a
     if find_spec("pyspark") is None:
         __all__.remove("SparkRunner")
 
-    globals().update(answering_all({name: globals()[name] for name in __all__ if name in globals()}))
-
-    def _answered(name: str, found: Any) -> Any:
-        globals()[name] = answering_all({name: found}).get(name, found)
-        return globals()[name]
+    answering_all(globals(), __all__)
 
     def __getattr__(name: str) -> Any:
         if name in _MODULES:
-            return _answered(name, getattr(import_module(_MODULES[name]), name))
+            return answered_name(getattr(import_module(_MODULES[name]), name))
         if name in _ROOMS:
             return import_module(_ROOMS[name])
         if name == "__version__":

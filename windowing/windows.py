@@ -65,7 +65,7 @@ def _end(start: pl.Expr, length: int | pl.Expr) -> pl.Expr:
 def _positive(owner: object, attribute: attrs.Attribute[int], value: int) -> None:
     if value <= 0:
         raise ValueError(
-            f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {value} us"
+            f"{type(owner).__name__}: {attribute.name} must be longer than nothing, not {format_duration(value)}"
         )
 
 

@@ -215,6 +215,9 @@ PIPELINE: Final[Mapping[str, str]] = {
         "read(...) first, which gives a collection with {}",
     ),
     **dict.fromkeys(("start", "execute", "wait_until_finish"), "run(runner)"),
+    **dict.fromkeys(
+        ("collect", "show", "head", "toPandas", "to_pandas"), "read(...).{}(), as for any collection"
+    ),
 }
 """Names of other libraries for methods of a pipeline, with what to call instead."""
 

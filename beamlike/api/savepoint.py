@@ -14,11 +14,13 @@ from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.runtime.run.checkpoint import OURS, saved_manifest
 from beamlike.runtime.run.unfinished import FACTS
 from beamlike.runtime.savepoint.savepoint import Savepoint, no_run, no_savepoint
+from beamlike.system.arguments import answered
 from beamlike.system.path_names import is_remote
 
 __all__ = ["restore", "save"]
 
 
+@answered
 def save(
     checkpoint: str | os.PathLike[str],
     savepoint: str | os.PathLike[str],
@@ -59,6 +61,7 @@ def save(
     return on_spark.save(path, path_text(savepoint), session=session, master=master, config=config)
 
 
+@answered
 def restore(
     savepoint: str | os.PathLike[str],
     checkpoint: str | os.PathLike[str],

@@ -53,6 +53,11 @@ class UnlikeFrames:
             "is not piped by |: call a method, such as map(function, schema=...) or aggregate(n=bl.count())"
         )
 
+    def __gt__(self, other: object) -> NoReturn:
+        self._refuse("cannot be compared or computed with: write bl.col('x') for the values of a column")
+
+    __lt__ = __ge__ = __le__ = __sub__ = __mul__ = __truediv__ = __gt__
+
     def _refuse(self, reason: str) -> NoReturn:
         given: Any = self
         raise WrongType(f"{given!r} {reason}", step=given.node.name)

@@ -86,6 +86,8 @@ def _reason(place: _Place) -> str:
         match node:
             case ast.Call() if place.calls:
                 name = place.text(node.func)
+                if name not in ("max", "min"):
+                    return f"{name}(...) needs one truth value, and {_OF_ROWS}; {_LOGIC}"
                 return f"{name}(...) compares, and {_OF_ROWS}; write bl.when(a > b).then(a).otherwise(b)"
             case ast.BoolOp(operator, values):
                 made = f" {_SIGNS[type(operator)]} ".join(f"({place.text(one)})" for one in values)

@@ -5,10 +5,11 @@ May import `runtime` and all below it.
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from beamlike.errors import missing_package
+from beamlike.errors import missing, missing_package
 from beamlike.observe.completeness.alerts import alert_rules, write_alerts
 from beamlike.observe.completeness.calibration import Calibration, completeness
 from beamlike.observe.tuning.trigger_tuning import TriggerTuning, tune_triggers
@@ -17,6 +18,7 @@ from beamlike.observe.waiting.explain import why
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.display.tables import watermarks_table
+from beamlike.system.arguments import answered_name, answering_all
 from windowing.time import format_duration, format_time
 
 if TYPE_CHECKING:
@@ -66,12 +68,14 @@ _EXTRAS = {
 
 _OF_SERVER = ("anyio", "jinja2", "markupsafe", "sse_starlette", "starlette", "uvicorn")
 
+answering_all(globals(), __all__)
+
 if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays an error
 
     def __getattr__(name: str) -> Any:
         if name in _EXTRAS:
             try:
-                return getattr(import_module(_EXTRAS[name]), name)
+                return answered_name(getattr(import_module(_EXTRAS[name]), name))
             except ModuleNotFoundError as error:
                 package = str(error.name).partition(".")[0]
                 if package in _OF_SERVER:
@@ -79,7 +83,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not declared stays a
                 if package != "matplotlib":
                     raise
                 raise missing_package("reports and charts need matplotlib", "report", error) from None
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise missing(sys.modules[__name__], f"module {__name__!r}", name, "", __all__)
 
 
 def __dir__() -> list[str]:

@@ -13,7 +13,7 @@ import attrs
 from beamlike.api.cogroup import cogroup
 from beamlike.api.other_names import COLLECTION, GROUPED
 from beamlike.api.pipeline import Pipeline
-from beamlike.errors import BadFile, MissingFiles, PlanError, nearest
+from beamlike.errors import BadFile, MissingFiles, PlanError, WrongType, nearest
 from beamlike.spec.document import Item, parse
 from beamlike.spec.kinds import grouped_methods, heads, methods
 from beamlike.spec.parameters import Parameters
@@ -46,6 +46,8 @@ def from_yaml(path: str | os.PathLike[str], **settings: Any) -> Pipeline:
         >>> bl.from_yaml("scores.yaml").explain() == p.explain()
         True
     """
+    if not isinstance(path, str | os.PathLike):
+        raise WrongType(f"from_yaml takes the path of a file, such as 'scores.yaml', not {path!r}")
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, isfunction
 from typing import Any, Final, TypeVar
@@ -45,6 +45,7 @@ _OTHER: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("value", "default_value", "initial"), ("default",)),
 }
 """Names of arguments in other libraries, with the names here of which a call may have one."""
+_MARK: Final = "__answered__"
 _RENAMED: Final[Mapping[tuple[str, str], str]] = {("join", "stamp"): "event_time"}
 """Arguments of a function that have another name since a version, by function and former name."""
 
@@ -54,21 +55,23 @@ def answered(function: _Function, what: str = "") -> _Function:
     and annotations stay. `what` is the name of the function in errors.
     """
 
+    if hasattr(function, _MARK):
+        return function
+
     @wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
         __tracebackhide__ = True  # read by IPython
         try:
             return function(*positional, **named)
         except TypeError as error:
-            # The traceback of a call that could not begin has no frame of the function.
-            trace = error.__traceback__
-            if trace is None or trace.tb_next is not None or isinstance(error, WrongType):
-                raise
-            reason = misfit(function, positional, named, what, positional[0] if positional else None)
-            if reason is None:
+            # Arguments that fit are those of a call that has begun: the error is one of its own.
+            owner = positional[0] if positional else None
+            reason = misfit(function, positional, named, what, owner)
+            if reason is None or isinstance(error, WrongType):
                 raise
             raise WrongType(reason, step=None if what else _step(function, positional)) from None
 
+    setattr(call, _MARK, True)
     return call  # type: ignore[return-value]
 
 
@@ -81,17 +84,23 @@ def answering(kind: _Kind) -> _Kind:
     return kind
 
 
-def answering_all(public: Mapping[str, Any]) -> dict[str, Any]:
-    """Explains wrong arguments of public functions and classes. Returns the functions by name, which are new."""
-    changed = {}
-    for name, one in public.items():
-        if isfunction(one):
-            changed[name] = answered(one)
-            # Also in its module, where pickles look for it.
-            setattr(sys.modules[one.__module__], one.__name__, changed[name])
-        elif isinstance(one, type):
-            explain_new(one)
-    return changed
+def answering_all(module: dict[str, Any], names: Iterable[str]) -> None:
+    """Explains wrong arguments of the functions and classes of these names in the namespace of a module."""
+    for name in names:
+        if name in module:
+            module[name] = answered_name(module[name])
+
+
+def answered_name(found: Any) -> Any:
+    """Returns a public function, class or value, and explains the wrong arguments of its calls."""
+    if isinstance(found, type):
+        explain_new(found)
+    if not isfunction(found):
+        return found
+    made = answered(found)
+    # Also in its module, where pickles look for it.
+    setattr(sys.modules[found.__module__], found.__name__, made)
+    return made
 
 
 def explain_new(kind: type[Any]) -> None:

@@ -79,7 +79,9 @@ def percentiles(owner: object, attribute: attrs.Attribute[Any], value: Any) -> N
 def not_negative(owner: object, attribute: attrs.Attribute[Any], value: int) -> None:
     """Validates that a duration (us) is not negative."""
     if value < 0:
-        raise ValueError(f"{type(owner).__name__}: {attribute.name} must not be negative, not {value} us")
+        raise ValueError(
+            f"{type(owner).__name__}: {attribute.name} must not be negative, not {format_duration(value)}"
+        )
 
 
 def by_the_clock(owner: object, attribute: attrs.Attribute[Any], value: object) -> None:

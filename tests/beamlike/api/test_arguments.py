@@ -25,6 +25,10 @@ def public() -> Iterator[tuple[str, Callable[..., Any]]]:
         is_error = isinstance(thing, type) and issubclass(thing, BaseException)
         if callable(thing) and not is_error and "__init__" in dir(thing) and _declared(thing):
             yield name, thing
+    for room in (bl.observe, bl.savepoint, bl.testing):
+        for name in getattr(room, "__all__", ("save", "restore")):
+            if inspect.isfunction(thing := getattr(room, name)):
+                yield f"{room.__name__.rpartition('.')[2]}.{name}", thing
     for kind in OWN:
         for name, method in inspect.getmembers(kind, inspect.isfunction):
             if not name.startswith("_") and method.__module__.startswith("beamlike.api"):
@@ -45,7 +49,7 @@ def parameters(thing: Callable[..., Any]) -> dict[str, Parameter]:
 
 def owner(name: str) -> list[Any]:
     """Returns the object of a method, or nothing for a function or class."""
-    if "." not in name:
+    if "." not in name or name.partition(".")[0] not in {kind.__name__ for kind in OWN}:
         return []
     source, bound = bl.Rows([{"user": "ada", "at": 1}]), bl.MonotonousTimestamps()
     plays = bl.Pipeline("p").read("plays", source, timestamp="at", timestamp_unit="s", watermark=bound)

@@ -12,7 +12,8 @@ import pytest
 
 import beamlike as bl
 from beamlike.api.grouped import Grouped
-from beamlike.api.other_names import COLLECTION, GROUPED, PACKAGE, PIPELINE
+from beamlike.api.other_names import COLLECTION, GROUPED, PIPELINE
+from beamlike.expressions.other_names import PACKAGE
 from tests.support.pipelines import plays
 
 OWNERS: dict[str, tuple[Any, dict[str, str]]] = {
