@@ -50,9 +50,9 @@ _RENAMED: Final[Mapping[tuple[str, str], str]] = {("join", "stamp"): "event_time
 """Arguments of a function that have another name since a version, by function and former name."""
 
 
-def answered(function: _Function, what: str = "") -> _Function:
+def answered(function: _Function) -> _Function:
     """Returns the function, which raises `WrongType` for arguments that do not fit its parameters. Its signature, text
-    and annotations stay. `what` is the name of the function in errors.
+    and annotations stay.
     """
 
     if hasattr(function, _MARK):
@@ -65,11 +65,10 @@ def answered(function: _Function, what: str = "") -> _Function:
             return function(*positional, **named)
         except TypeError as error:
             # Arguments that fit are those of a call that has begun: the error is one of its own.
-            owner = positional[0] if positional else None
-            reason = misfit(function, positional, named, what, owner)
+            reason = misfit(function, positional, named)
             if reason is None or isinstance(error, WrongType):
                 raise
-            raise WrongType(reason, step=None if what else _step(function, positional)) from None
+            raise WrongType(reason, step=_step(function, positional)) from None
 
     setattr(call, _MARK, True)
     return call  # type: ignore[return-value]
@@ -108,17 +107,18 @@ def explain_new(kind: type[Any]) -> None:
     own = vars(kind).get("__init__")
     if not isfunction(own) or hasattr(own, "__wrapped__") or issubclass(kind, BaseException):
         return
-    create = answered(own, kind.__name__)
 
     @wraps(own)
     def init(self: Any, *positional: Any, **named: Any) -> None:
+        __tracebackhide__ = True  # read by IPython
         try:
-            create(self, *positional, **named)
+            own(self, *positional, **named)
         except PlanError:
             raise
         except (TypeError, ValueError) as error:
-            name, text = type(self).__name__, str(error)
-            told = text if text.startswith(name) else f"{name}: {text}"
+            name = type(self).__name__
+            told = misfit(own, (self, *positional), named, name, self) or str(error)
+            told = told if told.startswith(name) else f"{name}: {told}"
             raise (WrongType if isinstance(error, TypeError) else PlanError)(told) from None
 
     kind.__init__ = init
@@ -137,8 +137,6 @@ def misfit(
     if bound:
         parameters.pop(next(iter(parameters)))
     given = len(positional) - bound
-    if what and owner is not None and type(owner).__name__ != what:
-        what = type(owner).__name__  # a subclass without a constructor of its own
     name = what or function.__name__
     by_place = [
         one for one in parameters.values() if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)

@@ -105,7 +105,10 @@ DECLARED: dict[str, Declare] = {
 
 
 @pytest.mark.parametrize("case", DECLARED)
-def test_a_sink_may_have_the_name_of_a_source_or_step(case: str) -> None:
+def test_a_sink_may_have_the_name_of_a_source_or_step(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     p, out = bl.Pipeline("p", max_dead_letters=100), bl.Memory()
     DECLARED[case](p, out)
     run = p.run(bl.LocalRunner(quiet=True))

@@ -6,6 +6,7 @@ import inspect
 import pickle
 from collections.abc import Callable, Iterator
 from inspect import Parameter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,7 +116,9 @@ def test_a_function_is_pickled_by_its_name(name: str) -> None:
     assert pickle.loads(pickle.dumps(PUBLIC[name])) is PUBLIC[name]
 
 
-def test_errors_inside_of_a_call_stay_as_they_are() -> None:
+def test_errors_inside_of_a_call_stay_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
     def fails(frame: Any, batch: int) -> None:
         raise TypeError("of the user")
 
