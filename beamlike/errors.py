@@ -295,6 +295,17 @@ class InputGone(CheckpointError):
         return InputGone, (self.batch, self.source, self.reason)
 
 
+class UnknownAttribute(SentenceFirst, AttributeError):
+    """An object or module has no attribute of this name. The message has what to use instead, or the nearest.
+
+    Example:
+        >>> bl.column("user")
+        Traceback (most recent call last):
+            ...
+        beamlike.errors.UnknownAttribute: module 'beamlike' has no 'column'; did you mean 'col'?
+    """
+
+
 class RecordsInUse(RuntimeError):
     """Another run is writing its records to the file."""
 
@@ -387,7 +398,7 @@ def missing(given: object, what: str, name: str, instead: str, known: Iterable[s
     """Returns the error for a missing attribute `name` of `what`, with a clause that says what to use `instead`, or the
     nearest name.
     """
-    return AttributeError(f"{what} has no {name!r}{instead or nearest(name, known)}", name=name, obj=given)
+    return UnknownAttribute(f"{what} has no {name!r}{instead or nearest(name, known)}", name=name, obj=given)
 
 
 def listed(words: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from beamlike.api.collection import Steps
 from beamlike.api.html import pipeline_html
 from beamlike.api.other_names import PIPELINE, missing, public_names
 from beamlike.api.recorded import recorded, records
-from beamlike.errors import naming_step
+from beamlike.errors import WrongType, naming_step
 from beamlike.io.refreshed import Refreshed
 from beamlike.io.sources import SchemaFromSpark
 from beamlike.logical.names import require_named
@@ -266,7 +266,7 @@ class Pipeline(Registry):
 
             runner = LocalRunner()
         if isinstance(runner, type) or not hasattr(runner, "run"):
-            raise TypeError(
+            raise WrongType(
                 f"run takes a runner such as bl.LocalRunner() or bl.SparkRunner(checkpoint=...), not {runner!r}"
             )
         return runner.run(self.plan())

@@ -15,6 +15,9 @@ from beamlike.expressions.operands import truth_fault, used_at
 from beamlike.expressions.other_names import other_method
 from beamlike.system.arguments import misfit
 
+_WRITE = {"cast": "; write collection.cast({'x': int})", "is_in": "; write is_in(['ada', 'bob'])"}
+"""What to write for methods whose errors in narwhals do not say it."""
+
 
 def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:
     """Returns the method with errors that name it, in place of those of narwhals alone."""
@@ -28,7 +31,7 @@ def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:
         except Exception as error:
             reason = misfit(method, (self, *positional), named) if isinstance(error, TypeError) else None
             first = str(error).partition("\n")[0].replace("nw.", "narwhals.")
-            hint = "; write collection.cast({'x': int})" if method.__name__ == "cast" else ""
+            hint = _WRITE.get(method.__name__, "")
             told = reason or f"{method.__name__}(...) cannot have these arguments: {first}{hint}"
             raise WrongType(f"{used_at(sys._getframe(1))}{what}{told}") from error
 

@@ -81,6 +81,13 @@ _OTHER_SIGNS: Final[Mapping[str, str]] = {
     "::": ".cast(Int64)",
 }
 """Signs and words of other languages, as patterns, with what to write in an expression."""
+_EXAMPLES: Final = {
+    "date": "2026-01-31",
+    "datetime": "2026-01-31T12:00:00",
+    "time": "12:00:00",
+    "decimal": "1.5",
+    "duration": "5m",
+}
 _NOT_HERE: Final[Mapping[type[ast.AST], str]] = {
     ast.IfExp: "; write when(condition).then(1).otherwise(0)",
     ast.Lambda: "; a function is in a module, written as module:name",
@@ -282,6 +289,12 @@ class Reader:
         raise self.fault(node, f"{self.written(node)!r} has no column; write the result instead")
 
     def _compared(self, node: ast.Compare) -> Any:
+        glued = [one for one in node.comparators if isinstance(one, ast.BinOp)]
+        if len(node.ops) > 1 and any(isinstance(one.op, ast.BitAnd | ast.BitOr) for one in glued):
+            hint = (
+                "& and | bind closer than comparisons: write and, or, or parentheses around each comparison"
+            )
+            raise self.fault(node, f"{self.written(node)!r}: {hint}")
         made, left = None, self.value(node.left)
         for operator, other in zip(node.ops, node.comparators, strict=True):
             right = self.value(other)
@@ -382,7 +395,9 @@ class Reader:
             return function(*given, **named)
         except (TypeError, ValueError, ArithmeticError) as error:
             told = misfit(function, given, named) if isinstance(error, TypeError) else None
-            raise self.fault(node, f"{self.written(node)!r}: {told or error}") from error
+            name = _called_name(node)
+            hint = f"; write one such as {name}('{_EXAMPLES[name]}')" if name in _EXAMPLES else ""
+            raise self.fault(node, f"{self.written(node)!r}: {told or error}{hint}") from error
 
     def _type(self, node: ast.expr) -> Any:
         try:

@@ -67,6 +67,7 @@ _SIGNS: Final = {
     "=>": ">=",
     "=<": "<=",
     "TOP": "ROW_NUMBER() OVER (ORDER BY ...) AS n in a subquery, and WHERE n <= 10",
+    "#": "-- before a comment",
     "CHANGES": "EMIT EARLY EVERY 1 ROWS",
 }
 """Signs and words at which other languages go on, with what to write here."""
@@ -92,6 +93,11 @@ _INSTEAD: Final = {
     **dict.fromkeys(
         ("NOW", "CURRENT_TIMESTAMP", "CURRENT_DATE", "GETDATE", "CURRENTTIMESTAMP", "CURRENTDATE"), _NOW
     ),
+    **dict.fromkeys(
+        ("PLACEHOLDER", "PARAMETER"),
+        "a query has no parameters: write the value into its text, or in a file ${name}",
+    ),
+    "IS": "write = to compare with a value; IS is for NULL",
     "EXISTS": "write LEFT SEMI JOIN ... ON, or LEFT ANTI JOIN for NOT EXISTS",
     "SUBQUERY": "a subquery cannot be a value; JOIN it, or read it as a side: map(function, side=...)",
     **dict.fromkeys(("COLLECT_LIST", "LIST", "GROUP_CONCAT", "STRING_AGG", "LISTAGG"), "write ARRAY_AGG(x)"),

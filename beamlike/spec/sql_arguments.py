@@ -32,6 +32,7 @@ _ADVICE: Final[Mapping[str, str]] = {
     "rename": "* with RENAME: write the columns, with AS",
     "false": "IF(a, b, c): write CASE WHEN a THEN b ELSE c END",
     "kind": "there is no such type: write BIGINT, DOUBLE, VARCHAR, BOOLEAN, TIMESTAMP or DECIMAL(10, 2)",
+    "field": "IN: write a list in brackets, as in IN ('ada', 'bob')",
     "symmetric": "BETWEEN SYMMETRIC: write the lower bound first",
     "recursive": "RECURSIVE: a stream cannot be its own input",
     "query": "IN (SELECT ...): write LEFT SEMI JOIN, or LEFT ANTI JOIN for NOT IN",

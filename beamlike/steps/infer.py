@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -159,7 +160,14 @@ def _checked(shape: Shape, typing: Typing, expression: nw.Expr, step: str) -> Se
     try:
         return typing.typed(resolved)
     except TypeFault as error:
-        raise WrongType(f"cannot compute {expression_text(resolved)}: {error}", step=step) from None
+        text = expression_text(resolved)
+        raise WrongType(f"cannot compute {text}: {error}{_parentheses(text)}", step=step) from None
+
+
+def _parentheses(text: str) -> str:
+    """Returns a hint for a text that may lack parentheses around comparisons: `a == 1 & b > 2`."""
+    mixed = re.search(r"[&|]", text) and re.search(r"[<>=]", text)
+    return "; & and | bind closer than comparisons: write parentheses around each comparison" if mixed else ""
 
 
 def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
@@ -206,7 +214,8 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
         except Exception as error:
             field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
             why = f"there is no field {reason(error)!r}" if field else reason(error)
-            raise WrongType(f"cannot compute {expression_text(expression)}: {why}", step=step) from error
+            text = expression_text(expression)
+            raise WrongType(f"cannot compute {text}: {why}{_parentheses(text)}", step=step) from error
     for name, count in Counter(name for schema in schemas for name in schema).items():
         require_column_name(name, step)
         if count > 1:
@@ -238,7 +247,12 @@ def run_empty(shape: Shape, step: Step) -> pl.Schema:
     except StepError:
         raise
     except Exception as error:
-        raise PlanError(f"{step.kind} fails on an empty frame: {reason(error)}", step=step.name) from error
+        types = ", ".join(f"{name} {type_name(dtype)}" for name, dtype in shape.user.items())
+        raise PlanError(
+            f"{step.kind} fails for columns of these types, which are {types}: {reason(error)}; convert a column by "
+            "cast(...) before, or change the arguments of the expression",
+            step=step.name,
+        ) from error
     return pl.Schema({name: dtype for name, dtype in result.schema.items() if name not in SYSTEM_COLUMNS})
 
 

@@ -197,7 +197,7 @@ def _example(of: Any, name: str) -> str:
             for at in range(found.end() - 1, len(line)):
                 depth += (line[at] in "([{") - (line[at] in ")]}")
                 if depth == 0:
-                    return f"; write for example {line[found.start() : at + 1]}"
+                    return f"; write for example {line[found.start() : at + 1].replace('nw.', 'bl.')}"
     return ""
 
 

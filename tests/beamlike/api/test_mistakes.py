@@ -111,6 +111,19 @@ PYTHON: dict[str, Mistake] = {
         lambda: points.cast("int"),
         [HERE, "cast(...) cannot have these arguments", "collection.cast({'x': int})"],
     ),
+    "one & without parentheses": (
+        lambda: c().filter((user == "ada") & points > 3),
+        ["step 'r.filter'", "write parentheses around each comparison"],
+    ),
+    "a method of another type": (
+        lambda: c().with_columns(x=points.str.to_uppercase()),
+        ["step 'r.with_columns'", "points Int64", "cast(...)"],
+    ),
+    "a broken pattern": (
+        lambda: c().filter(user.str.contains("(")),
+        ["step 'r.filter'", "change the arguments"],
+    ),
+    "is_in(text)": (lambda: user.is_in("ada"), [HERE, "is_in(['ada', 'bob'])"]),
     "a number as a column": (lambda: col(3), ["bl.col('user')", "not 3"]),
 }
 CALLS: dict[str, Mistake] = {
@@ -157,6 +170,8 @@ CALLS: dict[str, Mistake] = {
     "an assignment": (lambda: c().__setitem__("x", 1), ["with_columns(x=expression)"]),
     "truth": (lambda: bool(c()), ["step 'r'", "collect()"]),
     "x in c": (lambda: "user" in c(), ["step 'r'", "'user'", ".schema"]),
+    "c > 1": (lambda: c() > 1, ["step 'r'", "bl.col('x')"]),
+    "run(text)": (lambda: c().pipeline.run("spark"), ["'spark'", "bl.SparkRunner("]),
     "c + c": (lambda: c() + c(), ["bl.flatten"]),
     "c | map": (lambda: c() | print, ["map(function"]),
     "len of a grouping": (lambda: len(g()), ["bl.count()"]),
@@ -255,6 +270,13 @@ SQL: dict[str, Mistake] = {
     "COLLECT_LIST": (sql("SELECT COLLECT_LIST(user) AS x FROM r"), ["ARRAY_AGG(x)"]),
     "an aggregate in WHERE": (sql("SELECT user FROM r WHERE COUNT(*) > 3"), ["column 26", "HAVING"]),
     "an alias in WHERE": (sql("SELECT points * 2 AS d FROM r WHERE d > 3"), ["column 37", "'d'", "subquery"]),
+    "a parameter": (sql("SELECT user FROM r WHERE points > ?"), ["column 26", "write the value"]),
+    "IN without brackets": (
+        sql("SELECT user FROM r WHERE user IN 'ada'"),
+        ["column 34", "IN ('ada', 'bob')"],
+    ),
+    "IS with a value": (sql("SELECT user FROM r WHERE user IS 'ada'"), ["column 26", "write ="]),
+    "another comment": (sql("# all\nSELECT user FROM r"), ["column 1", "--"]),
     "EMIT CHANGES": (sql(f"SELECT COUNT(*) AS n FROM r {HOURS} EMIT CHANGES"), ["EMIT EARLY EVERY 1 ROWS"]),
     "ORDER BY": (sql("SELECT user FROM r ORDER BY points"), ["column 29", "ROW_NUMBER()"]),
     "another time": (
@@ -284,6 +306,8 @@ def step(text: str) -> Callable[[], Any]:
 
 
 YAML: dict[str, Mistake] = {
+    "& without parentheses": (step("filter: user == 'a' & points > 3"), ["m.yaml:9:15", "parentheses"]),
+    "a time that is none": (step("filter: at > datetime('soon')"), ["m.yaml:9", "2026-01-31T12:00:00"]),
     "TumblingWindows": (
         step("window_into: {TumblingWindows: 1m}"),
         ["m.yaml:9:21", "did you mean 'FixedWindows'?"],
