@@ -5,18 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
+from importlib import import_module
 from inspect import isfunction
+from types import ModuleType
 from typing import Any, NoReturn
 
 import narwhals as nw
 
 from beamlike.errors import WrongType, missing
-from beamlike.expressions.operands import truth_fault, used_at
 from beamlike.expressions.other_names import other_method
 from beamlike.system.arguments import misfit
 
 _WRITE = {"cast": "; write collection.cast({'x': int})", "is_in": "; write is_in(['ada', 'bob'])"}
 """What to write for methods whose errors in narwhals do not say it."""
+
+
+def _operands() -> ModuleType:
+    """Returns the module that reads the user's code, which is imported for an error only."""
+    return import_module("beamlike.expressions.operands")
 
 
 def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -33,7 +39,7 @@ def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:
             first = str(error).partition("\n")[0].replace("nw.", "narwhals.")
             hint = _WRITE.get(method.__name__, "")
             told = reason or f"{method.__name__}(...) cannot have these arguments: {first}{hint}"
-            raise WrongType(f"{used_at(sys._getframe(1))}{what}{told}") from error
+            raise WrongType(f"{_operands().used_at(sys._getframe(1))}{what}{told}") from error
 
     return call
 
@@ -65,10 +71,10 @@ class Expression(nw.Expr):
     """
 
     def __bool__(self) -> NoReturn:
-        raise WrongType(truth_fault(sys._getframe(1)))
+        raise WrongType(_operands().truth_fault(sys._getframe(1)))
 
     def __contains__(self, value: object) -> NoReturn:
-        raise WrongType(truth_fault(sys._getframe(1)))
+        raise WrongType(_operands().truth_fault(sys._getframe(1)))
 
     def __getitem__(self, key: object) -> NoReturn:
         # Also called by Python for an iteration.
@@ -95,7 +101,7 @@ class Expression(nw.Expr):
 
     def _refuse(self, reason: str) -> NoReturn:
         raise WrongType(
-            f"{used_at(sys._getframe(2))}an expression such as bl.col('x') stands for the values of all rows; {reason}"
+            f"{_operands().used_at(sys._getframe(2))}an expression such as bl.col('x') stands for the values of all rows; {reason}"
         )
 
 

@@ -25,7 +25,7 @@ class AnnouncedWatermark(WatermarkStrategy):
 
     Example:
         >>> bl.AnnouncedWatermark(idle_after="30s")
-        AnnouncedWatermark(per_split=None, idle_after=30s, max_drift=None, percentiles=())
+        AnnouncedWatermark(idle_after="30s")
     """
 
     @property

@@ -26,7 +26,6 @@ def test_two_steps_of_one_name():
         lambda: plays(p),
         lambda: source.filter("won", name="plays"),
         lambda: source.select("user").named("plays"),
-        lambda: source.write("plays", bl.Memory()),
         lambda: source.window_into(MINUTES).group_by("user", name="plays"),
         lambda: bl.flatten(source, source, name="plays"),
     ):
