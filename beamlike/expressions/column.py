@@ -100,9 +100,8 @@ class Expression(nw.Expr):
     __float__ = __index__ = __int__
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise WrongType(
-            f"{_operands().used_at(sys._getframe(2))}an expression such as bl.col('x') stands for the values of all rows; {reason}"
-        )
+        place = _operands().used_at(sys._getframe(2))
+        raise WrongType(f"{place}an expression such as bl.col('x') has a value in each row; {reason}")
 
 
 for _name, _one in _with_errors(nw.Expr, ".").items():
