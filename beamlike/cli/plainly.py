@@ -9,6 +9,7 @@ import click
 
 from beamlike.errors import CheckpointError, PlanError, RecordsInUse, RunError, StepError, ViewError
 from beamlike.system.printable import printable
+from beamlike.system.secrets import without_secrets
 
 TROUBLESHOOTING: Final = "docs/troubleshooting.md has the usual causes, by symptom"
 
@@ -26,4 +27,4 @@ def plainly(action: Callable[[], Any]) -> Any:
         return action()
     except _OURS as error:
         more = f"\n{TROUBLESHOOTING}" if isinstance(error, RunError | CheckpointError) else ""
-        raise click.ClickException(printable(str(error), keep="\n\t") + more) from None
+        raise click.ClickException(printable(without_secrets(str(error)), keep="\n\t") + more) from None

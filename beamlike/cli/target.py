@@ -15,7 +15,7 @@ from beamlike.api.pipeline import Pipeline
 from beamlike.cli.plainly import plainly
 from beamlike.cli.settings import SettingError, bound
 from beamlike.errors import listed, nearest
-from beamlike.system.secrets import without_secrets
+from beamlike.system.secrets import is_secret, without_secrets
 from beamlike.system.texts import python_argument, shell_word
 
 
@@ -98,7 +98,7 @@ class Target(click.ParamType[Pipeline]):
 
 def _shown(name: str, value: Any) -> str:
     """Returns the value of a parameter as Python code. A secret is read from the environment, and is in no file."""
-    secret = isinstance(value, str) and without_secrets(f"{name}={value}") != f"{name}={value}"
+    secret = isinstance(value, str) and (is_secret(name) or without_secrets(value) != value)
     return f"os.environ[{name.upper()!r}]" if secret else repr(value)
 
 

@@ -18,6 +18,7 @@ from beamlike.errors import StepError
 from beamlike.rows.models import validation_text
 from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.rows.values import row_json
+from beamlike.system.secrets import without_secrets
 from windowing.columns import PANE_RETRACTED
 
 OnError = Literal["dead_letters", "fail"]
@@ -60,22 +61,22 @@ def once(letters: pl.DataFrame) -> pl.DataFrame:
 
 
 def error_text(error: Exception) -> str:
-    """Returns an exception as the `error` of a dead letter, such as `ValueError: the text`, cut to `SHOWN`
-    characters.
+    """Returns an exception as the `error` of a dead letter, such as `ValueError: the text`, without secrets and cut to
+    `SHOWN` characters.
     """
     if isinstance(error, StepError):
-        return str(error.args[1])[:SHOWN]
+        return without_secrets(str(error.args[1]))[:SHOWN]
     text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else validation_text(error) or str(error)
     kind = type(error).__name__
-    return (f"{kind}: {text}" if text else kind)[:SHOWN]
+    return without_secrets(f"{kind}: {text}" if text else kind)[:SHOWN]
 
 
 def reason(error: Exception) -> str:
-    """Returns the first line of an error, since polars appends its whole plan in the following lines."""
+    """Returns the first line of an error, without secrets. polars appends its whole plan in the following lines."""
     beyond = _BEYOND.search(str(error))
     if beyond:
         return f"{beyond['values']} does not fit into 64 bits"
-    return str(error).strip().partition("\n")[0] or type(error).__name__
+    return without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
 
 
 def _in_order(names: Iterable[str]) -> tuple[str, ...]:

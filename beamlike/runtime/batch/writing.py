@@ -12,6 +12,7 @@ from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
 from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.batch.storage import not_stored
+from beamlike.system.secrets import without_secrets
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
@@ -41,8 +42,10 @@ def failure(name: str, sink: Sink, what: str, error: Exception) -> RuntimeError:
 
 
 def what_failed(error: Exception) -> str:
-    """Returns the text of an error. If it contains a traceback from another process, only the last line is returned."""
-    text = without_colours(str(error)).strip()
+    """Returns the text of an error without secrets. If it contains a traceback from another process, only the last line
+    is returned.
+    """
+    text = without_secrets(without_colours(str(error)).strip())
     if isinstance(error, RunError):
         return text  # the text of an error of this package is complete
     if "Traceback (most recent call last)" in text:
