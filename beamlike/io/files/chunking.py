@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import cast
 
 import polars as pl
 
-from beamlike.io.base import Faulty, FromFile, Pieces
+from beamlike.io.base import AnyFrame, Faulty, FromFile, Pieces
 from beamlike.io.files.faults import joined
 
 
@@ -32,7 +34,16 @@ def together(parts: Sequence[FromFile]) -> Pieces:
     if (faulty := joined(rows for rows, _ in bad)) is not None:
         pieces.append(FromFile(faulty, bad[0][1], bad[-1][1]))
     if good:
-        frames = [rows for rows, _ in good]
-        rows = frames[0] if len(frames) == 1 else pl.concat(frame.lazy() for frame in frames)
-        pieces.append(FromFile(rows, good[0][1], good[-1][1]))
+        pieces.append(FromFile(_concatenated([rows for rows, _ in good]), good[0][1], good[-1][1]))
     return Pieces(pieces)
+
+
+def _concatenated(frames: Sequence[AnyFrame]) -> AnyFrame:
+    """Concatenates frames, in order. Neighbours in memory become one frame first, because polars plans a query of many
+    frames in quadratic time.
+    """
+    groups = groupby(frames, key=lambda frame: isinstance(frame, pl.DataFrame))
+    found = list[AnyFrame]()
+    for in_memory, group in groups:
+        found += [pl.concat(cast(Iterable[pl.DataFrame], group), rechunk=True)] if in_memory else group
+    return found[0] if len(found) == 1 else pl.concat(frame.lazy() for frame in found)

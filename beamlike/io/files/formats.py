@@ -22,7 +22,8 @@ from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.json_columns import JsonColumns
 from beamlike.io.files.new_columns import warn_new
-from beamlike.io.files.paths import Damaged, write_file
+from beamlike.io.files.paths import write_file
+from beamlike.io.files.unpacking import Damaged
 from beamlike.io.sinks import SinkInput
 from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.rows.values import csv_columns, json_columns
@@ -104,7 +105,7 @@ class _Text(Files):
                     yield faulty, len(faulty.dead_letters)
                 for piece in frame.iter_slices(rows):
                     if piece.height:
-                        yield piece.lazy(), piece.height
+                        yield piece, piece.height
         except Damaged as error:
             yield of_file(file, str(error)), 1
 

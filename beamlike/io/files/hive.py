@@ -15,7 +15,7 @@ from urllib.parse import unquote
 import polars as pl
 
 from beamlike.errors import PlanError, WrongType, unknown_column
-from beamlike.io.base import Faulty, Unreadable
+from beamlike.io.base import AnyFrame, Faulty, Unreadable
 from beamlike.io.files.faults import of_rows
 from beamlike.io.files.paths import LONGEST_NAME, is_hidden
 from beamlike.rows.dtypes import type_name
@@ -36,7 +36,7 @@ _DIGEST: Final = 17
 
 _BOOLEANS: Final = {"true": True, "false": False}
 
-Piece = tuple[pl.LazyFrame | Faulty, int]
+Piece = tuple[AnyFrame | Faulty, int]
 """Rows or dead letters of a file, with their number."""
 
 
@@ -73,7 +73,7 @@ def added(
             yield piece, count
         elif wrong:
             try:
-                rows = piece.collect()
+                rows = piece.lazy().collect()
                 yield of_rows(file, "; ".join(wrong), rows.select(row_json(rows.schema)).to_series()), count
             except Unreadable as error:
                 yield error.faulty, count

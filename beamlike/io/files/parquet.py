@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from typing import Final
 
@@ -12,7 +13,7 @@ import polars as pl
 from polars.io.plugins import register_io_source
 
 from beamlike.errors import unknown_column
-from beamlike.io.base import Faulty, Unreadable
+from beamlike.io.base import AnyFrame, Faulty, Unreadable
 from beamlike.io.files.faults import (
     ERRORS,
     first_line,
@@ -23,12 +24,17 @@ from beamlike.io.files.faults import (
     shown,
     without_lost,
 )
+from beamlike.io.files.hive import Piece
 from beamlike.io.files.paths import open_file, read_by_polars
 from beamlike.rows.dtypes import as_dtype, type_name
 from beamlike.rows.exact import always_fits, fields, stands_for
 from beamlike.rows.values import row_json
+from beamlike.system.path_names import is_remote
 
 _INT96: Final = "INT96"
+_SMALL: Final = 64 << 10  # bytes
+_FEW: Final = 20_000  # rows
+"""The greatest number of rows of a slice that is read at once. polars plans many lazy slices in quadratic time."""
 
 
 def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
@@ -40,22 +46,28 @@ def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
     return pl.scan_parquet(source, schema=schema, glob=False, hive_partitioning=False)
 
 
-def pieces(
-    file: str, schema: pl.Schema, rows: int, part: int, parts: int
-) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
+def _scan_or_read(file: str) -> AnyFrame:
+    """Scans a file. If it is small, it is read completely, because each query of a file costs more than its rows."""
+    if not is_remote(file) and os.path.getsize(file) <= _SMALL:
+        with suppress(*ERRORS):  # perhaps some of its columns can be read
+            return scan(file).collect()
+    return scan(file)
+
+
+def pieces(file: str, schema: pl.Schema, rows: int, part: int, parts: int) -> Iterator[Piece]:
     """Yields part `part` of `parts` of a file's rows, in pieces of at most `rows` rows, each with its number of rows.
 
     A piece is read when it is collected, which may raise `Unreadable`. All rows of a file that lacks a column, or has
     it with an incompatible type, are dead letters; so are rows with a value that does not fit.
     """
     try:
-        lf = scan(file)
+        lf = _scan_or_read(file)
         found = lf.collect_schema()
         old = _of_int96(file, found, schema)
         if wider := {name: _in_microseconds(found[name]) for name in old if not _has_ns(schema[name])}:
             found = pl.Schema({**found, **wider})
             lf = scan(file, found)
-        height = lf.select(pl.len()).collect().item()
+        height = lf.height if isinstance(lf, pl.DataFrame) else lf.select(pl.len()).collect().item()
     except ERRORS as error:
         if part == 0:  # only one of the tasks that share a file reports it
             yield of_file(file, f"not a Parquet file that can be read: {first_line(error)}"), 1
@@ -73,7 +85,7 @@ class _SliceReader:
     """A reader of slices of a file. The file has the columns `found`; the rows get those of `schema`."""
 
     file: str
-    lf: pl.LazyFrame
+    rows: AnyFrame
     found: pl.Schema
     schema: pl.Schema
     old: Collection[str] = ()
@@ -92,15 +104,20 @@ class _SliceReader:
         )
         object.__setattr__(self, "_checked", tuple(checked))
 
-    def piece(self, offset: int, length: int) -> Iterator[tuple[pl.LazyFrame | Faulty, int]]:
+    def piece(self, offset: int, length: int) -> Iterator[Piece]:
         """Yields the rows of a slice, and dead letters for rows that do not fit."""
-        if not self._checked and self._wrong is None:
+        as_it_is = not self._checked and self._wrong is None
+        if as_it_is and length > _FEW:
             yield self._lazy(offset, length), length
             return
+        wanted = self._typed(offset, length) if as_it_is else self.rows.slice(offset, length)
         try:
-            frame = self.lf.slice(offset, length).collect()
+            frame = wanted.collect() if isinstance(wanted, pl.LazyFrame) else wanted
         except ERRORS as error:
             yield self._damaged(offset, length, error), 1
+            return
+        if as_it_is:
+            yield frame, length
             return
         if self._wrong is not None:
             yield of_rows(self.file, self._wrong, _json(frame)), length
@@ -112,7 +129,7 @@ class _SliceReader:
             values, rows = shown(found.filter(bad)), _json(frame.filter(bad))
             yield of_misfits(self.file, values, typed.filter(bad), rows), count
         if count < length:
-            yield typed.filter(~bad).lazy(), length - count
+            yield typed.filter(~bad), length - count
 
     def _misfit(self, name: str, dtype: pl.DataType) -> str | None:
         if name not in self.found:
@@ -126,11 +143,15 @@ class _SliceReader:
         lost = f"the rows {offset} to {offset + length - 1} are lost"
         return of_file(self.file, f"{lost}, as they cannot be read: {first_line(error)}")
 
+    def _typed(self, offset: int, length: int) -> AnyFrame:
+        rows = self.rows.slice(offset, length)
+        if list(self.found.items()) == list(self.schema.items()):
+            return rows
+        return rows.select(pl.col(name).cast(dtype) for name, dtype in self.schema.items())
+
     def _lazy(self, offset: int, length: int) -> pl.LazyFrame:
         """Returns the slice as a lazy frame, which is read when it is collected."""
-        lf = self.lf.slice(offset, length).select(
-            pl.col(name).cast(dtype) for name, dtype in self.schema.items()
-        )
+        lf = self._typed(offset, length).lazy()
         is_left_out = False
 
         @contextmanager
