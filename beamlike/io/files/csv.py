@@ -16,7 +16,7 @@ import polars as pl
 
 from beamlike.io.base import Faulty
 from beamlike.io.files.csv_dialect import Dialect, is_blank
-from beamlike.io.files.encodings import open_text
+from beamlike.io.files.encodings import BYTE_ORDER_MARK, open_text
 from beamlike.io.files.faults import (
     ERRORS,
     as_text,
@@ -30,8 +30,8 @@ from beamlike.io.files.faults import (
     shown,
     unfit,
 )
-from beamlike.io.files.jsonl import BLOCK, BYTE_ORDER_MARK
-from beamlike.io.files.paths import Damaged
+from beamlike.io.files.jsonl import BLOCK
+from beamlike.io.files.unpacking import Damaged, not_packed, require_not_packed
 from beamlike.rows.numbers import in_range, narrow
 from beamlike.rows.values import from_text, naming_column, reads_natively, row_json
 
@@ -55,6 +55,7 @@ def blocks(
         first = b""
         while b"\n" not in first and (read := handle.read(size)):
             first = (first + read).removeprefix(BYTE_ORDER_MARK)
+            require_not_packed(first)
             first = first if header else first.lstrip(b"\r\n")
         if not header:
             header = header_of(first, dialect)
@@ -128,7 +129,7 @@ def infer(file: str, dialect: Dialect) -> pl.Schema:
     if why := dialect.no_text(header):
         raise Damaged(f"its header is {why}")
     return pl.scan_csv(
-        block,
+        not_packed(block, BYTE_ORDER_MARK),
         separator=dialect.delimiter,
         quote_char=dialect.quote,
         infer_schema_length=_INFERRED_FROM,
@@ -175,7 +176,7 @@ def names_of(header: bytes, dialect: Dialect) -> list[str]:
     if not header.strip():
         return []
     scan = pl.scan_csv(
-        header,
+        not_packed(header, BYTE_ORDER_MARK),
         separator=dialect.delimiter,
         quote_char=dialect.quote,
         infer_schema=False,
@@ -261,7 +262,7 @@ class Parser:
         # If the schema has all columns of the file in order, polars raises an error for a line with too many
         # fields.
         frame = pl.scan_csv(
-            block,
+            not_packed(block, BYTE_ORDER_MARK),
             separator=self.dialect.delimiter,
             quote_char=self.dialect.quote,
             schema=dict(zip(self._given, columns.values(), strict=True)),

@@ -14,6 +14,7 @@ from beamlike.errors import nearest
 from beamlike.io.files.paths import open_file
 
 UTF8: Final = "utf-8"
+BYTE_ORDER_MARK: Final = codecs.BOM_UTF8
 _KEPT: Final = "beamlike.kept"
 _ASCII: Final = 'a,"\n'
 _CONTROLS: Final = re.compile(rb"[\x80-\x9f]")  # control codes in Latin-1, printable characters in cp1252

@@ -15,12 +15,11 @@ from beamlike.io.base import AnyFrame, Declared, Faulty, FromFile, Part, Pieces,
 from beamlike.io.files import hive, part_files
 from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
-from beamlike.io.files.faults import ERRORS, first_line
+from beamlike.io.files.faults import ERRORS, first_line, of_file
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.new_columns import forget
 from beamlike.io.files.order import ADVICE, Order, in_order
 from beamlike.io.files.paths import (
-    Damaged,
     absolute,
     is_pattern,
     list_files,
@@ -30,8 +29,10 @@ from beamlike.io.files.paths import (
     require_bucket,
     require_something,
     root_of,
+    unreadable,
 )
 from beamlike.io.files.reader import FileReader
+from beamlike.io.files.unpacking import Damaged
 from beamlike.io.options import FOR_SINKS, FOR_SOURCES
 from beamlike.io.sinks import ANY, Place, SinkInput
 from beamlike.io.sources import FoundFile, Position
@@ -147,7 +148,7 @@ class Files:
         found = dict[str, FoundFile]()
         for path in self.paths:
             try:
-                found |= {absolute(file.path): file for file in list_files(path)}
+                found |= {absolute(file.path): file for file in list_files(path, self.paths)}
             except FileNotFoundError:
                 if not (later and is_pattern(path)):
                     raise
@@ -200,6 +201,8 @@ class Files:
         whys = ""
         for file in files:
             try:
+                if why := unreadable(file, self.paths):
+                    raise Damaged(why)
                 if found := self._infer(file):
                     folders = dict.fromkeys(hive.values_of(file), pl.String())
                     return pl.Schema({**folders, **found})
@@ -254,7 +257,7 @@ class Files:
                 last, height = piece
             yield attrs.evolve(last, over=True), height
 
-    def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[pl.LazyFrame | Faulty]:
+    def pieces(self, file: str, rows: int, part: int = 0, parts: int = 1) -> Iterator[AnyFrame | Faulty]:
         for piece, _ in self._with_path(file, rows, part, parts):
             yield piece
 
@@ -272,6 +275,10 @@ class Files:
 
     def _counted(self, file: str, rows: int, part: int, parts: int) -> Iterator[Piece]:
         """Yields the non-empty pieces of a file, each with its number of rows."""
+        if why := unreadable(file, self.paths):
+            if part == 0:
+                yield of_file(file, why), 1
+            return
         schema = self._content()
         folders = {name: text for name, text in hive.values_of(file).items() if name in schema}
         own = pl.Schema({name: dtype for name, dtype in schema.items() if name not in folders})

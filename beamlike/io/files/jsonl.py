@@ -17,7 +17,7 @@ import polars as pl
 
 from beamlike.io.base import Faulty
 from beamlike.io.files import json_array, json_nested
-from beamlike.io.files.encodings import looks_like, no_text
+from beamlike.io.files.encodings import BYTE_ORDER_MARK, looks_like, no_text
 from beamlike.io.files.faults import (
     ERRORS,
     broken,
@@ -30,7 +30,8 @@ from beamlike.io.files.faults import (
     why_unfit,
 )
 from beamlike.io.files.json_columns import INEXACT, JsonColumns, readable
-from beamlike.io.files.paths import Damaged, open_file
+from beamlike.io.files.paths import open_file
+from beamlike.io.files.unpacking import Damaged, not_packed, require_not_packed
 from beamlike.rows.dtypes import type_name
 
 BLOCK: Final = 8 << 20
@@ -39,8 +40,6 @@ BLOCK: Final = 8 << 20
 _NOTHING: Final = pl.Schema({"": pl.String()})
 _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 """The types that polars writes as JSON text if a text column has them. Each of them can be read only as itself."""
-
-BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
 _DEEPEST: Final = 64  # levels
 
@@ -67,7 +66,9 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
         mark, damaged = BYTE_ORDER_MARK, None
         try:
             while read := handle.read(size):
-                read, mark = read.removeprefix(mark), b""
+                if mark:
+                    require_not_packed(read)
+                    read, mark = read.removeprefix(mark), b""
                 cut = read.rfind(b"\n") + 1
                 if cut:
                     yield b"".join([*rest, read[:cut]])
@@ -135,7 +136,7 @@ def _parse_whole(
 ) -> pl.DataFrame | None:
     """Parses a block as a whole. Returns None if a line is invalid."""
     try:
-        found = pl.read_ndjson(block, schema=columns.read_as)
+        found = pl.read_ndjson(not_packed(block, b"\n"), schema=columns.read_as)
         frame = _as_written_in(block, found, columns)
         # `found` has no line that could not be read, so without a conversion no value is lost.
         frame = frame if columns.as_read else frame.select(columns.typed)
@@ -160,7 +161,7 @@ def infer(block: bytes) -> pl.Schema:
 
 
 def _read(block: bytes, schema: Mapping[str, pl.DataType], *, lenient: bool = False) -> pl.DataFrame:
-    return pl.read_ndjson(block, schema=readable(schema), ignore_errors=lenient)
+    return pl.read_ndjson(not_packed(block, b"\n"), schema=readable(schema), ignore_errors=lenient)
 
 
 def _as_written_in(block: bytes, found: pl.DataFrame, columns: JsonColumns) -> pl.DataFrame:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import glob
 import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, BinaryIO, Final, TypeAlias
 
 from beamlike.errors import nearest
 from beamlike.io.files.order import in_order
+from beamlike.io.files.unpacking import Unpacked, codec_of
 from beamlike.io.sources import FoundFile
 from beamlike.system.path_names import is_remote, with_slashes
 
@@ -21,12 +24,16 @@ _GLOB: Final = re.compile(r"(\*\*)|(\*)|(\?)|(\[[^\]]+\])")
 _POLARS: Final = frozenset(
     {"s3", "s3a", "gs", "gcs", "az", "azure", "adl", "abfs", "abfss", "http", "https", "hf"}
 )
+_ESCAPED_BYTE: Final = re.compile(rb"\\x([0-9a-f]{2})")
+_KINDS: Final = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 _IN_BUCKETS: Final = frozenset({"s3", "s3a", "s3n", "gs", "gcs"})
 LONGEST_NAME: Final = 255
 """The greatest length of the name of a file or folder on common file systems, in bytes."""
-
-_STEP: Final = 16 << 10  # bytes
-_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".lz4")
 
 
 AnyPath: TypeAlias = str | os.PathLike[str]
@@ -90,14 +97,17 @@ def root_of(pattern: str) -> str:
     return pattern if wildcard is None else pattern[: pattern.rfind("/", 0, wildcard.start()) + 1]
 
 
-def list_files(path: str) -> list[FoundFile]:
+def list_files(path: str, roots: Sequence[str] = ()) -> list[FoundFile]:
     """Returns the files that a path, directory or glob matches, sorted by modification time.
 
     Directories are searched recursively, except links to one of their parents. Below the path, files and directories
     whose name begins with `_` or `.` are skipped, and so are files whose name shows that they are still being copied.
+    Other names that cannot be read, such as links that lead out of the path and of the `roots`, are among the files:
+    `unreadable` has the reason.
+
     Raises `FileNotFoundError`, with the message of `nothing_at`, if nothing matches.
     """
-    found = set(_remote(path) if is_remote(path) else _local(path))
+    found = set(_remote(path) if is_remote(path) else _local(path, (path, *roots)))
     if not found and is_remote(path) and is_pattern(path):
         require_bucket(path)
         raise FileNotFoundError(nothing_at(path))
@@ -127,13 +137,13 @@ def require_bucket(path: str) -> None:
             raise FileNotFoundError(f"there is no bucket {name!r}, for {path!r}")
 
 
-def _local(path: str) -> Iterator[FoundFile]:
+def _local(path: str, roots: Sequence[str]) -> Iterator[FoundFile]:
     require_something(path)
-    for match in _named(path):
-        yield from _under(match)
+    for match in _named(path, roots):
+        yield from _under(match, roots)
 
 
-def _named(path: str) -> list[str]:
+def _named(path: str, roots: Sequence[str] = ()) -> list[str]:
     """Returns the local paths that a path or glob matches."""
     if not is_pattern(path):
         with suppress(FileNotFoundError, NotADirectoryError):  # not for missing permissions
@@ -141,12 +151,12 @@ def _named(path: str) -> list[str]:
             return [path]
         return []
     given = path[: _WILDCARD.search(path).start()]  # type: ignore[union-attr]
-    matches = [match for match in _matching(path, len(given)) if not is_hidden(match)]
+    matches = [match for match in _matching(path, len(given), roots or (path,)) if not is_hidden(match)]
     return [match for match in matches if not is_copied(match) or os.path.isdir(match)]
 
 
-def _matching(pattern: str, given: int) -> Iterator[str]:
-    """Yields the matches of a glob, without links back to a parent.
+def _matching(pattern: str, given: int, roots: Sequence[str]) -> Iterator[str]:
+    """Yields the matches of a glob, without links back to a parent, and folders that `**` cannot search.
 
     The first `given` characters of the glob have no wildcards.
     """
@@ -156,13 +166,15 @@ def _matching(pattern: str, given: int) -> Iterator[str]:
         yield from (match for match in found if not _goes_round(match, given))
         return
     head, tail = pattern[: deep.start()], pattern[deep.end() :]
-    for base in _matching(head, given) if _WILDCARD.search(head) else [head]:
-        for folder, _ in _walk(base or os.curdir):
+    for base in _matching(head, given, roots) if _WILDCARD.search(head) else [head]:
+        for folder, names in _walk(base or os.curdir, roots):
             if not tail:  # all folders below match
                 yield folder
                 break
             inner = glob.escape(folder if base else folder[2:])  # without the leading `./`
-            yield from _matching(os.path.join(inner, tail), len(inner))
+            yield from _matching(os.path.join(inner, tail), len(inner), roots)
+            paths = (os.path.join(folder, name) for name in names)
+            yield from filter(os.path.isdir, paths)
 
 
 def _goes_round(match: str, given: int) -> bool:
@@ -198,34 +210,79 @@ def nothing_at(path: str) -> str:
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
 
 
-def _under(root: str) -> Iterator[FoundFile]:
-    if not os.path.isdir(root):
+def leads_out(path: str, roots: Sequence[str]) -> bool:
+    """True if the local path leads, through a link, to a place that is in none of the roots, which may be globs."""
+    where = real(path)
+    if path in roots or where == absolute(path):
+        return False
+    inside = (real(root_of(root) or os.curdir if is_pattern(root) else root) for root in roots)
+    return not any(where == root or where.startswith(f"{root.rstrip('/')}/") for root in inside)
+
+
+def _under(root: str, roots: Sequence[str]) -> Iterator[FoundFile]:
+    if not os.path.isdir(root) or leads_out(root, roots):
         yield from _found(root)
-    for folder, names in _walk(root):
+        return
+    for folder, names in _walk(root, roots):
         for name in names:
             yield from _found(os.path.join(folder, name))
 
 
-def _walk(root: str) -> Iterator[tuple[str, list[str]]]:
+def _walk(root: str, roots: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """Yields the folder and all folders below it with the names of their files. Hidden names and links back
-    are skipped.
+    are skipped. Links that lead out of the roots, and folders that cannot be listed, are among the files.
     """
-    for folder, folders, names in os.walk(root, followlinks=True):
-        folders[:] = [
-            name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))
-        ]
-        yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))]
+    failed: list[OSError] = []
+    for folder, folders, names in os.walk(root, followlinks=True, onerror=failed.append):
+        below = [name for name in folders if not (is_hidden(name) or leads_back(os.path.join(folder, name)))]
+        links = [name for name in below if os.path.islink(os.path.join(folder, name))]
+        out = [name for name in links if leads_out(os.path.join(folder, name), roots)]
+        folders[:] = [name for name in below if name not in out]
+        yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))] + out
+    for error in failed:
+        if error.filename == root:
+            raise error
+        if not isinstance(error, FileNotFoundError):  # not removed meanwhile
+            yield os.path.split(error.filename)[0], [os.path.basename(error.filename)]
 
 
 def _found(path: str) -> Iterator[FoundFile]:
-    """Yields the file, or nothing if it was removed since its folder was listed."""
+    """Yields the file, or nothing if it was removed since its folder was listed.
+
+    What is there, but cannot be read, is yielded as well: `unreadable` has the reason.
+    """
+    modified = size = 0
     try:
-        status = os.stat(path)
+        status = os.stat(path) if os.path.exists(path) else os.lstat(path)
+        modified, size = status.st_mtime_ns // 1_000_000, status.st_size
     except FileNotFoundError:
-        if os.path.lexists(path):  # a dangling link
-            raise
         return
-    yield FoundFile(with_slashes(path), status.st_mtime_ns // 1_000_000, status.st_size)
+    except PermissionError:  # in a folder that can be listed only
+        pass
+    yield FoundFile(with_slashes(os.fsencode(path).decode(errors="backslashreplace")), modified, size)
+
+
+def unreadable(path: str, roots: Sequence[str]) -> str | None:
+    """Returns the reason why what `list_files` has found is no file to read; None for files, and for what is gone."""
+    if is_remote(path):
+        return None
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        named = _ESCAPED_BYTE.sub(lambda byte: bytes([int(byte[1], 16)]), os.fsencode(path))
+        if os.path.lexists(path):
+            return "it is a link to a file that does not exist"
+        return "its name is not UTF-8; rename it" if os.path.lexists(named) else None
+    except OSError as error:
+        return f"it cannot be opened: {error.strerror}"
+    if leads_out(path, roots):
+        return f"it is a link to {real(path)!r}, outside of the path that is read; name that in path=, too"
+    if stat.S_ISREG(mode):
+        may = os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
+        return None if may else "it cannot be opened: Permission denied"
+    if stat.S_ISDIR(mode):
+        return "it is a folder that cannot be listed"
+    return f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, and no regular file"
 
 
 def is_hidden(path: str) -> bool:
@@ -298,15 +355,10 @@ def _from_uri(uri: str) -> tuple[Any, str]:
     return fs.FileSystem.from_uri(uri)  # type: ignore[no-any-return]
 
 
-class Damaged(Exception):
-    """The error for a compressed file that is damaged from some byte on. The bytes before were read."""
-
-
 def open_file(path: str) -> BinaryIO:
     """Opens a file for reading. It is decompressed according to the end of its name. Reading may raise `Damaged`."""
-    if path.endswith(_COMPRESSED):
-        return _Unpacked(path)  # type: ignore[return-value]
-    return _open(path)
+    codec = codec_of(path)
+    return _open(path) if codec is None else Unpacked(codec, partial(_open, path))  # type: ignore[return-value]
 
 
 def write_file(path: str, content: bytes) -> None:
@@ -328,50 +380,3 @@ def _open(path: str, compression: str | None = None) -> BinaryIO:
     import pyarrow
 
     return pyarrow.input_stream(path, compression=compression)  # type: ignore[no-any-return]
-
-
-class _Unpacked:
-    """A compressed file, which can be read up to a few kilobytes before its damaged part."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._stream = _open(path, "detect")
-        self._read = 0
-        self._damaged: Damaged | None = None
-
-    def __enter__(self) -> _Unpacked:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._stream.close()
-
-    def read(self, size: int) -> bytes:
-        """Reads about `size` bytes. Returns no bytes at the end of the file.
-
-        Raises `Damaged` after the last bytes that can be decompressed.
-        """
-        parts: list[bytes] = []
-        while size > 0 and self._damaged is None:
-            try:
-                part = self._stream.read(min(size, _STEP))
-            except OSError as error:
-                self._require_readable()
-                self._damaged = Damaged(f"it cannot be unpacked beyond byte {self._read}: {error}")
-                break
-            if not part:
-                break
-            parts.append(part)
-            size -= len(part)
-            self._read += len(part)
-        if self._damaged is not None and not parts:
-            raise self._damaged
-        return b"".join(parts)
-
-    def _require_readable(self) -> None:
-        """Raises the error of the storage if even the compressed bytes cannot be read."""
-        with _open(self._path) as packed:
-            while packed.read(_STEP):
-                pass
