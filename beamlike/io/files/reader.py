@@ -14,6 +14,7 @@ import attrs
 from beamlike.io.base import FromFile, Pieces
 from beamlike.io.files.changes import Changes, Stamp
 from beamlike.io.files.chunking import together
+from beamlike.io.files.paths import unreadable
 from beamlike.io.sources import FoundFile, PlannedBatch, Position
 from beamlike.system.path_names import is_remote
 from stages.facts import SPARSE, from_facts, to_facts
@@ -204,7 +205,7 @@ class FileReader:
         return self._peeked
 
     def _again(self, cut: Cut) -> list[FromFile]:
-        if not is_remote(cut.file) and not os.path.exists(cut.file):
+        if not (is_remote(cut.file) or os.path.exists(cut.file) or unreadable(cut.file, ())):
             raise FileNotFoundError(f"the file {cut.file!r} is gone")
         pieces = islice(self.source.ending_pieces([cut.file], cut.rows), cut.first, cut.first + cut.count)
         found = [piece for piece, _ in pieces]
