@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import sys
+import traceback
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from types import TracebackType
 from typing import Any
 
 import click
 
 from beamlike.system.json_logs import log_json, logs_json
+from beamlike.system.secrets import without_secrets
 
 _LOG = logging.getLogger("beamlike")
 
@@ -32,9 +36,14 @@ log_option = click.option(
 )
 
 
+def _print(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    print(without_secrets("".join(traceback.format_exception(kind, error, trace))), end="", file=sys.stderr)
+
+
 class LoggingGroup(click.Group):
-    """A group of commands that logs errors if the log is JSON, since a plain line would not be valid JSON. Its help has
-    the commands in `sections`, by title; others are under "More".
+    """A group of commands that logs errors if the log is JSON, since a plain line would not be valid JSON. Tracebacks
+    are printed without secrets, which a line of a pipeline may have. The help has the commands in `sections`, by title;
+    others are under "More".
     """
 
     sections: Mapping[str, Sequence[str]] = {}
@@ -52,6 +61,7 @@ class LoggingGroup(click.Group):
                     )
 
     def invoke(self, ctx: click.Context) -> Any:
+        sys.excepthook = _print
         try:
             return super().invoke(ctx)
         except click.ClickException as error:

@@ -11,6 +11,7 @@ import polars as pl
 
 from beamlike.expressions.row_expression import ExpressionOfRows
 from beamlike.rows.dtypes import type_name
+from beamlike.system.secrets import is_secret, without_secrets
 from stages.aggregates.base import Aggregate
 from stages.declared import windowing_facts
 from stages.strategies.validators import SourceFile
@@ -24,11 +25,11 @@ _FACTORY: Any = type(attrs.Factory(list))
 
 
 def describe(value: Any) -> str:
-    """Formats the value as a user would write it, without defaults and schemas; durations as `1m30s`."""
+    """Formats the value as a user would write it, without defaults, schemas and secrets; durations as `1m30s`."""
     if isinstance(value, Enum):
         return str(value.value)
     if isinstance(value, str | PurePath):
-        return f'"{value}"'
+        return without_secrets(f'"{value}"')
     if isinstance(value, Trigger):
         return repr(value)
     if isinstance(value, ExpressionOfRows | SourceFile):
@@ -38,7 +39,7 @@ def describe(value: Any) -> str:
     if callable(value) and hasattr(value, "__qualname__"):
         return function_name(value)
     if not attrs.has(type(value)):
-        return repr(value)
+        return without_secrets(repr(value))
     fields = [field for field in attrs.fields(type(value)) if field.init and field.repr]
     fields.sort(key=lambda field: bool(field.kw_only))
     arguments = [
@@ -57,7 +58,7 @@ def _argument(field: attrs.Attribute[Any], value: Any, first: bool) -> str:
     converter: object = field.converter
     if converter is microseconds:
         return f"{name}={format_duration(value)}"
-    text = field.repr(value) if callable(field.repr) else describe(value)
+    text = "***" if is_secret(name) else field.repr(value) if callable(field.repr) else describe(value)
     return text if first and field.default is attrs.NOTHING else f"{name}={text}"
 
 

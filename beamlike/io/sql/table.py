@@ -45,7 +45,7 @@ def _parsed(url: Any) -> sa.URL:
     _statements()
     import sqlalchemy as sa
 
-    example = "such as 'sqlite:///out.db' or 'postgresql+psycopg://user@host/database'"
+    example = "such as 'sqlite:///out.db' or 'postgresql+psycopg://host/database'"
     if not isinstance(url, str | sa.URL):
         raise TypeError(f"Table: url must be text {example}, not a {type(url).__name__}")
     try:
@@ -57,6 +57,11 @@ def _parsed(url: Any) -> sa.URL:
         ) from None
     except (sa.exc.ArgumentError, ValueError):
         raise ValueError(f"Table: url is not that of a database, {example}") from None
+    if "@" in str(parsed.database) and parsed.get_backend_name() != "sqlite":
+        raise ValueError(
+            "Table: the url has an @ after the host, as if a password had an @ or a / that is not quoted: write "
+            "urllib.parse.quote(password, safe='') in its place, or give sqlalchemy.URL.create(..., password=...)"
+        )
     in_memory = parsed.database in (None, "", ":memory:") or parsed.query.get("mode") == "memory"
     if parsed.get_backend_name() == "sqlite" and in_memory:
         raise ValueError(

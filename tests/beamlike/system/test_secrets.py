@@ -75,6 +75,7 @@ FORMS: Final = (
     "postgresql://u:p@ss/S3@127.0.0.1:1/db",
     "u:p@ss/S3@127.0.0.1:1/db",
     "redis://:S3@h",
+    "postgresql://h:S3/d",
     "mongodb+srv://u:S3@h",
     "https://S3@sentry.example/1",
     "jdbc:oracle:thin:u/S3@h",
