@@ -83,6 +83,8 @@ def runs_below(folder: str) -> Iterator[str]:
 def is_run(path: str) -> bool:
     """True if the file begins like the records of a run."""
     try:
+        if not os.path.isfile(path):
+            return False
         with open(path, "rb") as file:
             return are_records(file.read(HEAD_BYTES))
     except OSError:

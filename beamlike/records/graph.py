@@ -134,9 +134,19 @@ class SinkDescription:
 
 @attrs.frozen
 class RunDescription:
-    """The graph of a run: its sources, its stages in topological order, and its sinks."""
+    """The graph of a run: its sources, its stages in topological order, and its sinks.
+
+    Raises `ValueError` for another order, as in forged records.
+    """
 
     pipeline: str
     sources: Mapping[str, SourceDescription] = attrs.field(factory=dict)
     stages: Mapping[str, StageDescription] = attrs.field(factory=dict)
     sinks: Mapping[str, SinkDescription] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        known = {*self.sources}
+        for name, stage in self.stages.items():
+            if not known.issuperset(stage.inputs):
+                raise ValueError(f"stage {name!r} has an input that does not come before it")
+            known.add(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeVar, cast
 
@@ -61,6 +62,8 @@ _PLACE: Final = "records"
 HEAD_BYTES: Final = 1 << 20
 """The number of bytes that are read to recognize a records file."""
 
+_LONG_NUMBER: Final = re.compile(rb"\d{19}")
+
 _L = TypeVar("_L")
 
 
@@ -81,9 +84,19 @@ def read_batch(text: bytes) -> BatchRecord:
 
 def _read(kind: type[_L], text: bytes) -> _L:
     try:
-        return from_facts(kind, unsealed(text, _PLACE))
+        facts = unsealed(text, _PLACE)
+        if _LONG_NUMBER.search(text) and not _fits(facts):
+            raise BadLine("it has a number beyond 64 bits")
+        return from_facts(kind, facts)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise BadLine(str(error)) from error
+
+
+def _fits(facts: Any) -> bool:
+    """True if all whole numbers have 64 bits, as those that a run records."""
+    if isinstance(facts, dict | list):
+        return all(map(_fits, facts.values() if isinstance(facts, dict) else facts))
+    return not isinstance(facts, int) or -(1 << 63) <= facts < 1 << 63
 
 
 def are_records(head: bytes) -> bool:

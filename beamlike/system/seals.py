@@ -58,7 +58,7 @@ def placed(text: bytes | str, what: str = "it") -> tuple[str, dict[str, Any]]:
     """Parses a sealed JSON object, and returns its place, and the object without its seal. Raises `NotAsWritten`."""
     try:
         facts = json.loads(text)
-    except ValueError:  # also for bytes that are not UTF-8
+    except (ValueError, RecursionError):  # also for bytes that are not UTF-8
         raise NotAsWritten(what, "it is not JSON") from None
     if not isinstance(facts, dict) or SUM not in facts or PLACE not in facts:
         raise NotAsWritten(what, "it has no seal, as if an earlier version of beamlike had written it")

@@ -10,6 +10,7 @@ import polars as pl
 
 from beamlike.errors import PlanError
 from beamlike.io.files.faults import ERRORS, first_line
+from beamlike.io.files.unpacking import not_packed
 
 _READERS: Final[dict[str, Callable[..., pl.DataFrame]]] = {
     ".parquet": pl.read_parquet,
@@ -26,8 +27,11 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(one for one in folder.rglob("*") if _is_shown(one, folder))
 
 
-def read_file(file: Path) -> pl.DataFrame:
-    """Reads a file of Parquet, CSV or JSON lines. Raises `PlanError` for another or a damaged one."""
+def read_file(file: Path, content: bytes | None = None) -> pl.DataFrame:
+    """Reads a file of Parquet, CSV or JSON lines. Raises `PlanError` for another or a damaged one.
+
+    `content` has its bytes if they are known already, unpacked.
+    """
     suffix = next((one for one in reversed(file.suffixes) if one not in _COMPRESSED), "")
     if suffix not in _READERS:
         raise PlanError(f"{file} is no Parquet, CSV or JSON lines; known are {', '.join(_READERS)}")
@@ -35,7 +39,7 @@ def read_file(file: Path) -> pl.DataFrame:
     is_parquet = suffix == ".parquet"
     options: dict[str, Any] = {"hive_partitioning": False} if is_parquet else {"infer_schema_length": None}
     try:
-        return _READERS[suffix](file, **options)
+        return _READERS[suffix](file if content is None else not_packed(content, b"\n"), **options)
     except ERRORS as error:
         raise PlanError(f"{file} cannot be read: {first_line(error)}") from None
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,6 +33,8 @@ from beamlike.system.printable import printable
 _HERE: Final = Path(__file__).parent
 _SECONDS: Final = 1.0
 """The time between two looks at the records of a run that a page shows."""
+_LONGEST: Final = 500  # characters of an error
+_LOG = logging.getLogger("beamlike")
 _LOOKS: Final = 10
 """The number of looks in that time whether the server ends."""
 
@@ -118,7 +122,7 @@ class App:
         """Shows the fate of the rows of a run, and the newest rows of an output."""
         chosen = request.query_params.get("of")
         return await self._page_of_run(
-            request, "rows.html", lambda entry, run: pages.row_page(entry, run, chosen)
+            request, "rows.html", lambda entry, run: pages.row_page(entry, run, chosen, self.catalog)
         )
 
     async def completeness(self, request: Request) -> Response:
@@ -143,7 +147,7 @@ class App:
     async def _charts(self, request: Request, of: Callable[[RunCharts], Iterator[Chart]]) -> Response:
         def made() -> list[Any]:
             _, run = self._run(request)
-            with run.lock:
+            with run.lock, _shown_if_it_fails():
                 if not run.history.batches:
                     return []
                 return [chart.facts() for chart in of(run.once("charts", RunCharts.of))]
@@ -191,9 +195,10 @@ class App:
             return EventSourceResponse(self._changes(part))
 
         def whole() -> str:
-            found = values(None) or {}
-            main = self._templates.get_template(template).render(**found)
-            return self._templates.get_template("base.html").render(**found, main=main, template=template)
+            with _shown_if_it_fails():
+                found = values(None) or {}
+                main = self._templates.get_template(template).render(**found)
+                return self._templates.get_template("base.html").render(**found, main=main, template=template)
 
         return HTMLResponse(await run_in_threadpool(whole))
 
@@ -221,6 +226,20 @@ class App:
         page = self._templates.get_template("base.html")
         main = self._templates.get_template("failed.html").render(said=error.detail)
         return HTMLResponse(page.render(title="Not found", main=main, template=""), error.status_code)
+
+
+@contextmanager
+def _shown_if_it_fails() -> Iterator[None]:
+    """Shows errors as pages. Damaged or forged records may cause errors of any kind."""
+    try:
+        yield
+    except HTTPException:
+        raise
+    except Exception as error:
+        _LOG.warning("a page cannot be shown: %s", error, exc_info=True)
+        raise HTTPException(
+            500, f"this cannot be shown: {type(error).__name__}: {error}"[:_LONGEST]
+        ) from error
 
 
 def _require_stage(run: OpenRun, name: str) -> None:

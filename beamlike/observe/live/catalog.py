@@ -21,6 +21,9 @@ from beamlike.records.history import History
 
 T = TypeVar("T")
 
+_ADMINISTRATOR: Final = 0
+_USER: Final = os.geteuid() if hasattr(os, "geteuid") else 0
+
 _MOST_OPEN: Final = 8
 """The number of histories that are kept in memory; another one is read anew when it is looked at."""
 
@@ -78,9 +81,32 @@ class Catalog:
         return cls(paths)
 
     def entries(self) -> list[Entry]:
-        """Returns the runs that there are now, sorted by name."""
-        found = dict.fromkeys(os.path.abspath(path) for place in self.places for path in _records_in(place))
-        return sorted((_entry(path) for path in found), key=lambda entry: entry.name)
+        """Returns the runs that there are now, sorted by name, without those of `foreign`."""
+        found = {os.path.abspath(path): is_own for path, is_own in self._found()}
+        return sorted(
+            (_entry(path) for path, is_own in found.items() if is_own), key=lambda entry: entry.name
+        )
+
+    def foreign(self) -> int:
+        """Returns the number of records of other users in the places. They may be forged, and are not shown."""
+        return sum(not is_own for _, is_own in self._found())
+
+    def _found(self) -> Iterator[tuple[str, bool]]:
+        """Yields files of records, and True if they belong to this user, the administrator, or the owner of the place,
+        who can write all that is there.
+        """
+        for place in self.places:
+            for path in _records_in(place):
+                trusted = {_ADMINISTRATOR, _USER, os.stat(place).st_uid}
+                yield path, not os.path.isdir(place) or os.stat(path).st_uid in trusted
+
+    def has(self, folder: str) -> bool:
+        """True if a folder, without its links, is in one of the places. The page shows rows only from there."""
+        where = os.path.realpath(folder)
+        roots = (
+            place if os.path.isdir(place) else os.path.dirname(place) or os.curdir for place in self.places
+        )
+        return any(Path(where).is_relative_to(os.path.realpath(root)) for root in roots)
 
     def entry(self, name: str) -> Entry | None:
         """Returns the run with this id; None if there is none."""

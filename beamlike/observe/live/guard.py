@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from typing import Final
 
@@ -22,6 +23,10 @@ _HEADERS: Final = {
     "Cache-Control": "no-store",
 }
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+_OWN_NAME: Final = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
+"""The header Host of a request by a name of this machine. It is compared as it was sent, because parsers of URLs cut
+names at some characters.
+"""
 
 
 @attrs.frozen
@@ -41,7 +46,7 @@ class Access:
             return PlainTextResponse("the pages can only be read", 405)
         if not self.token:
             # Another site whose name points to this machine must not read the pages through the user's browser.
-            if (request.url.hostname or "") not in LOOPBACK:
+            if [*map(bool, map(_OWN_NAME.fullmatch, request.headers.getlist("host")))] != [True]:
                 return PlainTextResponse("open the page as http://localhost", 403)
             return None
         if self._is_token(request.cookies.get(cookie, "")):

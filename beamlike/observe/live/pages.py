@@ -31,6 +31,8 @@ from windowing.time import format_time
 _MOST_BATCHES: Final = 50
 _MOST_LINES: Final = 8
 
+_LONGEST: Final = 500  # characters of an error
+
 _SLOW: Final = 30
 """The seconds for which a result is shown that takes long to compute, though the run goes on meanwhile."""
 
@@ -70,6 +72,7 @@ def run_list(catalog: Catalog, text: str = "", state: str = "") -> Values:
         "states": [one for one in STATES if any(run["kind"] == one for run in every)],
         "text": text,
         "chosen": state,
+        "foreign": catalog.foreign(),
         "savepoints": catalog.savepoints(),
         "places": catalog.places,
         "clock": clock,
@@ -79,14 +82,23 @@ def run_list(catalog: Catalog, text: str = "", state: str = "") -> Values:
 def _listed(entry: Entry) -> Values:
     found: Values = {"entry": entry}
     try:
-        history = History.end_of(entry.path)
+        return found | _state(History.end_of(entry.path))
     except (OSError, ViewError) as error:
         return found | {"state": f"cannot be read: {error}", "kind": "unreadable", "last": 0}
+    except Exception as error:  # of damaged or forged records, which must not hide the other runs
+        return found | {
+            "state": f"cannot be shown: {type(error).__name__}: {error}"[:_LONGEST],
+            "kind": "unreadable",
+            "last": 0,
+        }
+
+
+def _state(history: History) -> Values:
     status = Status.of(history)
     worst = max(status.lags.items(), key=lambda item: item[1], default=None)
     batch = history.latest
-    return found | {
-        "pipeline": history.plan.pipeline,
+    return {
+        "pipeline": history.plan.pipeline[:_LONGEST],
         "state": run_state(history).removeprefix("the run "),
         "kind": _kind(history),
         "last": 0 if batch is None else batch.processing_time,
@@ -286,10 +298,11 @@ def batch_page(entry: Entry, run: OpenRun) -> Values:
     return values | {"title": f"Batches of {history.plan.pipeline}", "batches": rows, "most": _MOST_BATCHES}
 
 
-def row_page(entry: Entry, run: OpenRun, name: str | None) -> Values:
+def row_page(entry: Entry, run: OpenRun, name: str | None, catalog: Catalog) -> Values:
     """Returns the values of the page of rows: what became of them, and the newest ones of one output."""
     history, values = run.history, about(entry, run)
-    total, found = run.once("totals", totals), outputs(history)
+    total, all_outputs = run.once("totals", totals), outputs(history)
+    found = [one for one in all_outputs if catalog.has(one.folder)]
     chosen = next((one for one in found if one.name == name), None)
     return values | {
         "title": f"Rows of {history.plan.pipeline}",
@@ -306,8 +319,9 @@ def row_page(entry: Entry, run: OpenRun, name: str | None) -> Values:
         "sinks": [(name, sink.writes, total[name].written) for name, sink in history.plan.sinks.items()],
         "errors": {} if history.latest is None else _errors(history),
         "outputs": found,
+        "elsewhere": [one for one in all_outputs if one not in found],
         "chosen": chosen,
-        "browsed": None if chosen is None else newest(chosen),
+        "browsed": None if chosen is None else newest(chosen, catalog.has),
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +11,8 @@ import attrs
 import polars as pl
 
 from beamlike.errors import PlanError
+from beamlike.io.files.paths import open_file
+from beamlike.io.files.unpacking import Damaged, require_not_packed
 from beamlike.io.files.written import files_in, read_file
 from beamlike.records.history import History
 from beamlike.system.printable import printable
@@ -18,7 +20,8 @@ from beamlike.system.printable import printable
 MOST_ROWS: Final = 100
 _LONGEST: Final = 200  # characters of a value
 _MOST_FILES: Final = 50
-_LARGEST: Final = 200_000_000  # bytes of a file
+_LARGEST: Final = 50_000_000  # bytes of a file, unpacked if it is text
+_MOST_VALUES: Final = 20_000_000
 
 _ABOUT: Final = {"late": "late rows", "dead_letters": "dead letters", "main": "rows"}
 
@@ -56,9 +59,10 @@ def outputs(history: History) -> list[Output]:
     return found
 
 
-def newest(output: Output) -> Browsed:
-    """Reads the newest rows of a folder."""
-    files = sorted(files_in(Path(output.folder)), key=lambda file: file.stat().st_mtime_ns, reverse=True)
+def newest(output: Output, allowed: Callable[[str], bool] = bool) -> Browsed:
+    """Reads the newest rows of a folder, from files of which `allowed` returns True."""
+    here = [file for file in files_in(Path(output.folder)) if allowed(str(file))]
+    files = sorted(here, key=lambda file: file.stat().st_mtime_ns, reverse=True)
     frames: list[pl.DataFrame] = []
     left_out: list[str] = []
     for file in files[:_MOST_FILES]:
@@ -66,7 +70,7 @@ def newest(output: Output) -> Browsed:
             break
         try:
             frames.append(_read(file))
-        except (PlanError, OSError, pl.exceptions.PolarsError) as error:
+        except (PlanError, OSError, Damaged, pl.exceptions.PolarsError) as error:
             left_out.append(printable(f"{file.name}: {error}"))
     rows = pl.concat(frames, how="diagonal_relaxed").head(MOST_ROWS) if frames else pl.DataFrame()
     return Browsed(
@@ -78,9 +82,19 @@ def newest(output: Output) -> Browsed:
 
 
 def _read(file: Path) -> pl.DataFrame:
-    if file.stat().st_size > _LARGEST:
+    """Reads a file, the last row first. Raises `PlanError` for one that is large, or becomes so when it is unpacked."""
+    if file.suffix == ".parquet":
+        rows = pl.scan_parquet(file, glob=False, hive_partitioning=False)
+        values = rows.select(pl.len()).collect().item() * max(1, len(rows.collect_schema()))
+        if file.stat().st_size > _LARGEST or values > _MOST_VALUES:
+            raise PlanError(f"it has {values:,} values; read it with `beamlike sql`")
+        return rows.tail(MOST_ROWS).collect()[::-1]
+    with open_file(str(file)) as opened:
+        content = opened.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
         raise PlanError(f"it has more than {_LARGEST // 1_000_000} MB; read it with `beamlike sql`")
-    return read_file(file)[::-1]
+    require_not_packed(content)
+    return read_file(file, content)[::-1]
 
 
 def _text(value: object) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -17,6 +18,7 @@ from beamlike.observe.live.guard import Access
 
 PORT: Final = 8787
 _PORTS: Final = 20
+_AWAKE: Final = 0.2  # seconds between looks whether Ctrl-C was pressed
 _PATIENCE: Final = 5  # seconds until open connections are closed
 
 
@@ -43,7 +45,9 @@ def serve(
     """
     with serving(*runs, host=host, port=port) as address, contextlib.suppress(KeyboardInterrupt):
         ready(address)
-        threading.Event().wait()
+        # Ctrl-C may interrupt another thread, so that this one must wake up by itself to notice it.
+        while True:
+            time.sleep(_AWAKE)
 
 
 @contextlib.contextmanager
