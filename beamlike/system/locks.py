@@ -18,6 +18,7 @@ import attrs
 from beamlike.system import os_locks
 from beamlike.system.path_names import is_remote
 
+_NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _LOOKS: Final = 5
 _PAUSE: Final = 0.01  # seconds
 
@@ -83,11 +84,12 @@ class Lock:
 def open_locked(path: str) -> tuple[IO[bytes], bool]:
     """Opens and locks a file, which is created if needed. Returns (the file, False if the file system has no locks).
 
-    Raises `BlockingIOError` if another process has locked it. Only a process that has locked a file removes it.
+    Raises `BlockingIOError` if another process has locked it, and `OSError` for a link, which is not followed. Only a
+    process that has locked a file removes it.
     """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     while True:
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b", buffering=0)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o666), "r+b", buffering=0)
         try:
             locked = _lock(file)
             # The process that held the lock may have removed the file. A later process then creates and locks

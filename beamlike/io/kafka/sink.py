@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import chain, repeat
@@ -29,6 +28,7 @@ from beamlike.rows.nonfinite import warn_nonfinite
 from beamlike.system.datasets import Dataset, server_dataset
 from beamlike.system.fields import text, true_or_false
 from beamlike.system.locks import Lock
+from beamlike.system.own_folder import own_folder
 from stages.keys import key_text
 
 _PARTITIONER: Final = "murmur2_random"  # the Java client's, so that all producers choose alike
@@ -186,7 +186,7 @@ class KafkaSink:
             return None
         place = "\0".join([self.servers, self._prefix(run), self._rows.step if self._rows else ""]).encode()
         digest = hashlib.sha256(place).hexdigest()[:32]
-        return Lock.take(f"{tempfile.gettempdir()}/beamlike-topic-{digest}.lock", f"the run {run!r}")
+        return Lock.take(f"{own_folder()}/topic-{digest}.lock", f"the run {run!r}")
 
     def latest_batch(self, run: str) -> int | None:
         return latest_batch(self._settings(), self.topic, self._prefix(run))

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import Final
 
 from beamlike.system.locks import Lock, is_locked, left_by_killed
+from beamlike.system.own_folder import own_folder
 
-_PROCESS: Final = "beamlike-process-"
-_RUN: Final = "beamlike-run-"
+_PROCESS: Final = "process-"
+_RUN: Final = "run-"
 _KEPT: Final = 24 * 60 * 60  # seconds
 
 
 @functools.cache
 def scratch() -> Path:
     """Returns a folder for files that this process needs until it ends."""
-    for left in left_by_killed(f"{tempfile.gettempdir()}/{_PROCESS}*/lock"):
+    for left in left_by_killed(f"{own_folder()}/{_PROCESS}*/lock"):
         shutil.rmtree(os.path.dirname(left.path), ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_PROCESS))
+    folder = Path(tempfile.mkdtemp(prefix=_PROCESS, dir=own_folder()))
     atexit.register(_remove, folder, Lock.take(str(folder / "lock"), "its process"))
     return folder
 
@@ -39,10 +40,10 @@ def temporary_checkpoint() -> str:
 
     Until then, users can read their records and dead letters.
     """
-    for checkpoint in Path(tempfile.gettempdir()).glob(f"{_RUN}*"):
+    for checkpoint in Path(own_folder()).glob(f"{_RUN}*"):
         if not is_locked(str(checkpoint / "beamlike" / "lock")) and _age(checkpoint) > _KEPT:
             shutil.rmtree(checkpoint, ignore_errors=True)
-    return tempfile.mkdtemp(prefix=_RUN)
+    return tempfile.mkdtemp(prefix=_RUN, dir=own_folder())
 
 
 def _age(checkpoint: Path) -> float:
