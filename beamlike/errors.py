@@ -223,16 +223,25 @@ class SourceError(RunError):
 
 @contextmanager
 def naming_source(name: str) -> Iterator[None]:
-    """Adds the name of the source to errors of reading, also to errors of a storage and of a missing package."""
+    """Adds the name of the source to errors of reading, also to errors of a storage and of a missing package.
+
+    Errors that were raised in a user's function have a note that names it. They are not errors of reading.
+    """
     try:
         with naming_step(name):
             yield
     except SourceError as error:
         error.source = error.source or name
         raise
-    except OSError as error:
+    except (PlanError, StepError, RunError, CheckpointError):
+        raise
+    except Exception as error:
+        if any(note.startswith("in ") for note in getattr(error, "__notes__", ())):
+            raise
         if type(error) is not OSError or error.errno is not None:
-            raise  # This is an error of a local file, since it has a class or number of its own.
+            # An error of a local file, which has a class or number of its own, or of the source's own code.
+            error.add_note(f"in source {name!r}")
+            raise
         failed = SourceError(f"it cannot be read: {without_colours(str(error)).strip()}")
         failed.source = name
         raise failed from error

@@ -67,14 +67,24 @@ class LocalRun(Shown):
 
     def go(self) -> None:
         """Runs batches until all sources have ended."""
+        _require_outside(self.plan, self.run_id, self.runner.records)
+        records = RunRecords.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
+        try:
+            self._go_recorded(records)
+        except KeyboardInterrupt:
+            records.close("stopped")
+            raise
+        finally:
+            records.close("failed")
+
+    def _go_recorded(self, records: RunRecords) -> None:
         inputs, threads = dict[str, Inputs](), Threads()
         # Sources are opened first: if a source cannot be read, the output of an earlier run must not be lost.
         taken = batch_inputs(self.plan, self.runner.chunk_rows, self.runner.clock, inputs, threads)
-        _require_writable(self.plan, self.run_id, self.runner.records)
+        check_sinks({name: sink.sink for name, sink in self.plan.sinks.items()})
         with hold_sinks(self.plan, self.run_id) as held, threads:
             self.dead_letters, lock = lock_dead_letters(self.plan.name, self.run_id)
             held.enter_context(lock)
-            records = RunRecords.open(self.runner.records, self.plan, self.runner.clock, fresh=True)
             engine = Engine(
                 self.plan,
                 self.runner.clock,
@@ -89,16 +99,10 @@ class LocalRun(Shown):
 
     def _go_alone(self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords) -> None:
         """Runs all batches. No other run of this name may write to the same sinks meanwhile."""
-        try:
-            records.followed_by(self.runner.on_batch)
-            records.exported_by(self.runner.telemetry, self.plan, self.run_id, spark=False, endless=False)
-            with Progress(self.plan.name, quiet=self.runner.quiet) as progress:
-                self._write_all(taken, engine, records, progress)
-        except KeyboardInterrupt:
-            records.close("stopped")
-            raise
-        finally:
-            records.close("failed")
+        records.followed_by(self.runner.on_batch)
+        records.exported_by(self.runner.telemetry, self.plan, self.run_id, spark=False, endless=False)
+        with Progress(self.plan.name, quiet=self.runner.quiet) as progress:
+            self._write_all(taken, engine, records, progress)
 
     def _write_all(
         self, taken: Iterator[BatchInput], engine: Engine, records: RunRecords, progress: Progress
@@ -201,12 +205,11 @@ class LocalRun(Shown):
         return True
 
 
-def _require_writable(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
-    """Checks the targets of a run before anything is written."""
+def _require_outside(plan: Plan, run: str, records: str | os.PathLike[str] | None) -> None:
+    """Checks that no source reads what a run writes about itself."""
     require_in_process(plan)
     sources = {name: source.source for name, source in plan.sources.items()}
     letters = "the folder for dead letters without a consumer; read another folder, or run in another"
     require_outside(sources, dead_letter_folder(plan.name), (f"part-{run}-000000-000.jsonl",), letters)
     if records is not None:
         require_outside(sources, os.fspath(records), ("",), "the records of the run; name another file")
-    check_sinks({name: sink.sink for name, sink in plan.sinks.items()})

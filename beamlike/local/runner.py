@@ -16,6 +16,7 @@ from beamlike.local.run import LocalRun
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
+from beamlike.runtime.run.run_records import recorded_start
 from beamlike.runtime.run.side_tables import with_tables_read
 from beamlike.runtime.run.sinks import with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
@@ -161,4 +162,5 @@ class LocalRunner:
 
     def _begun(self, plan: Plan) -> LiveRun:
         assert self.checkpoint is not None
-        return LiveRun.begin(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))
+        with recorded_start(self.checkpoint, plan):
+            return LiveRun.begin(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))

@@ -17,7 +17,7 @@ from beamlike.observe.charts.series import RunSeries
 from beamlike.observe.totals import Losses
 from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.explain import output_text, run_state
-from beamlike.observe.words import clock, in_hand_text, length, rows
+from beamlike.observe.words import clock, current_texts, failure_texts, in_hand_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import furthest_behind
 from beamlike.records.present import Present
@@ -45,11 +45,12 @@ class Health:
     def verdict(self) -> list[str]:
         """Returns the verdict in one or two sentences."""
         batch = self.present.batch
-        in_hand = in_hand_text(self.present)
+        first = failure_texts(self.history, self.present)
         if batch is None:
-            return ["No batch is complete yet", *([in_hand] if in_hand else [])]
+            return [*first, "No batch is complete yet", *current_texts(self.history, self.present)]
         if self.history.closed == "failed" or self.history.alive is False:
-            return [f"{run_state(self.history)}, after batch {batch.batch}", *([in_hand] if in_hand else [])]
+            return [*first, f"{run_state(self.history)}, after batch {batch.batch}"]
+        in_hand = in_hand_text(self.present)
         if self._is_stuck() and in_hand:
             return [f"Stuck: {in_hand}", self._usual()]
         if self.history.closed is None and self._is_slow():

@@ -15,7 +15,7 @@ from beamlike.observe.charts.plot import stage_facts
 from beamlike.observe.completeness.calibration import completeness
 from beamlike.observe.health import Health
 from beamlike.observe.totals import Total, others, totals
-from beamlike.observe.waiting.explain import run_state, why
+from beamlike.observe.waiting.explain import run_state, waits
 from beamlike.observe.words import clock, counts, holder_text, length, rows
 from beamlike.records.history import History
 from beamlike.records.model import MOST_SPLITS, BatchRecord, StageRecord, is_a_time
@@ -127,7 +127,7 @@ def _sections(charts: Charts, present: Present) -> Iterable[str]:
     yield _watermarks(charts, then, moving)
     yield f"<h2>Waits after batch {latest.batch}</h2>"
     unread = [*unread_input(history.batches, history.changed)]
-    yield _sentences([text for text in why(history, now=present.now)[1:] if text not in unread])
+    yield _sentences(waits(history, now=present.now))
     yield "<h2>Rows</h2>"
     yield from map(paragraph, unread)
     yield _work(charts, latest)

@@ -9,7 +9,7 @@ import attrs
 
 from beamlike.observe.completeness.promises import promise_lines
 from beamlike.observe.waiting.explain import run_state
-from beamlike.observe.words import in_hand_text, length
+from beamlike.observe.words import current_texts, failure_texts, length
 from beamlike.records.history import History
 from beamlike.records.present import Present
 
@@ -47,24 +47,21 @@ class Status:
         return batch is None or present.time - (batch.finished or batch.processing_time) > _PAUSE
 
     def lines(self) -> Iterator[str]:
-        """Yields the state of the run as text, then its lags, greatest first, and how its promises were kept."""
+        """Yields why the run failed, its state, its lags, greatest first, and how its promises were kept."""
+        yield from failure_texts(self.history, self.present)
         if self.present.batch is None or self.age is None:
             done = "a batch" if self.present.in_hand is None else "a complete batch"
             yield f"{run_state(self.history)}, without {done}"
-            yield from self._in_hand()
+            yield from current_texts(self.history, self.present)
             return
         over = self.history.closed is not None
         when = "" if over else f", which began {length(self.age)} ago"
         waits = ", and it waits for input" if self.waits else ""
         yield f"{run_state(self.history)}; the last batch is {self.present.batch.batch}{when}{waits}"
-        yield from self._in_hand()
+        yield from current_texts(self.history, self.present)
         for name, lag in sorted(self.lags.items(), key=lambda item: -item[1]):
             yield f"{name}: {length(lag)} behind"
         yield from promise_lines(self.history)
-
-    def _in_hand(self) -> Iterator[str]:
-        if self.history.closed is None and (text := in_hand_text(self.present)) is not None:
-            yield text
 
     def troubles(self, max_lag: int | None = None, max_age: int | None = None) -> Iterator[str]:
         """Yields the problems: the run failed or was killed, its batch is older than `max_age` (us), or a lag exceeds
@@ -74,7 +71,7 @@ class Status:
         not checked.
         """
         if self.history.closed == "failed" or (self.history.closed is None and self.history.alive is False):
-            yield run_state(self.history)
+            yield from [*failure_texts(self.history, self.present), run_state(self.history)][:1]
             return
         if self.history.closed is not None or self.waits:
             return

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from beamlike.observe.totals import others, totals
-from beamlike.observe.words import clock, holder_text, in_hand_text, length, size
+from beamlike.observe.words import clock, current_texts, failure_texts, holder_text, length, size
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
@@ -55,17 +55,17 @@ def frame(history: History, now: int | None = None) -> RenderableType:
     """Returns the view at time `now` (us), by default this machine's. It fits into eighty columns."""
     present = history.present(now)
     batch, name = present.batch, history.plan.pipeline
-    text = in_hand_text(present)
-    in_hand = [] if text is None else [Text(text)]
+    first = [Text(text, style="bold") for text in failure_texts(history, present)]
+    in_hand = [*map(Text, current_texts(history, present))]
     if batch is None:
-        return Group(Text(f"{name}: no batch yet"), *in_hand)
+        return Group(*first, Text(f"{name}: no batch yet"), *in_hand)
     state = history.closed or ("was killed" if history.alive is False else "runs")
     title = Text(f"{name}: batch {batch.batch} at {clock(batch.processing_time)}, {state}", style="bold")
     if history.bad_lines:
         in_hand.append(Text(f"damaged lines of its records left out: {history.bad_lines:,}"))
     in_hand += map(Text, unread_input(history.batches, history.changed))
     blocks = _watermarks(history, present), _work(history, batch), _holders(history, present)
-    return Group(title, *in_hand, *(part for block in blocks for part in ("", block)))
+    return Group(*first, title, *in_hand, *(part for block in blocks for part in ("", block)))
 
 
 def _table(*headings: str, title: str) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from beamlike.records.history import History
 from beamlike.records.present import Present
 from stages.state.index import HoldOwner
 from windowing.time import GLOBAL_WINDOW_END, MIN_TIME, format_duration, format_time
@@ -65,6 +66,21 @@ def in_hand_text(present: Present) -> str | None:
     works = [f"{work}, for {length(present.at_for(work))}" for work in in_hand.works]
     what = "; ".join(works) or "it is between two operations, or waits for free cores"
     return f"{which} has been running for {length(lasts)}: {what}"
+
+
+def failure_texts(history: History, present: Present) -> list[str]:
+    """Describes why a run failed, or where it was killed; before its first batch, also why the run before failed."""
+    if history.failure is not None:
+        return [*history.failure.sentences("the run failed" if history.closed else "the run before failed")]
+    if history.closed is None and history.alive is False:
+        return [f"the run was killed{(in_hand_text(present) or '').removeprefix('it was')}"]
+    return []
+
+
+def current_texts(history: History, present: Present) -> list[str]:
+    """Describes the current batch of a run that goes on, as a list of at most one sentence."""
+    text = None if history.closed is not None or history.alive is False else in_hand_text(present)
+    return [] if text is None else [text]
 
 
 def counts(numbers: Mapping[str, int], *, nothing: str = "0") -> str:

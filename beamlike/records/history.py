@@ -11,6 +11,7 @@ import time
 import attrs
 
 from beamlike.errors import UnknownStage, UnreadableRun, listed, nearest
+from beamlike.records.failure import Failure
 from beamlike.records.find import find_run, is_run
 from beamlike.records.graph import RunDescription
 from beamlike.records.lines import BadLine, Line, RunBegun, RunClosed, read_line
@@ -41,6 +42,7 @@ class History:
         simulated: True if test streams set the processing time.
         bad_lines: The number of lines of the file that could not be read, and were skipped.
         page: The address of Spark's own page about the run, while there is one; else empty.
+        failure: Why the run failed; in a run that has not finished a batch yet, why the run before failed.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -62,6 +64,7 @@ class History:
     page: str = ""
     changed: dict[str, dict[str, str]] = attrs.field(factory=dict)
     """The files that changed after the last batch of a run, by source, as in `SourceRecord`."""
+    failure: Failure | None = None
     begun: set[int] = attrs.field(factory=set, init=False)
     """The first batches of runs, which began or continued then. Silence before does not make a source idle."""
     _begins: bool = attrs.field(default=False, init=False)
@@ -195,8 +198,8 @@ class History:
         match line:
             case RunBegun(plan):
                 self.plan, self.closed, self._begun, self._begins = plan, None, True, True
-            case RunClosed(ending, changed):
-                self.closed = ending
+            case RunClosed(ending, changed, failure):
+                self.closed, self.failure = ending, failure
                 for name, files in changed.items():
                     self.changed.setdefault(name, {}).update(files)
             case BatchRecord():
@@ -208,5 +211,5 @@ class History:
             self.begun.discard(self.batches.pop().batch)
         if self._begins:
             self.begun.add(record.batch)
-            self._begins = False
+            self._begins, self.failure = False, None
         self.batches.append(record)

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 
 import attrs
 
+from beamlike.records.failure import Failure
 from beamlike.records.graph import RunDescription
 from beamlike.records.model import BatchRecord, readable_pairs
 from beamlike.system.seals import SUM, sealed, unsealed
@@ -32,13 +33,14 @@ def _readable_changes(changed: Mapping[str, Mapping[str, str]]) -> dict[str, dic
 @attrs.frozen
 class RunClosed:
     """The line that a run appends when it has ended. `changed`: by source, the files that changed after its
-    last batch.
+    last batch. `failure`: why it failed.
     """
 
     closed: str
     changed: Mapping[str, Mapping[str, str]] = attrs.field(
         factory=dict, converter=_readable_changes, metadata=SPARSE
     )
+    failure: Failure | None = attrs.field(default=None, metadata=SPARSE)
 
 
 class BadLine(ValueError):

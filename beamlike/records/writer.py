@@ -11,6 +11,7 @@ from typing import Final
 import attrs
 
 from beamlike.io.files.paths import path_text
+from beamlike.records.failure import Failure
 from beamlike.records.graph import RunDescription
 from beamlike.records.lines import (
     BATCH_LINE,
@@ -91,10 +92,17 @@ class RecordWriter:
         """Syncs all appended records to disk."""
         sync(self.path)
 
-    def close(self, ending: Ending, changed: Mapping[str, Mapping[str, str]] = MappingProxyType({})) -> None:
-        """Appends how the run ended, and which files changed after its last batch. Later calls change nothing."""
+    def close(
+        self,
+        ending: Ending,
+        changed: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        failure: Failure | None = None,
+    ) -> None:
+        """Appends how the run ended, which files changed after its last batch, and why it failed. Later calls change
+        nothing.
+        """
         if not self._closed:
-            self._append(RunClosed(ending, changed))
+            self._append(RunClosed(ending, changed, failure))
             self.sync()
             self._closed = True
 

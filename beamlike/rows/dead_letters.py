@@ -33,6 +33,12 @@ EXPRESSION_ERRORS: Final = (pl.exceptions.PolarsError, NarwhalsError)
 _BEYOND: Final = re.compile(r"conversion from `i128` to `i64` failed in column .* values: \[(?P<values>.*)\]")
 """The error of polars for a whole number that has 128 bits in between."""
 
+ROW_NOTE: Final = "for the row "
+"""The beginning of the note with the row for which a step failed."""
+
+_MOST_OF_ROW: Final = 300
+"""The greatest number of characters of a row in a note."""
+
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
 SHOWN: Final = 1000  # Characters of an error; a value that it quotes may be of any length.
@@ -69,6 +75,13 @@ def error_text(error: Exception) -> str:
     text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else validation_text(error) or str(error)
     kind = type(error).__name__
     return without_secrets(f"{kind}: {text}" if text else kind)[:SHOWN]
+
+
+def note_row(error: Exception, row: pl.DataFrame) -> Exception:
+    """Adds a note to an error: the row for which it was raised."""
+    (text,) = row.select(row_json(row.schema).alias("row"))["row"]
+    error.add_note(f"{ROW_NOTE}{text[:_MOST_OF_ROW]}")
+    return error
 
 
 def reason(error: Exception) -> str:

@@ -13,6 +13,7 @@ from pyspark.errors import PySparkException
 from beamlike.errors import CheckpointError, DataLoss, RunError, SinkError, SinkInUse, SourceError
 from beamlike.io.sources import ReadBySpark
 from beamlike.plan.model import Plan
+from beamlike.records.failure import traceback_text
 from beamlike.runtime.batch.storage import not_stored
 from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from beamlike.spark.checkpoint.hadoop_sums import not_fitting
@@ -27,6 +28,11 @@ _OURS: Final = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _SEAL: Final = re.compile(r"^beamlike\.system\.seals\.NotAsWritten: (.*)", re.MULTILINE)
+_FRAME_OF_JAVA: Final = re.compile(r"\s+(?:at [\w.$/@]+\(|\.\.\. \d+ more)")
+_STOPPED: Final = re.compile(
+    "SparkContext was shut down|stopped SparkContext|SparkContext has been shutdown|SparkContext has been stopped"
+)
+_LINES: Final = 20  # the greatest number of lines of Spark's own message in ours
 _NAMED: Final = 3  # the greatest number of damaged files in a message
 _FULL: Final = re.compile(r".*(?:No space left on device|Disk quota exceeded).*")
 _REFUSED: Final = re.compile(r".*(?:Read-only file system|Permission denied).*")
@@ -40,9 +46,9 @@ _KAFKA: Final = re.compile(r"org\.apache\.kafka\.common\.(?:[a-z]+\.)*(\w+: [^\n
 _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
 
 
-def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception | None:
-    """Returns the error for Spark's message about a failed query; None if the message is clear as it is."""
-    error = _failure(message, checkpoint)
+def failure(message: str, checkpoint: Checkpoint, plan: Plan) -> Exception:
+    """Returns the error for Spark's message about a failed query. Spark's own trace is after our sentence, folded."""
+    error = _failure(message, checkpoint) or RunError(from_spark(message))
     read = [name for name, source in plan.sources.items() if isinstance(source.source, ReadBySpark)]
     if isinstance(error, SourceError) and error.source is None and len(read) == 1:
         error.source = read[0]
@@ -53,7 +59,9 @@ def _failure(message: str, checkpoint: Checkpoint) -> Exception | None:
     if reason := python_reason(message):
         if found := _OURS.search(reason):
             return _of_ours(found)
-        return checkpoint.damaged(found[1].strip()) if (found := _SEAL.search(reason)) else RunError(reason)
+        if found := _SEAL.search(reason):
+            return checkpoint.damaged(found[1].strip())
+        return RunError(f"the run failed in a Python function: {traceback_text(reason)}")
     said = message.partition("=== Streaming Query ===")[0]
     if found := _LOST.search(said):
         return DataLoss(
@@ -79,10 +87,26 @@ def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
     return None
 
 
+def from_spark(message: str) -> str:
+    """Returns a sentence with the cause in a message of Spark, and the message without the frames of Java."""
+    said = message.partition("=== Streaming Query ===")[0].strip()
+    if _STOPPED.search(said):
+        cause = "it was stopped, or its driver ended; the next run on the checkpoint repeats the batch in progress"
+    else:
+        cause = (_CAUSE.findall(said) or said.splitlines() or ["it said nothing"])[
+            -1 if _CAUSE.search(said) else 0
+        ]
+    lines = [line for line in said.splitlines() if not _FRAME_OF_JAVA.match(line)]
+    left_out = len(said.splitlines()) - len(lines[:_LINES])
+    told = [*lines[:_LINES], *([f"... {left_out:,} more lines"] if left_out else [])]
+    return "\n".join([f"Spark failed: {cause.strip()}", *(f"  {line}" for line in told)])
+
+
 @contextmanager
 def understood(checkpoint: Checkpoint) -> Iterator[None]:
     """Raises `CheckpointError` if the `with` block fails because the checkpoint is damaged, or because Spark or Java
-    cannot read it or does not know its storage, and `RunError` if a platform forbids the query.
+    cannot read it or does not know its storage, and `RunError` if a platform forbids the query, or for any other error
+    of Java.
     """
     try:
         yield
@@ -90,6 +114,8 @@ def understood(checkpoint: Checkpoint) -> Iterator[None]:
         found = _damage(str(error), checkpoint) or forbidden(error) or unknown_scheme(error, checkpoint.path)
         if found:
             raise found from error
+        if isinstance(error, Py4JJavaError):
+            raise RunError(from_spark(str(error))) from None
         raise
     except NotAsWritten as error:
         raise checkpoint.damaged(str(error)) from None

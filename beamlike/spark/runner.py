@@ -22,6 +22,7 @@ from beamlike.records.recent import RecentRecords
 from beamlike.runtime.display.summary import Shown, log_open
 from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.options import Phase, Trigger, is_positive, is_run_id, is_trigger
+from beamlike.runtime.run.run_records import recorded_start
 from beamlike.runtime.run.sinks import check_sinks, with_sinks_of_run
 from beamlike.runtime.run.telemetry import Telemetry, telemetry_of
 from beamlike.spark.checkpoint.checkpoint import Checkpoint, refuse_early, require_available
@@ -161,7 +162,11 @@ class SparkRunner:
             >>> run = bl.SparkRunner(checkpoint="checkpoint", trigger="10 seconds").start(p.plan())  # doctest: +SKIP
             >>> run.stop()  # doctest: +SKIP
         """
-        plan = plan_of(plan, "SparkRunner")
+        planned = plan_of(plan, "SparkRunner")
+        with recorded_start(self.checkpoint or "", planned):
+            return self._started(planned)
+
+    def _started(self, plan: Plan) -> SparkRun:
         require_alignable({name: source.watermark for name, source in plan.sources.items()})
         require_readable(plan)
         plan = with_sinks_of_run(plan)
@@ -286,9 +291,7 @@ class SparkRun(Shown):
                 raise self._query.gate.exit from None
             if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
                 raise exceeded from None
-            if reason := failure(str(error), self.checkpoint, self.plan):
-                raise reason from None
-            raise
+            raise failure(str(error), self.checkpoint, self.plan) from self._query.gate.error
         except PySparkException as error:
             if lost := self._query.failure_of_server(error):
                 raise lost from error

@@ -35,7 +35,7 @@ class BatchGate:
 
     `settle` is called before and after each batch. `exit` is a `SystemExit`, or another exception that is no error,
     which a batch raised. It cannot be raised here, because Java would then wait for ever for an answer. So the run's
-    thread raises it.
+    thread raises it. `error` is the error of a batch in this process, which Java passes on as text.
     """
 
     batch: Batch
@@ -44,6 +44,7 @@ class BatchGate:
     _held: threading.Event = attrs.field(factory=threading.Event)
     _inside: int | None = None
     exit: BaseException | None = attrs.field(default=None, init=False)
+    error: Exception | None = attrs.field(default=None, init=False)
 
     def __call__(self, envelopes: DataFrame, number: int) -> None:
         if self._closed.is_set():
@@ -55,7 +56,8 @@ class BatchGate:
             self.settle()  # the offsets of the batch are synced before anything is written
             self.batch(envelopes, number)
             self.settle()  # the state is synced before the batch is recorded as done
-        except Exception:
+        except Exception as error:
+            self.error = None if isinstance(error, PySparkException | Py4JError) else error
             raise
         except BaseException as error:
             self.exit = error

@@ -12,7 +12,7 @@ import polars.selectors as cs
 
 from beamlike.errors import StepError, listed
 from beamlike.expressions.describe import function_name
-from beamlike.rows.dead_letters import Attempt, dead_letters, error_text
+from beamlike.rows.dead_letters import Attempt, dead_letters, error_text, note_row
 from beamlike.rows.dtypes import type_name
 from beamlike.rows.objects import RowObjects
 from beamlike.rows.row_class import RowClass
@@ -30,24 +30,30 @@ _LOST: Final = object()
 
 @attrs.define
 class Failures:
-    """The errors of rows without a result, by row number. If `strict`, the first error is raised."""
+    """The errors of rows without a result, by row number. If `strict`, the first error is raised, with a note that has
+    its row of `rows`.
+    """
 
     step: Step
     strict: bool
     errors: dict[int, str] = attrs.field(factory=dict)
+    rows: pl.DataFrame | None = attrs.field(default=None, init=False)
 
     def add(self, row: int, error: Exception) -> None:
         """Records an error that the function raised for a row."""
         if self.strict or isinstance(error, MemoryError):
             error.add_note(f"in the function of step {self.step.name!r} ({self.step.kind})")
-            raise error
+            raise self._noted(error, row)
         self.errors[row] = error_text(error)
 
     def misfits(self, wrong: Mapping[int, str]) -> None:
         """Records why the function's results for these rows do not fit the declared columns."""
         if self.strict and wrong:
-            raise StepError(self.step.name, wrong[min(wrong)])
+            raise self._noted(StepError(self.step.name, wrong[min(wrong)]), min(wrong))
         self.errors.update(wrong)
+
+    def _noted(self, error: Exception, row: int) -> Exception:
+        return error if self.rows is None else note_row(error, self.rows[row])
 
     def dead_letters(self, rows: pl.DataFrame) -> pl.DataFrame | None:
         """Returns the failed rows as dead letters; None if no row has failed."""
@@ -95,9 +101,9 @@ class PythonStep(Step):
         count = len(given)
         wrong = unusable(given.select(self.reads), self.takes) if self.by_row else {}
         if wrong and failures.strict:
-            raise StepError(self.name, wrong[min(wrong)])
+            raise note_row(StepError(self.name, wrong[min(wrong)]), given.select(self.reads)[min(wrong)])
         usable = without(given, wrong) if wrong else given
-        rows = usable.select(self.reads)
+        rows = failures.rows = usable.select(self.reads)
         with activity("step", self.name):
             result = self.call(rows, usable.drop(self.reads), failures).lazy()
         letters = failures.dead_letters(usable)

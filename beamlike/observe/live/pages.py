@@ -20,8 +20,8 @@ from beamlike.observe.live.texts import behind, event_clock, mark, rate
 from beamlike.observe.status import Status
 from beamlike.observe.totals import Total, others, totals
 from beamlike.observe.tuning.tuning import tune
-from beamlike.observe.waiting.explain import run_state, why
-from beamlike.observe.words import clock, counts, holder_text, in_hand_text, length, size
+from beamlike.observe.waiting.explain import run_state, waits
+from beamlike.observe.words import clock, counts, current_texts, failure_texts, holder_text, length, size
 from beamlike.records.history import History
 from beamlike.records.model import StageRecord
 from beamlike.records.present import Present
@@ -102,6 +102,7 @@ def _state(history: History) -> Values:
         "state": run_state(history).removeprefix("the run "),
         "kind": _kind(history),
         "last": 0 if batch is None else batch.processing_time,
+        "why": history.failure.summary if history.failure is not None else "",
         "batch": None if batch is None else batch.batch,
         "ago": "" if status.age is None else length(status.age),
         "ended": ""
@@ -132,7 +133,7 @@ def about(entry: Entry, run: OpenRun) -> Values:
         "state": run_state(history).removeprefix("the run "),
         "kind": _kind(history),
         "batch": history.latest,
-        "in_hand": in_hand_text(present) if history.closed is None else None,
+        "news": failure_texts(history, present) or current_texts(history, present),
         "spark_page": history.page if history.page.startswith(("http://", "https://")) else "",
     }
 
@@ -142,16 +143,15 @@ def overview(entry: Entry, run: OpenRun, catalog: Catalog) -> Values:
     history, values = run.history, about(entry, run)
     charts = run.once("charts", RunCharts.of)
     health = Health(history, values["present"], charts.series, Frame.around(charts.series))
-    said = why(history, now=values["present"].now)[1:]
     total = run.once("totals", totals)
     unread = [*unread_input(history.batches, history.changed)]
     return values | {
         "title": history.plan.pipeline,
-        "verdict": health.verdict(),
+        "verdict": [text for text in health.verdict() if text not in values["news"]],
         "graph": graph(history.plan, history.latest),
         "sources": [*_sources(history, values["present"], total)],
         "stages": [*_stages(history, values["present"], total)],
-        "why": [text for text in said if text not in unread][:_MOST_LINES],
+        "why": waits(history, now=values["present"].now)[:_MOST_LINES],
         "unread": unread,
         "savepoints": [one for one in catalog.savepoints() if one.pipeline == history.plan.pipeline],
         "clock": clock,
@@ -237,7 +237,7 @@ def _is_late_of(history: History, output: Output, stage: str) -> bool:
 
 def _answer(history: History, stage: str, key: str, window: str) -> list[str]:
     try:
-        return why(history, stage=stage, key=key or None, window=window or None)[1:]
+        return waits(history, stage=stage, key=key or None, window=window or None)
     except ViewError as error:
         return [str(error)]
 

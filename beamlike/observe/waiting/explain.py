@@ -8,7 +8,7 @@ from beamlike.errors import UnknownWindow, WrongType
 from beamlike.observe.waiting.blocking import BlockingChain
 from beamlike.observe.waiting.window_query import Window, parse_window
 from beamlike.observe.waiting.window_status import verdict
-from beamlike.observe.words import clock, in_hand_text, length, moment
+from beamlike.observe.words import clock, current_texts, failure_texts, length, moment
 from beamlike.records.history import History
 from beamlike.records.model import is_a_time
 from beamlike.records.unread import unread_input
@@ -24,6 +24,8 @@ def why(
     now: int | None = None,
 ) -> list[str]:
     """Explains in sentences which watermark a stage or window waits for: its distance, what holds it, and since when.
+
+    The first sentences say why the run failed, or where it was killed.
 
     Args:
         history: The history of the run.
@@ -51,19 +53,33 @@ def why(
         raise WrongType(
             f"why takes a history, such as bl.observe.History.open('checkpoint'), not {history!r}"
         )
+    answers = waits(history, stage=stage, key=key, window=window, now=now)
+    present = history.present(now)
+    if present.batch is None:
+        when = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet"
+    else:
+        when = f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}"
+    unread = unread_input(history.batches, history.changed)
+    state = [f"{when}; {run_state(history)}", *current_texts(history, present)]
+    return [*failure_texts(history, present), *state, *answers, *unread]
+
+
+def waits(
+    history: History,
+    *,
+    stage: str | None = None,
+    key: str | None = None,
+    window: str | None = None,
+    now: int | None = None,
+) -> list[str]:
+    """Returns the sentences of `why` about stages and windows only; none before the first batch."""
     if stage is not None:
         history.require_stage(stage)
     present = history.present(now)
-    in_hand = [text] if (text := in_hand_text(present)) is not None else []
     if present.batch is None:
-        none = f"pipeline {history.plan.pipeline!r} has not recorded a batch yet; {run_state(history)}"
-        return [none, *in_hand, *unread_input([], history.changed)]
-    when = (
-        f"after batch {present.batch.batch}, at {clock(present.batch.processing_time)}; {run_state(history)}"
-    )
+        return []
     chain = BlockingChain(history.plan, present, present.batch)
-    unread = unread_input(history.batches, history.changed)
-    return [when, *in_hand, *_answers(chain, history, stage, key, window), *unread]
+    return [*_answers(chain, history, stage, key, window)]
 
 
 def run_state(history: History) -> str:

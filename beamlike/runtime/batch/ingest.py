@@ -138,3 +138,6 @@ def _summary(source: SourcePlan, rows: pl.DataFrame, file: str) -> SourceSummary
     except EXPRESSION_ERRORS as error:
         kind = type(source.watermark).__name__
         raise StepError(source.name, f"its watermark, {kind}, fails: {error_text(error)}") from error
+    except Exception as error:
+        error.add_note(f"in the watermark, {type(source.watermark).__name__}, of source {source.name!r}")
+        raise

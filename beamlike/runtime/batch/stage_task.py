@@ -14,7 +14,7 @@ from beamlike.plan.model import StagePlan
 from beamlike.plan.route import Output, Routed, apply_routes
 from beamlike.records.model import SourceRecord, StageRecord
 from beamlike.records.seen_keys import SeenKeys
-from beamlike.rows.dead_letters import DeadLetterCounts, dead_letters, error_text
+from beamlike.rows.dead_letters import DeadLetterCounts, dead_letters, error_text, note_row
 from beamlike.runtime.batch.build_records import source_record, stage_record
 from beamlike.system.activity import activity
 from stages.completeness import Completeness
@@ -194,7 +194,7 @@ def route_step(plan: StagePlan, step: StageResult) -> Iterator[tuple[Output, Rou
     if step.refused and plan.on_error == "fail":
         error = step.refused[0].errors[0]
         error.add_note(f"in step {plan.name!r}")
-        raise error
+        raise note_row(error, step.refused[0].rows[0])
     panes = _routed(plan, step.panes, "main")
     used = DeadLetterCounts(used=[plan.name] if step.used else ())
     yield "main", Routed(panes.frames, used.plus(panes.dead_letters))

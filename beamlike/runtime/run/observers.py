@@ -94,7 +94,11 @@ class Observers:
         self.progress.update(record)
         if self.on_batch is not None:
             with activity("callback", "on_batch"):
-                self.on_batch(record)
+                try:
+                    self.on_batch(record)
+                except Exception as error:
+                    error.add_note("in on_batch")
+                    raise
         self.times.take(record)
         self.clock.take(record)
         self.losses.take(record)

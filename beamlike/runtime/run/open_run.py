@@ -57,14 +57,15 @@ class OpenRun:
         `path`, `clock`, `tasks` and `hooks` are arguments of `RunRecords.open`, `last_time` is one of `Observers.of`.
         `progress` is shown from now on.
         """
+        # First, so that they tell if a sink cannot start.
+        records = RunRecords.open(path, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
+        held.callback(records.close, "failed")
         may_replay = manifest["begun"]
         if not may_replay:
             sinks.start(restored=manifest.get("restored", False))
             manifest["begun"] = True
             checkpoint.save(manifest)
-        records = RunRecords.open(path, plan, clock, fresh=False, tasks=tasks, hooks=hooks)
         records.followed_by(options.on_batch)
-        held.callback(records.close, "failed")
         held.push(progress)
         endless = options.trigger != AVAILABLE_NOW and steps_of(plan) is None
         records.exported_by(options.telemetry, plan, manifest["run"], spark=tasks, endless=endless)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -12,18 +14,21 @@ from typing import TypeAlias
 
 import attrs
 
-from beamlike.errors import RunError
+from beamlike.errors import CheckpointError, PlanError, RecordsInUse, RunError, SinkInUse
 from beamlike.plan.model import Plan
 from beamlike.plan.run_graph import describe_run
 from beamlike.plan.stepped import steps_of
+from beamlike.records.failure import Failure
 from beamlike.records.graph import RunDescription
 from beamlike.records.lines import Ending
 from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import damaged_keys, keys_of
 from beamlike.records.status_files import RunStatusFile, task_folder_of, with_tasks
-from beamlike.records.writer import RecordWriter
+from beamlike.records.writer import RECORDS_FILE, RecordWriter
+from beamlike.runtime.run.checkpoint import OURS
 from beamlike.runtime.run.telemetry import FollowedRun, RunTelemetry, Telemetry
 from beamlike.system.activity import ActivityTracker, Follower
+from beamlike.system.path_names import is_remote
 
 Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Creates a context manager around each write of records. It converts storage errors."""
@@ -190,9 +195,11 @@ class RunRecords:
     def close(self, ending: Ending) -> None:
         """Records how the run ended, and removes its status files. Later calls have no effect.
 
-        Raises the errors of the hooks. If the run has already failed, raises none, so that the first error is reported.
+        A run that failed is closed while its error is handled, which is recorded. Raises the errors of the hooks. If
+        the run has already failed, raises none, so that the first error is reported.
         """
         unfinished = self.tracker.begun
+        error = sys.exception() if ending == "failed" else None
         self.tracker.close()
         try:
             with suppress(
@@ -203,10 +210,11 @@ class RunRecords:
                 # Later calls write nothing. They must keep the changes that the first call found.
                 self.changed = {**self.changed, **self._hooks.changed()}
                 if self._writer is not None:
-                    self._writer.close(ending, self.changed)
+                    failure = None if error is None else Failure.of(error, unfinished)
+                    self._writer.close(ending, self.changed, failure)
         finally:
             self._remove_status()
-            self._telemetry.end(ending, unfinished)
+            self._telemetry.end(ending, unfinished, error)
 
     def _remove_status(self) -> None:
         """Removes the status files."""
@@ -216,6 +224,24 @@ class RunRecords:
             _empty(self.tasks)
             with suppress(OSError):
                 os.rmdir(self.tasks)
+
+
+@contextmanager
+def recorded_start(checkpoint: str, plan: Plan) -> Iterator[None]:
+    """Records an error of the `with` block as the end of a run that continues a checkpoint on this machine, and has not
+    opened its records. Errors of the declaration or the checkpoint, and of another run that is alive, are left out.
+    """
+    try:
+        yield
+    except (PlanError, CheckpointError, SinkInUse, RecordsInUse):
+        raise
+    except Exception:
+        path = os.path.join(checkpoint, OURS, RECORDS_FILE)
+        if not is_remote(checkpoint) and os.path.isfile(path):
+            # If the run has opened its records, it closes them itself, and they are in use here.
+            with suppress(RecordsInUse, RunError, OSError):
+                RunRecords.open(path, plan, lambda: time.time_ns() // 1000, fresh=False).close("failed")
+        raise
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import deque
@@ -211,12 +210,11 @@ class RunTelemetry:
         for follower in self._followers:
             follower.put(done)
 
-    def end(self, ending: Ending, unfinished: CurrentBatch | None) -> None:
+    def end(self, ending: Ending, unfinished: CurrentBatch | None, error: BaseException | None) -> None:
         """Passes the end of the run to all exporters, and waits for them at most `PATIENCE`. Later calls do nothing."""
         if self._is_over or not self._followers:
             return
         self._is_over = True
-        error = sys.exception() if ending == "failed" else None
         if ending == "ended" or (unfinished is not None and unfinished.batch == self._last):
             unfinished = None
         end = EndOfRun(ending, self._clock(), error, unfinished)

@@ -101,4 +101,4 @@ def python_reason(message: str) -> str | None:
     _, found, traceback = before_plan.rpartition("Traceback (most recent call last):\n")
     # If Spark failed while our function waited for its answer, the traceback is only that of its client.
     at_fault = found and not any(client in traceback for client in _CLIENTS)
-    return f"the run failed in a Python function:\n{traceback.strip()}" if at_fault else None
+    return traceback.strip() if at_fault else None

@@ -143,11 +143,11 @@ def test_a_run_that_was_killed_is_told_with_what_it_was_in(tmp_path: Path) -> No
     assert why(History.open(path))[0].endswith("; the run is running")
     status._file.close()  # as the end of a process does it
     told = History.open(path)
-    assert why(told)[0] == "after batch 4, at 2026-01-01T00:00:20Z; the run was killed"
-    assert why(told)[1] == "it was in batch 5, in stage `counted`"
+    assert why(told)[0] == "the run was killed in batch 5, in stage `counted`"
+    assert why(told)[1] == "after batch 4, at 2026-01-01T00:00:20Z; the run was killed"
     assert "nothing moves until the run is resumed" in why(told)[-1]
     assert verdict_of(told).startswith(
-        "The run was killed, after batch 4. It was in batch 5, in stage counted"
+        "The run was killed in batch 5, in stage counted. The run was killed, after batch 4"
     )
     watch(path, wait=lambda seconds: pytest.fail("it waits for a run that is dead"))
 
