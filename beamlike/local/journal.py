@@ -21,7 +21,7 @@ from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
 from beamlike.local import undo
 from beamlike.local.journal_changes import ChangesBehind
-from beamlike.local.journal_connection import connected, read_only, translated
+from beamlike.local.journal_connection import read_only, to_write, translated
 from beamlike.local.journal_tables import (
     SETTINGS,
     VERSION,
@@ -89,7 +89,7 @@ class Journal:
         if unchanged and not os.path.exists(path):
             raise damaged(f"{path}, which has the state, is gone or empty")
         with translated(path, damaged):
-            connection = read_only(path) if unchanged else connected(path)
+            connection = read_only(path) if unchanged else to_write(path, SETTINGS)
             journal = cls(path, damaged, connection)
             try:
                 journal._prepare(new=new, unchanged=unchanged)
@@ -99,8 +99,6 @@ class Journal:
             return journal
 
     def _prepare(self, *, new: bool, unchanged: bool) -> None:
-        for setting in () if unchanged else SETTINGS:
-            self._connection.execute(setting)
         # The version is 0 in a database without tables, which is new or was emptied.
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         if version == 0 and new:

@@ -14,7 +14,6 @@ from typing import Any, Final
 VERSION: Final = 2
 SETTINGS: Final = (
     "PRAGMA page_size = 16384",  # values are some kilobytes to a megabyte
-    "PRAGMA locking_mode = EXCLUSIVE",
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",
     "PRAGMA fullfsync = ON",  # macOS: otherwise, the content may stay in the cache of the disk

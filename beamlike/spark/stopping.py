@@ -18,7 +18,7 @@ from beamlike.errors import RunError
 from beamlike.runtime.run.options import Phase
 from beamlike.spark.connect.relay import Batch, Relay, RelayedBatch
 from beamlike.spark.java_errors import Py4JError, Py4JJavaError
-from beamlike.spark.session.connect import first_line, release
+from beamlike.spark.session.connect import first_line, give_up, release
 
 T = TypeVar("T")
 
@@ -152,8 +152,7 @@ class RunningQuery:
         if self.relay is not None and not self._closed:
             self._failure, self._closed = self._failed_with(), True
             self.relay.close()
-            if self.lost is None:
-                release(self.relay.session)
+            (release if self.lost is None else give_up)(self.relay.session)
 
     def is_closed(self) -> bool:
         """True if the query has ended, and its session with a server, too. Raises the error of a query that failed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import sys
@@ -85,7 +86,12 @@ def _cloned(session: SparkSession) -> SparkSession:
     except (PySparkException, RpcError) as error:
         raise RunError(f"this server of Spark Connect cannot clone a session: {first_line(error)}") from error
     opened.client.set_retry_policies([_patience()])
+    _BASES[opened] = session
     return cast(SparkSession, opened)
+
+
+_BASES: Final[WeakKeyDictionary[SparkSession, SparkSession]] = WeakKeyDictionary()
+"""The session from which each session was cloned."""
 
 
 def _patience() -> Any:
@@ -149,6 +155,17 @@ def release(session: SparkSession) -> None:
     with suppress(PySparkException):
         client.release_session()
         client.close()
+
+
+def give_up(session: SparkSession) -> None:
+    """Gives up a session that `open_connect_session` has cloned, and that from which it was, as their server no
+    longer answers. Otherwise, each would ask it for minutes at the end of this process.
+    """
+    for one in (session, _BASES.get(session)):
+        client = None if one is None else cast(Any, one).client
+        for hook in ("_on_exit", "_cleanup_ml_cache"):
+            if hasattr(client, hook):
+                atexit.unregister(getattr(client, hook))
 
 
 def require_reached(session: SparkSession, file: str, needed: tuple[str, ...]) -> None:

@@ -38,6 +38,14 @@ def require_session(session: object) -> None:
         )
 
 
+def is_stopped(session: SparkSession) -> bool:
+    """True for a session that was stopped, or whose Spark was."""
+    if is_connect(session):
+        return bool(getattr(session, "is_stopped", False))
+    context: Any = session.sparkContext
+    return context._jsc is None or bool(context._jsc.sc().isStopped())
+
+
 def functions_of(session: SparkSession) -> ModuleType:
     """Returns the functions that build columns for a session. Columns of both kinds of session may be in one process,
     so the functions in `pyspark.sql` cannot tell them apart.

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from beamlike.errors import RunError
 from beamlike.spark.session.archive import build_archive
 from beamlike.spark.session.connect import connected, open_connect_session, set_if_allowed, will_ship
-from beamlike.spark.session.kinds import is_connect, require_session, runs_here
+from beamlike.spark.session.kinds import is_connect, is_stopped, require_session, runs_here
 from beamlike.spark.session.loading import code_in
 from beamlike.spark.versions import needed_modules, require_modules, require_supported, rows_at_once
 from beamlike.system import allocator
@@ -100,6 +100,11 @@ def open_session(
     session = session or connected(master)
     if session is not None:
         require_session(session)
+        if is_stopped(session):
+            raise RunError(
+                "the Spark session was stopped, so nothing can run in it: give the runner a new one, as by "
+                "SparkSession.builder.getOrCreate(), or leave out session="
+            )
     if session is not None and is_connect(session):
         return open_connect_session(
             session, _SETTINGS, shards=shards, most=MOST_DEFAULT_SHARDS, config=config
