@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import attrs
 import polars as pl
@@ -47,7 +48,8 @@ class Callback:
         if frame.is_empty():
             return
         try:
-            self.fn(frame, part.batch)
+            with naming_function():
+                self.fn(frame, part.batch)
         except (PanicException, OverflowError) as error:
             if (wrong := beyond_python(frame)) is None:
                 raise
@@ -55,4 +57,15 @@ class Callback:
 
     def take_back(self, empty: pl.DataFrame, part: Part) -> None:
         """Calls the function with an empty frame."""
-        self.fn(empty, part.batch)
+        with naming_function():
+            self.fn(empty, part.batch)
+
+
+@contextmanager
+def naming_function() -> Iterator[None]:
+    """Adds a note to errors of the user's function, so that it is not called again for them."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note("in the function of the sink")
+        raise

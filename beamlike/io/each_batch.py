@@ -10,7 +10,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import Part
-from beamlike.io.callback import Callback
+from beamlike.io.callback import Callback, naming_function
 from beamlike.system.datasets import Dataset
 from beamlike.system.fields import function
 
@@ -49,11 +49,13 @@ class ForEachBatch:
         return Callback(self.fn) if _takes_polars(self.fn) else self
 
     def write_by_spark(self, rows: Any, part: Part) -> None:
-        self.fn(rows, part.batch)
+        with naming_function():
+            self.fn(rows, part.batch)
 
     def take_back(self, empty: Any, part: Part) -> None:
         """Calls the function with an empty frame."""
-        self.fn(empty, part.batch)
+        with naming_function():
+            self.fn(empty, part.batch)
 
 
 def _takes_polars(fn: Callable[..., object]) -> bool:

@@ -22,7 +22,7 @@ from beamlike.runtime.batch.ingested import Ingested, SourceTurn
 from beamlike.runtime.batch.origins import shard_name
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
 from beamlike.runtime.run.source_turns import SourceTurns, columns_left_out
-from beamlike.system.activity import current_tracker
+from beamlike.system.activity import current_tracker, taken_retries
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
@@ -109,7 +109,8 @@ class Engine:
             turns[name].dead_letters for name in self.plan.stages
         ]
         now = max(batch.times.values())
-        record = BatchRecord(number, now, sources, stages, finished=now + self._elapsed(batch), sinks=rows)
+        finished, retries = now + self._elapsed(batch), taken_retries()
+        record = BatchRecord(number, now, sources, stages, finished=finished, sinks=rows, retries=retries)
         self.last = with_letters(record, lost, DeadLetterCounts.of_all(made)).following(self.last)
         return self.last
 

@@ -288,6 +288,7 @@ class BatchRecord(ShownBatch):
         errors: The reason of the last dead letter, for each source and step that has some.
         batches: The number of batches that are merged in the record, up to `batch`; more than one only in old records.
         uses: The steps that could use at least one of their rows, and those that could use none.
+        retries: The number of requests that were repeated, as a service was briefly unwell.
 
     Example, with the `plays` of `bl.Collection`:
         >>> plays.write("out", bl.Memory())
@@ -307,6 +308,7 @@ class BatchRecord(ShownBatch):
     errors: Mapping[str, str] = attrs.field(factory=dict, kw_only=True)
     batches: int = attrs.field(default=1, kw_only=True)
     uses: StepUsage = attrs.field(factory=StepUsage, kw_only=True)
+    retries: int = attrs.field(default=0, kw_only=True, metadata=SPARSE)
 
     @property
     def set_aside(self) -> Counter[str]:
@@ -354,6 +356,7 @@ class BatchRecord(ShownBatch):
             errors={**self.errors, **later.errors},
             batches=self.batches + later.batches,
             uses=self.uses.then(later.uses),
+            retries=self.retries + later.retries,
         )
 
     def to_json(self) -> str:

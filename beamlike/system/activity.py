@@ -90,6 +90,7 @@ class ActivityTracker:
     run: str = attrs.field(default="", init=False)
     timed: bool = attrs.field(default=False, init=False)
     going: bool = attrs.field(default=True, init=False)
+    _retries: int = attrs.field(default=0, init=False)
     _in_hand: CurrentBatch | None = attrs.field(default=None, init=False)
     _by_thread: dict[int, list[Activity]] = attrs.field(factory=dict, init=False)
     """The activities of each thread, the outermost first."""
@@ -122,6 +123,17 @@ class ActivityTracker:
     def close(self) -> None:
         """Marks the run as over, so that `going` is False."""
         self._in_hand, self.going = None, False
+
+    def retried(self) -> None:
+        """Counts a request that is repeated, as its service is briefly unwell."""
+        with self._lock:
+            self._retries += 1
+
+    def take_retries(self) -> int:
+        """Returns the number of repeated requests since the last call."""
+        with self._lock:
+            count, self._retries = self._retries, 0
+        return count
 
     def done(self, stage: str) -> None:
         """Records that the stage has finished the current batch."""
@@ -188,6 +200,12 @@ _TRACKER: ContextVar[ActivityTracker | None] = ContextVar("activity_tracker", de
 def current_tracker() -> ActivityTracker | None:
     """Returns the activity tracker of the current context, or None."""
     return _TRACKER.get()
+
+
+def taken_retries() -> int:
+    """Returns the number of requests that were repeated since the last call, in the current context."""
+    tracker = current_tracker()
+    return 0 if tracker is None else tracker.take_retries()
 
 
 @contextmanager

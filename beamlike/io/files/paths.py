@@ -328,9 +328,16 @@ def _matches(pattern: str, name: str) -> bool:
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """Returns pyarrow's file system for a path with a scheme, and the path in it. Raises `ValueError` for an unknown
-    scheme.
+    """Returns the file system for a path with a scheme, and the path in it. Requests that fail because the service is
+    briefly unwell are repeated. Raises `ValueError` for an unknown scheme.
     """
+    from beamlike.io.files.remote import RetriedFileSystem
+
+    system, bare = _file_system(path)
+    return RetriedFileSystem(system), bare
+
+
+def _file_system(path: str) -> tuple[Any, str]:
     from pyarrow import ArrowInvalid
 
     from beamlike.io.files.access import access_to, s3_of
@@ -364,8 +371,7 @@ def open_file(path: str) -> BinaryIO:
 def write_file(path: str, content: bytes) -> None:
     if is_remote(path):
         system, bare = file_system(path)
-        with system.open_output_stream(bare) as file:
-            file.write(content)
+        system.write_whole(bare, content)
     else:
         with open(path, "wb") as file:
             file.write(content)
@@ -374,7 +380,13 @@ def write_file(path: str, content: bytes) -> None:
 def _open(path: str, compression: str | None = None) -> BinaryIO:
     if is_remote(path):
         system, bare = file_system(path)
-        return system.open_input_stream(bare, compression=compression)  # type: ignore[no-any-return]
+        file = system.open_input_file(bare).buffered()
+        if compression is None:
+            return file  # type: ignore[no-any-return]
+        import pyarrow
+
+        codec = pyarrow.Codec.detect(bare).name
+        return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), codec)  # type: ignore[no-any-return]
     if compression is None:
         return open(path, "rb")
     import pyarrow

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import glob
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import ClassVar, Literal, Self, get_args
 from uuid import uuid4
 
@@ -253,7 +254,8 @@ class LakeTable:
             if is_new:
                 self._write_staged(name, batch, pl.concat([self._load(path) for path in sorted(parts)]))
             for path in parts:
-                self._remove(path)
+                with suppress(FileNotFoundError):  # an earlier call was interrupted
+                    self._remove(path)
         elif is_new:
             self._append(name, batch, {path: from_json(WrittenFile, facts) for path, facts in parts.items()})
 

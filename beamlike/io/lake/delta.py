@@ -27,6 +27,7 @@ from beamlike.system.datasets import Dataset, file_datasets
 from beamlike.system.durable import make_folder, sync, sync_folders
 from beamlike.system.fields import as_options, true_or_false
 from beamlike.system.path_names import is_remote
+from beamlike.system.retries import FEW, again
 from beamlike.system.texts import sql_name
 
 _GONE: Final = "__gone"
@@ -246,6 +247,9 @@ class Delta(LakeTable):
         return attrs.evolve(self, seen=self._types())
 
     def _types(self) -> pl.Schema:
+        return again(f"table {self.path!r}", self._types_found, FEW)
+
+    def _types_found(self) -> pl.Schema:
         if not _deltalake().DeltaTable.is_deltatable(self.path, storage_options=dict(self.storage_options)):
             raise FileNotFoundError(f"there is no Delta table at {self.path!r}")
         table = self._table()
@@ -265,7 +269,8 @@ class Delta(LakeTable):
 
         # Tasks have other working directories.
         path, system = absolute(self.path), PyFileSystem(self._files())
-        return DeltaLog(path, system, self._table).plan(position, rows, self.start_version)
+        log = DeltaLog(path, system, self._table)
+        return again(f"table {self.path!r}", lambda: log.plan(position, rows, self.start_version))
 
     def past(self, position: Position, since: int | None) -> PlannedBatch | None:
         """Plans all rows of the table up to a position as one batch.

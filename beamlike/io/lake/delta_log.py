@@ -16,6 +16,7 @@ from beamlike.io.base import FromFile
 from beamlike.io.lake.delta_rules import partition_text, partition_value
 from beamlike.io.sources import PlannedBatch, Position
 from beamlike.system.path_names import is_remote
+from beamlike.system.retries import again
 
 _FOLDER: Final = "_delta_log"
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
@@ -164,8 +165,8 @@ def rows_of(part: Any, schema: pl.Schema, options: dict[str, str], rows: int) ->
     added = Added(**part)
     lf = pl.scan_parquet(added.path, glob=False, hive_partitioning=False, storage_options=options or None)
     try:
-        found = lf.collect_schema()
-        height = lf.select(pl.len()).collect().item()
+        found = again(f"file {added.path!r}", lf.collect_schema)
+        height = again(f"file {added.path!r}", lf.select(pl.len()).collect).item()
     except FileNotFoundError:
         raise DataLoss(f"the file {added.path!r} of a Delta table is gone, as VACUUM removed it") from None
     typed = lf.select(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import attrs
 
 from beamlike.errors import DataLoss, PlanError, SourceError, missing_package
+from beamlike.system.retries import again
 
 AT_ONCE: Final = 10_000
 """The greatest number of messages in a request. While the server answers one, it serves no other client."""
@@ -30,6 +31,8 @@ def redis() -> ModuleType:
     """Imports the client library. Raises `MissingPackage`, which names the package to install."""
     try:
         import redis
+        import redis.backoff
+        import redis.retry
     except ModuleNotFoundError as error:
         raise missing_package("bl.Redis needs redis-py", "redis", error) from None
     return redis
@@ -54,7 +57,9 @@ def is_address(url: str) -> bool:
 
 def connect(url: str, options: tuple[tuple[str, Any], ...]) -> Any:
     """Returns a client with its own connections. Raises `PlanError` for options that the client library refuses."""
-    client = redis().Redis.from_url(url, **dict(options))
+    # The client would repeat a lost delivery by itself, whose messages would be read behind later ones.
+    once = redis().retry.Retry(redis().backoff.NoBackoff(), 0)
+    client = redis().Redis.from_url(url, **{"retry": once, **dict(options)})
     pool = client.connection_pool
     try:
         pool.connection_class(**pool.connection_kwargs)  # this does not connect yet
@@ -151,12 +156,19 @@ class ConsumerGroup:
         """Returns the messages with these ids that still exist."""
         found: list[Entry] = []
         for first in range(0, len(names), AT_ONCE):
-            with self._errors() as server:
-                asked = server.pipeline(transaction=False)
-                for name in names[first : first + AT_ONCE]:
-                    asked.xrange(self.stream, name, name)
-                found += [_entry(one) for got in asked.execute() for one in got]
+            found += again(self._what, partial(self._ranges, names[first : first + AT_ONCE]))
         return found
+
+    def _ranges(self, names: Sequence[str]) -> list[Entry]:
+        with self._errors() as server:
+            asked = server.pipeline(transaction=False)
+            for name in names:
+                asked.xrange(self.stream, name, name)
+            return [_entry(one) for got in asked.execute() for one in got]
+
+    @property
+    def _what(self) -> str:
+        return f"stream {self.stream!r}"
 
     def existing(self, names: Sequence[str]) -> list[Entry]:
         """Returns the messages with these ids. Logs and acknowledges those that no longer exist."""
@@ -200,9 +212,9 @@ class ConsumerGroup:
 
     def after(self, name: str, most: int, last: str = "+", *, inclusive: bool = False) -> list[Entry]:
         """Returns at most `most` messages after this id."""
+        begin = name if inclusive else f"({name}"
         with self._errors() as server:
-            begin = name if inclusive else f"({name}"
-            got = server.xrange(self.stream, begin, last, count=min(most, AT_ONCE))
+            got = again(self._what, lambda: server.xrange(self.stream, begin, last, count=min(most, AT_ONCE)))
         return [_entry(one) for one in got]
 
     def acknowledge(self, names: Iterable[str]) -> None:
@@ -210,7 +222,7 @@ class ConsumerGroup:
         ids = [*names]
         for first in range(0, len(ids), AT_ONCE):
             with self._errors() as server:
-                server.xack(self.stream, self.name, *ids[first : first + AT_ONCE])
+                again(self._what, partial(server.xack, self.stream, self.name, *ids[first : first + AT_ONCE]))
 
 
 def _flat(entries: Any) -> list[Any]:

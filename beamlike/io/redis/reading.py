@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Final, Protocol
 
 import attrs
@@ -14,6 +15,7 @@ from beamlike.io.redis import messages
 from beamlike.io.redis.backlog import Backlog
 from beamlike.io.redis.client import AT_ONCE, ConsumerGroup, Entry, time_of_id
 from beamlike.io.sources import PlannedBatch, Position
+from beamlike.system.retries import again
 
 CONSUMER: Final = "consumer"
 NEWEST: Final = "newest"
@@ -67,6 +69,10 @@ class Reading(AnnouncingSource):
         Without messages, the batch only announces a watermark; None if that is unknown. A new run first plans an empty
         batch, which records the name of its consumer.
         """
+        # As a whole: messages whose delivery was lost with the answer are then the first of the batch.
+        return again(f"stream {self.queue.stream!r}", partial(self._plan, position, rows))
+
+    def _plan(self, position: Position, rows: int) -> PlannedBatch | None:
         if CONSUMER not in position:
             self.queue.make(self.source.after)
             return PlannedBatch(None, {CONSUMER: self.source.new_consumer()}, more=True)
@@ -132,12 +138,14 @@ class Reading(AnnouncingSource):
 
     def committed(self, batch: PlannedBatch) -> None:
         """Acknowledges the messages of a batch."""
-        mine = batch.input
+        again(f"stream {self.queue.stream!r}", partial(self._acknowledge, batch.input))
+        self._uncommitted = None
+
+    def _acknowledge(self, mine: Any) -> None:
         self.queue.acknowledge(mine["again"])
         for first, last, _ in mine["runs"]:
             while names := self.queue.pending(mine[CONSUMER], AT_ONCE, first, last):
                 self.queue.acknowledge(names)
-        self._uncommitted = None
 
     def close(self) -> None:
         self.queue.close()

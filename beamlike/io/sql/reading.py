@@ -15,7 +15,6 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import TypeEngine
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from beamlike.errors import PlanError, SourceError, missing_package, nearest
 from beamlike.io.base import Faulty
@@ -23,8 +22,8 @@ from beamlike.io.sql.names import is_query
 from beamlike.io.sql.statements import engine, shown, split_name, without_driver
 from beamlike.io.sql.values import column_of, infinities, is_after_all, stored, typed
 from beamlike.rows.dtypes import type_name
+from beamlike.system.retries import FEW, again
 
-_TRIES: Final = 4
 _TYPES: Final[dict[type, pl.DataType]] = {
     bool: pl.Boolean(),
     int: pl.Int64(),
@@ -50,7 +49,7 @@ def schema_of(url: sa.URL, table: str) -> pl.Schema:
     with _source_errors(url, table), warnings.catch_warnings():
         # Columns of types that SQLAlchemy does not know are read as text.
         warnings.simplefilter("ignore", sa.exc.SAWarning)
-        inspector = sa.inspect(engine(url))
+        inspector = again(f"table {table!r}", lambda: sa.inspect(engine(url)), FEW)
         try:
             columns = inspector.get_columns(name, schema or None)
         except sa.exc.NoSuchTableError:
@@ -185,16 +184,10 @@ class Selection:
         as_text = isinstance(dtype, pl.String | pl.Decimal) and self.url.get_backend_name() == "postgresql"
         return sa.cast(column, sa.Text()).label(sa.quoted_name(name, quote=True)) if as_text else column
 
-    def _fetch(self, statement: sa.Executable, names: Sequence[str]) -> pl.DataFrame:
+    def _fetch(self, statement: Any, names: Sequence[str]) -> pl.DataFrame:
         """Executes a query. It is repeated if the connection fails, which is safe because reading changes nothing."""
-        again = Retrying(
-            stop=stop_after_attempt(_TRIES),
-            wait=wait_exponential(0.1, max=5),
-            retry=retry_if_exception(_may_pass),
-            reraise=True,
-        )
         with _source_errors(self.url, self.table):
-            found: pl.DataFrame = again(_fetch, self.url, statement)
+            found = again(f"table {self.table!r}", lambda: _fetch(self.url, statement))
         return found.rename(dict(zip(found.columns, names, strict=True)))
 
 
@@ -231,11 +224,6 @@ def _fetch_arrow(url: sa.URL, statement: sa.Select[Any]) -> pl.DataFrame:
     with dbapi.connect(address) as connection, connection.cursor() as cursor:
         cursor.execute(str(compiled))
         return pl.DataFrame(map(stored, pl.DataFrame(pl.from_arrow(cursor.fetch_arrow_table()))))
-
-
-def _may_pass(error: BaseException) -> bool:
-    """True for an error of the connection or the server, which may be temporary."""
-    return type(error).__name__ in ("OperationalError", "InterfaceError", "InternalError")
 
 
 @contextmanager

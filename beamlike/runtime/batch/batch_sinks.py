@@ -12,7 +12,7 @@ import polars as pl
 from beamlike.io.base import Part, Sink, output_frame
 from beamlike.io.sinks import HasTakeBack, TwoPhase
 from beamlike.plan.model import Plan, SinkPlan
-from beamlike.runtime.batch.writing import write_part, writing
+from beamlike.runtime.batch.writing import write_part, written
 from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, Threads
 
@@ -47,9 +47,14 @@ class Leftovers:
         earlier attempt at the batch may have left files.
         """
         for name, sink in self._two_phase.items():
-            with activity("sink", name), writing(sink, name, batch):
-                sink.settle(self.run, batch, parts.get(name, {}), again=again or self.is_first)
+            with activity("sink", name):
+                written(sink, name, batch, partial(self._settle, sink, batch, parts.get(name, {}), again))
         self.is_first = False
+
+    def _settle(
+        self, sink: TwoPhase, batch: int, parts: Mapping[str, str], again: bool, repeated: bool
+    ) -> None:
+        sink.settle(self.run, batch, parts, again=again or repeated or self.is_first)
 
 
 def take_back(
@@ -60,9 +65,10 @@ def take_back(
     receives.
     """
     if may_replay and isinstance(sink.sink, HasTakeBack):
-        with activity("sink", sink.name), writing(sink.sink, sink.name, part.batch):
-            empty = output_frame(pl.DataFrame(schema=sink.schema))
-            sink.sink.take_back(given(sink.sink, empty) if given else empty, part)
+        target, empty = sink.sink, output_frame(pl.DataFrame(schema=sink.schema))
+        with activity("sink", sink.name):
+            rows = given(target, empty) if given else empty
+            written(target, sink.name, part.batch, lambda repeated: target.take_back(rows, part))
 
 
 @attrs.define
@@ -121,8 +127,9 @@ class BatchSinks:
 
 
 def _prepared(sink: TwoPhase, frames: Sequence[pl.DataFrame], part: Part) -> Mapping[str, str]:
-    with activity("sink", part.sink), writing(sink, part.sink, part.batch):
-        return sink.prepare(_together(frames), part)
+    with activity("sink", part.sink):
+        rows = _together(frames)
+        return written(sink, part.sink, part.batch, lambda repeated: sink.prepare(rows, part))
 
 
 def _together(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import cast
 
 import polars as pl
@@ -20,6 +21,7 @@ from beamlike.runtime.batch.elements import read_elements
 from beamlike.runtime.batch.ingested import AllChunks, Chunk, Ingested, merged
 from beamlike.steps.step_runner import StepRunner
 from beamlike.system.activity import activity
+from beamlike.system.retries import again, may_pass
 from stages.progress.arrivals import arrivals
 from stages.progress.splits import SourceSummary, announced, known, read_to_end, summarize
 from stages.strategies.announced import AnnouncedWatermark, announcement
@@ -67,8 +69,14 @@ def _ingest_rows(source: SourcePlan, rows: AnyFrame | Faulty, now: int, file: Fr
     """Ingests rows. Pieces of them that cannot be read become dead letters."""
     if isinstance(rows, Faulty):
         return _unread(source, rows)
+    with activity("source", source.name), naming_source(source.name):
+        # Rows that are read lazily can be collected again.
+        return again(f"source {source.name!r}", partial(_ingest_pieces, source, rows, now, file))
+
+
+def _ingest_pieces(source: SourcePlan, rows: AnyFrame, now: int, file: FromFile | None) -> Ingested:
     parts: list[Ingested] = []
-    with activity("source", source.name), naming_source(source.name), ExitStack() as damaged:
+    with ExitStack() as damaged:
         if not source.reads_files:  # a reader of files checks the columns itself
             rows = fitting(rows, f"source {source.name!r}", source.raw)
         while True:
@@ -86,11 +94,15 @@ def _ingest_readable(source: SourcePlan, rows: AnyFrame, now: int, file: FromFil
     """Ingests rows in one query. If polars fails, collects the rows and applies the steps one by one."""
     try:
         return _attempt(source, rows, now, StepRunner(source.on_error), file)
-    except pl.exceptions.PolarsError:
-        pass  # Reader or expression? Collecting the rows without any step decides which has failed.
+    except pl.exceptions.PolarsError as error:
+        if may_pass(error):
+            raise
+        # Reader or expression? Collecting the rows without any step decides which has failed.
     try:
         read = rows.lazy().collect()
     except pl.exceptions.PolarsError as error:
+        if may_pass(error):
+            raise
         why = f"a piece of the input cannot be read and is lost: {error_text(error)}"
         return _unread(source, Faulty(pl.DataFrame({"error": [why], "row": ["{}"]})))
     return _attempt(source, read, now, StepRunner(source.on_error, row_by_row=True), file)

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     AGAIN = "again"
     STATE = "state"
     READ = "read"
+    RETRIES = "retries"
 
 
 @attrs.frozen
@@ -172,6 +173,15 @@ class ReadMessage:
     files: Mapping[str, tuple[int, int]]
 
 
+@attrs.frozen
+class RetriesMessage:
+    """A message from a task to the driver: the number of requests that the task has repeated."""
+
+    kind: ClassVar[Kind] = Kind.RETRIES
+
+    count: int
+
+
 Message = (
     SummaryMessage
     | ReportMessage
@@ -181,6 +191,7 @@ Message = (
     | AgainMessage
     | StateMessage
     | ReadMessage
+    | RetriesMessage
 )
 
 MESSAGES: Final[Mapping[str, type[Message]]] = {
@@ -194,6 +205,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
         AgainMessage,
         StateMessage,
         ReadMessage,
+        RetriesMessage,
     )
 }
 """The class of each kind of message."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from itertools import count
+from typing import TypeVar
 
 import polars as pl
 
@@ -12,24 +13,28 @@ from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
 from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
 from beamlike.runtime.batch.storage import not_stored
+from beamlike.system.retries import again
 from beamlike.system.secrets import without_secrets
+
+T = TypeVar("T")
 
 
 def write_part(sink: Sink, frame: pl.DataFrame, part: Part) -> None:
     """Writes a part to a sink that accepts frames. Raises `SinkError`, which names the sink and the batch."""
     assert isinstance(sink, WrittenInFrames)
-    with writing(sink, part.sink, part.batch):
-        sink.write(frame, part)
+    written(sink, part.sink, part.batch, lambda repeated: sink.write(frame, part))
 
 
-@contextmanager
-def writing(sink: Sink, name: str, batch: int) -> Iterator[None]:
-    """Converts errors of the `with` block to `SinkError`, which names the sink and the batch.
+def written(sink: Sink, name: str, batch: int, write: Callable[[bool], T]) -> T:
+    """Calls a method of a sink. Errors become `SinkError`, which names the sink and the batch.
 
-    An error of the storage of a checkpoint's dead letters becomes a `CheckpointError`.
+    The call is repeated if the target is briefly unwell: a sink accepts a batch again, as the next run may repeat it.
+    The argument of `write` is True in a repetition. An error of the storage of a checkpoint's dead letters becomes a
+    `CheckpointError`.
     """
+    calls = count()
     try:
-        yield
+        return again(f"sink {name!r}, batch {batch}", lambda: write(next(calls) > 0))
     except Exception as error:
         raise failure(name, sink, f"batch {batch} could not be written to {{}}", error) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import attrs
@@ -15,6 +16,7 @@ from beamlike.io.sinks import HasCheck, HasStart, Lockable, PerRun
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch.writing import failure, what_failed
 from beamlike.system.locks import InUse
+from beamlike.system.retries import FEW, again
 
 
 def with_sinks_of_run(plan: Plan) -> Plan:
@@ -48,7 +50,7 @@ def check_sinks(sinks: Mapping[str, Sink]) -> None:
         if isinstance(sink, HasCheck):
             try:
                 with naming_step(name):
-                    sink.check()
+                    again(f"sink {name!r}", sink.check, FEW)
             except PlanError:
                 raise
             except Exception as error:
@@ -76,7 +78,7 @@ def hold_sinks(plan: Plan, run: str, remedy: str = _NAME_IT) -> ExitStack:
 def _hold(name: str, sink: Lockable, run: str, held: ExitStack, remedy: str) -> None:
     try:
         with naming_step(name):
-            if (lock := sink.hold(run)) is not None:
+            if (lock := again(f"sink {name!r}", partial(sink.hold, run), FEW)) is not None:
                 held.enter_context(lock)
     except InUse as error:
         raise SinkInUse(name, f"{describe(sink)} is being written by {error}; {remedy}") from None
@@ -92,7 +94,7 @@ def start_sink(name: str, sink: Sink, run: str) -> None:
         return
     try:
         with naming_step(name):
-            sink.start(run)
+            again(f"sink {name!r}", partial(sink.start, run), FEW)
     except (PlanError, SinkError):
         raise
     except Exception as error:

@@ -12,11 +12,13 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import file_system, path_text
+from beamlike.io.files.remote import RetriedFileSystem
 from beamlike.runtime.batch.storage import not_stored, stored
 from beamlike.spark.checkpoint.files import StoredFiles
 from beamlike.spark.checkpoint.hadoop_sums import sums_of
 from beamlike.system.file_digests import has_content
 from beamlike.system.path_names import is_remote
+from beamlike.system.retries import again
 
 _STEP: Final = 1 << 20
 
@@ -36,16 +38,14 @@ class ArrowFiles(StoredFiles):
     def _read(self, name: str) -> bytes | None:
         system, path = _find(name)
         try:
-            with system.open_input_stream(path) as file:
-                return bytes(file.read())
+            return bytes(system.read_whole(path))
         except FileNotFoundError:
             return None
 
     def _write(self, name: str, content: bytes, seconds: int | None) -> None:
         # An object store shows a file when it is complete. It stores no times of this process's choice.
         system, path = _find(name)
-        with system.open_output_stream(path) as file:
-            file.write(content)
+        system.write_whole(path, content)
 
     def _names(self, folder: str) -> list[str]:
         return [found.base_name for found in _listed(folder)]
@@ -61,7 +61,7 @@ class ArrowFiles(StoredFiles):
         if not _is_there(system, path):
             return None
         digest, size = hashlib.sha256(), 0
-        with system.open_input_stream(path) as file:
+        with system.open_input_file(path).buffered() as file:
             while part := file.read(_STEP):
                 digest.update(part)
                 size += len(part)
@@ -79,7 +79,8 @@ class ArrowFiles(StoredFiles):
             if _is_there(to_files, to_path):
                 raise CheckpointError(f"cannot copy {source} to {target}, which is there")
             to_files.create_dir(to_path, recursive=True)
-            fs.copy_files(from_path, to_path, source_filesystem=from_files, destination_filesystem=to_files)
+            both = {"source_filesystem": from_files.system, "destination_filesystem": to_files.system}
+            again(f"copy {source}", lambda: fs.copy_files(from_path, to_path, **both))
 
     def _remove(self, folder: str) -> None:
         from pyarrow import fs
@@ -100,7 +101,7 @@ def _find(name: str) -> tuple[Any, str]:
         return file_system(name)
     from pyarrow import fs
 
-    return fs.LocalFileSystem(), path_text(name)
+    return RetriedFileSystem(fs.LocalFileSystem()), path_text(name)
 
 
 def _is_there(system: Any, path: str) -> bool:

@@ -21,11 +21,11 @@ from pyspark.sql import DataFrame
 from beamlike.io.base import Part, Sink, WrittenInFrames, output_frame
 from beamlike.io.sinks import TwoPhase, written_by_tasks
 from beamlike.runtime.batch.envelope import RECORDS, Envelope, message_envelope, to_arrow
-from beamlike.runtime.batch.messages import AgainMessage, SinkMessage
-from beamlike.runtime.batch.writing import writing
+from beamlike.runtime.batch.messages import AgainMessage, RetriesMessage, SinkMessage
+from beamlike.runtime.batch.writing import write_part, written
 from beamlike.spark.query.applied import applied
 from beamlike.spark.query.task_activity import TaskTrackers, batch_of
-from beamlike.system.activity import activity
+from beamlike.system.activity import activity, taken_retries
 
 
 @attrs.frozen
@@ -70,6 +70,8 @@ class PartWriter:
                 parts.sort(key=lambda envelope: (envelope.origin, envelope.sequence))
                 message = self.part(name, [part.frame() for part in parts], task)
                 yield message_envelope(parts[0].shard, RECORDS, name, message)
+        if count := taken_retries():
+            yield message_envelope(0, RECORDS, RECORDS, RetriesMessage(count))
 
     def part(self, name: str, frames: list[pl.DataFrame], task: int) -> SinkMessage:
         """Writes frames as one part of a sink, and returns the report for the driver.
@@ -80,11 +82,11 @@ class PartWriter:
         sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
         frame = output_frame(pl.concat(frames))
         files: Mapping[str, str] = {}
-        with activity("sink", name), writing(sink, name, part.batch):
+        with activity("sink", name):
             if isinstance(sink, TwoPhase):
-                files = sink.prepare(frame, part)
+                files = written(sink, name, part.batch, lambda repeated: sink.prepare(frame, part))
             else:
-                sink.write(frame, part)
+                write_part(sink, frame, part)
         return SinkMessage(len(frame), files)
 
 
@@ -142,6 +144,8 @@ class TaskParts:
             yield to_arrow([message_envelope(label, RECORDS, name, message)])
         if self.again:
             yield to_arrow([message_envelope(label, RECORDS, RECORDS, AgainMessage())])
+        if count := taken_retries():
+            yield to_arrow([message_envelope(label, RECORDS, RECORDS, RetriesMessage(count))])
 
 
 NO_PARTS: Final = PartWriter({}, "")

@@ -26,16 +26,17 @@ from beamlike.runtime.batch.ingested import SourceTurn
 from beamlike.runtime.batch.messages import (
     AgainMessage,
     Message,
+    RetriesMessage,
     SinkMessage,
     SourceMessage,
     StageMessage,
     StateMessage,
 )
-from beamlike.runtime.batch.writing import writing
+from beamlike.runtime.batch.writing import write_part, written
 from beamlike.runtime.run.source_turns import SourceTurns
 from beamlike.spark.state.versions import StatePublisher
 from beamlike.spark.versions import collected, frame_of
-from beamlike.system.activity import ActivityTracker, activity, tracked_by
+from beamlike.system.activity import ActivityTracker, activity, taken_retries, tracked_by
 from stages.progress.inputs import Arrived, Inputs
 from stages.progress.splits import SourceState, SourceSummary, merge
 from windowing.time import MIN_TIME
@@ -123,12 +124,13 @@ class BatchWriter:
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:
         """Writes to a sink. A failure fails the batch and the query, and the next run repeats the batch."""
         rows = output_frame(frame)
-        with writing(sink, part.sink, part.batch):
-            given = _given(envelopes.sparkSession, sink, rows)
-            if isinstance(sink, WrittenBySpark):
-                sink.write_by_spark(given, part)
-            else:
-                sink.write(given, part)
+        if not isinstance(sink, WrittenBySpark):
+            return write_part(sink, rows, part)
+
+        def write(repeated: bool) -> None:
+            sink.write_by_spark(_given(envelopes.sparkSession, sink, rows), part)
+
+        return written(sink, part.sink, part.batch, write)
 
     def _record(self, batch: int, notes: list[Note], rows: dict[str, int]) -> BatchRecord:
         of_sources = [message for _, message in notes if isinstance(message, SourceMessage)]
@@ -150,6 +152,7 @@ class BatchWriter:
             {name: stages.get(name) or _quiet(known.get(name)) for name in self.plan.stages},
             finished=now if self.clock is None else max(now, self.clock()),
             sinks=rows,
+            retries=taken_retries() + sum(one.count for _, one in notes if isinstance(one, RetriesMessage)),
         )
         return with_letters(record, lost, made).following(self.latest)
 

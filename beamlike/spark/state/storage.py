@@ -124,11 +124,8 @@ class _RemoteFiles:
         return self._open[name]
 
     def write(self, name: str, parts: Sequence[bytes]) -> None:
-        with (
-            stored("write", f"{self.folder}/{name}"),
-            self._system.open_output_stream(f"{self._path}/{name}") as file,
-        ):
-            file.write(b"".join(parts))
+        with stored("write", f"{self.folder}/{name}"):
+            self._system.write_whole(f"{self._path}/{name}", b"".join(parts))
         offset = 0
         for part in parts:
             self._cache.put((name, offset, len(part)), part)

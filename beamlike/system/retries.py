@@ -1,0 +1,178 @@
+"""The policy for services that are briefly unwell: which errors may pass, and how often and when a call is repeated."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from beamlike.system.activity import current_tracker
+from beamlike.system.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
+T = TypeVar("T")
+
+TRIES: Final = 10
+"""The greatest number of calls."""
+
+FEW: Final = 4
+"""The greatest number of calls before a service has answered once, as its address may be wrong."""
+
+_FIRST: Final = 0.1
+"""The upper bound of the first wait, in seconds. It doubles with each wait, up to `_LONGEST`."""
+_LONGEST: Final = 5.0
+_MOST: Final = 60.0
+"""The seconds after which a call is not repeated any more."""
+
+_LOG: Final = logging.getLogger("beamlike")
+
+_NUMBERS: Final = frozenset(
+    getattr(errno, name)
+    for name in (
+        *(
+            "ECONNABORTED",
+            "ECONNREFUSED",
+            "ECONNRESET",
+            "EHOSTUNREACH",
+            "ENETDOWN",
+            "ENETRESET",
+            "ENETUNREACH",
+        ),
+        *("EPIPE", "ETIMEDOUT", "EAI_AGAIN", "ESTALE"),
+    )
+    if hasattr(errno, name)
+)
+_NAMES: Final = frozenset(
+    (
+        *("OperationalError", "InterfaceError", "InternalError"),  # of databases
+        *(
+            "ConnectionError",
+            "TimeoutError",
+            "BusyLoadingError",
+            "TryAgainError",
+        ),  # of Redis, requests and others
+        *(
+            "CommitFailedError",
+            "ServiceUnavailableError",
+            "EndpointConnectionError",
+            "CommitStateUnknownException",
+        ),
+    )
+)
+_LIBRARIES: Final = (
+    "polars",
+    "pyarrow",
+    "deltalake",
+    "_internal",
+    "pyiceberg",
+    "botocore",
+    "adbc_driver_manager",
+)
+"""The beginnings of modules whose errors say only in words what failed."""
+
+_PASSING: Final = re.compile(
+    r"(?i)slow_?down|service.?unavailable|internal_failure|internal.?(?:server.)?error|network_connection"
+    r"|request_?time|throttl|too many requests|reduce your request rate|bad gateway|gateway time"
+    r"|(?:status|code|error)[^\w]{1,4}(?:429|50[0234])\b|curlcode|timed.?out|connection (?:reset|refused|closed|abort)"
+    r"|transport failure|brokers? .*down|connection error|error sending request|broken pipe|incomplete message"
+    r"|end of file before|temporar|try again"
+)
+_LASTING: Final = re.compile(
+    r"(?i)access.?denied|forbidden|invalid.?access.?key|signature.?does|no.?such|not exist|syntax|authentication"
+    r"|password|read.?only|unable to open|unknown|permission|malformed|full"
+)
+
+
+def may_pass(error: BaseException) -> bool:
+    """True for an error of a network or a service that may be gone a moment later. Errors of a user's function are
+    those of the user.
+    """
+    return any(_may_pass(one) for one in _causes(error)) and not any(
+        note.startswith("in ") for one in _causes(error) for note in getattr(one, "__notes__", ())
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yields an error and those that it was raised for, also if a message hides them."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _may_pass(error: BaseException) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    if type(error).__name__ in _NAMES:
+        return _LASTING.search(str(error)) is None
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in _NUMBERS
+    if not isinstance(error, OSError) and not type(error).__module__.startswith(_LIBRARIES):
+        return False
+    text = str(error)
+    return _PASSING.search(text) is not None and _LASTING.search(text) is None
+
+
+def again(what: str, call: Callable[[], T], tries: int = TRIES) -> T:
+    """Calls a function, and repeats the call after errors that may pass, with random waits that become longer. Each
+    repetition is logged and counted. `what` names the target, and the call must be safe to repeat.
+    """
+    try:
+        return call()
+    except Exception as error:
+        if not may_pass(error):
+            raise
+        return _repeated(what, call, error, tries)
+
+
+def _repeated(what: str, call: Callable[[], T], first: Exception, tries: int) -> T:
+    from tenacity import (
+        Retrying,
+        retry_if_exception,
+        stop_after_attempt,
+        stop_after_delay,
+        wait_random_exponential,
+    )
+
+    failed = iter([first])
+
+    def tried() -> T:
+        for error in failed:
+            raise error  # the call that was made already
+        return call()
+
+    repeated = Retrying(
+        stop=stop_after_attempt(tries) | stop_after_delay(_MOST),
+        wait=wait_random_exponential(multiplier=_FIRST, max=_LONGEST),
+        retry=retry_if_exception(may_pass),
+        before_sleep=partial(_tell, what, tries),
+        reraise=True,
+    )
+    try:
+        return repeated(tried)
+    except Exception as error:
+        if may_pass(error):
+            # With this note, no surrounding call is repeated, too.
+            error.add_note(f"in {tries} attempts at: {what}")
+        raise
+
+
+def _tell(what: str, tries: int, state: RetryCallState) -> None:
+    error: Any = None if state.outcome is None else state.outcome.exception()
+    reason = without_secrets(" ".join(str(error).split()))[:300]
+    wait = 0.0 if state.next_action is None else state.next_action.sleep
+    _LOG.warning(
+        "%s: %s: %s; trying again in %.1fs, attempt %d of %d",
+        what,
+        type(error).__name__,
+        reason,
+        wait,
+        state.attempt_number + 1,
+        tries,
+    )
+    if (tracker := current_tracker()) is not None:
+        tracker.retried()
