@@ -31,7 +31,7 @@ class Line:
 
 @attrs.frozen(eq=False)
 class Chart:
-    """A chart. `kind` says what its values are: "event" times in seconds, "duration" in seconds, "count", "ratio", "bytes".
+    """A chart. `kind` says what its values are: "event" times or a "duration" in seconds, "count", "ratio" or "bytes".
 
     `times` has the processing time of each point, in seconds. `caption` says how to read it. `window_ends` are event
     times, in seconds. A chart `asks` if a choice of an event time asks about its window.
