@@ -110,7 +110,7 @@ class RemoteFile(io.RawIOBase):
         return True
 
     def size(self) -> int:
-        """The number of bytes."""
+        """Returns the number of bytes."""
         if self._size is None:
             self._size = int(self._file.size())
         return self._size

@@ -147,7 +147,7 @@ def test_a_run_that_was_killed_is_told_with_what_it_was_in(tmp_path: Path) -> No
     assert why(told)[1] == "after batch 4, at 2026-01-01T00:00:20Z; the run was killed"
     assert "nothing moves until the run is resumed" in why(told)[-1]
     assert verdict_of(told).startswith(
-        "The run was killed in batch 5, in stage counted. The run was killed, after batch 4"
+        "The run was killed in batch 5, in stage counted . The run was killed, after batch 4"
     )
     watch(path, wait=lambda seconds: pytest.fail("it waits for a run that is dead"))
 

@@ -132,7 +132,7 @@ def test_a_run_that_fails_says_why_without_secrets(monkeypatch, tmp_path):
     events = events_of(monkeypatch, run)
     assert [event["eventType"] for event in events] == ["START", "FAIL"]
     message = events[-1]["run"]["facets"]["errorMessage"]["message"]
-    assert message == "ValueError: nothing at kafka://***@broker, sasl.password='***'"
+    assert message == "ValueError: nothing at kafka://***@broker, sasl.password=***"
 
 
 def test_a_run_without_an_end_is_a_stream_whose_stop_completes_it(monkeypatch, tmp_path):

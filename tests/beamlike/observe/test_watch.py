@@ -102,7 +102,11 @@ def test_idle_and_awaited_sources_and_the_end_of_input_are_told():
 
 
 def test_a_frame_fits_eighty_columns_with_all_figures_whole():
-    plan = attrs.evolve(PLAN, sources={"a source with a name that is long": PLAN.sources["console"]})
+    long = "a source with a name that is long"
+    sessions = attrs.evolve(PLAN.stages["sessions"], inputs=(long,))
+    plan = attrs.evolve(
+        PLAN, sources={long: PLAN.sources["console"]}, stages={**PLAN.stages, "sessions": sessions}
+    )
     held = window(0, -90_000, 90_000, key="somebody with a long name")
     stages = {
         "sessions": stage_record(90_000, -90_000, {"console": 1}, elements=123_456_789, window=held, live=12_345_678,

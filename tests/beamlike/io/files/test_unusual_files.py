@@ -1,4 +1,4 @@
-"""What is in an input folder and is no file to read is a dead letter with its name. The other files are read."""
+"""Dead letters for what is in an input folder and is no file to read, with its name. The other files are read."""
 
 from __future__ import annotations
 
