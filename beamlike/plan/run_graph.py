@@ -8,6 +8,8 @@ from typing import Any
 import attrs
 
 from beamlike.io.files.files import Files
+from beamlike.io.lake.delta import Delta
+from beamlike.io.sql.table import Table
 from beamlike.logical.origins import Promise
 from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, describe_plan
 from beamlike.plan.model import Plan
@@ -123,14 +125,25 @@ def _calendar(windows: WindowFn) -> dict[str, Any] | None:
 
 def _sink(facts: SinkFacts, plan: Plan) -> SinkDescription:
     sink = facts.plan.sink
+    file, table = _table_of(sink)
     return SinkDescription(
         facts.plan.inputs,
         facts.writes,
         facts.kind,
         facts.looked_up,
-        folder=folder_of(sink),
+        folder=folder_of(sink) or file,
         rows=_rows_of(facts.plan.name, plan),
+        table=table,
     )
+
+
+def _table_of(sink: Any) -> tuple[str, str]:
+    """Returns the folder of a Delta table, or the name of a table and the file of its database, if that is SQLite."""
+    if not isinstance(sink, Table | Delta):
+        return "", ""
+    place = sink.place()
+    table = place.name if isinstance(sink, Table) else ""
+    return "" if not place.path or is_remote(place.path) else os.path.abspath(place.path), table
 
 
 def _rows_of(sink: str, plan: Plan) -> str:

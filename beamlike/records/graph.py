@@ -120,7 +120,8 @@ class SinkDescription:
     """A sink: its inputs, its target, and the name of its class, if it is known.
 
     `tables`: the sources of lookups between the inputs and the sink.
-    `folder`: the folder into which it writes files, if it does so; else empty.
+    `folder`: the folder of its files, or of its Delta table, or the file of its SQLite database, if it has one on this
+    machine; else empty. `table`: the name of its table in a database.
     `rows`: the rows that it gets: "main", "late" or "dead_letters".
     """
 
@@ -130,6 +131,7 @@ class SinkDescription:
     tables: tuple[str, ...] = attrs.field(default=(), metadata=SPARSE)
     folder: str = attrs.field(default="", metadata=SPARSE)
     rows: str = attrs.field(default="main", metadata=SPARSE)
+    table: str = attrs.field(default="", metadata=SPARSE)
 
 
 @attrs.frozen

@@ -1,9 +1,10 @@
-"""The newest rows that a sink has written to files, to be browsed."""
+"""The newest rows that a sink has written to files or tables on this machine, to be browsed."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +15,7 @@ from beamlike.errors import PlanError
 from beamlike.io.files.paths import open_file
 from beamlike.io.files.unpacking import Damaged, require_not_packed
 from beamlike.io.files.written import files_in, read_file
+from beamlike.observe.live.tables import delta_files, newest_of_table
 from beamlike.records.history import History
 from beamlike.system.printable import printable
 
@@ -28,11 +30,16 @@ _ABOUT: Final = {"late": "late rows", "dead_letters": "dead letters", "main": "r
 
 @attrs.frozen
 class Output:
-    """Rows that can be browsed: the name in addresses, what they are, and the folder with their files."""
+    """Rows that can be browsed: the name in addresses, what they are, and the folder with their files.
+
+    `kind` is the class of the sink. For `Table`, the folder is the file of a SQLite database, and `table` is in it.
+    """
 
     name: str
     about: str
     folder: str
+    kind: str = ""
+    table: str = ""
 
 
 @attrs.frozen
@@ -48,7 +55,7 @@ class Browsed:
 def outputs(history: History) -> list[Output]:
     """Returns the folders of a run on this machine: dead letters and late rows first, then the other sinks."""
     found = [
-        Output(name, f"{_ABOUT.get(sink.rows, 'rows')} of sink {name}", sink.folder)
+        Output(name, f"{_ABOUT.get(sink.rows, 'rows')} of sink {name}", sink.folder, sink.kind, sink.table)
         for name, sink in history.plan.sinks.items()
         if sink.folder
     ]
@@ -60,8 +67,14 @@ def outputs(history: History) -> list[Output]:
 
 
 def newest(output: Output, allowed: Callable[[str], bool] = bool) -> Browsed:
-    """Reads the newest rows of a folder, from files of which `allowed` returns True."""
-    here = [file for file in files_in(Path(output.folder)) if allowed(str(file))]
+    """Reads the newest rows of a folder or table, from files of which `allowed` returns True."""
+    if output.table:
+        return _newest_of_database(output)
+    try:
+        every = delta_files(output.folder) if output.kind == "Delta" else files_in(Path(output.folder))
+    except (ModuleNotFoundError, OSError, ValueError) as error:
+        return Browsed([], [], 0, [printable(f"{output.folder}: {error}")])
+    here = [file for file in every if allowed(str(file))]
     files = sorted(here, key=lambda file: file.stat().st_mtime_ns, reverse=True)
     frames: list[pl.DataFrame] = []
     left_out: list[str] = []
@@ -73,12 +86,21 @@ def newest(output: Output, allowed: Callable[[str], bool] = bool) -> Browsed:
         except (PlanError, OSError, Damaged, pl.exceptions.PolarsError) as error:
             left_out.append(printable(f"{file.name}: {error}"))
     rows = pl.concat(frames, how="diagonal_relaxed").head(MOST_ROWS) if frames else pl.DataFrame()
-    return Browsed(
-        [printable(name) for name in rows.columns],
-        [[_text(value) for value in row] for row in rows.iter_rows()],
-        len(files),
-        left_out,
-    )
+    return _browsed(rows.columns, rows.iter_rows(), len(files), left_out)
+
+
+def _browsed(
+    columns: Iterable[str], rows: Iterable[Sequence[object]], files: int, left_out: Sequence[str] = ()
+) -> Browsed:
+    texts = [[_text(value) for value in row] for row in rows]
+    return Browsed([printable(name) for name in columns], texts, files, left_out)
+
+
+def _newest_of_database(output: Output) -> Browsed:
+    try:
+        return _browsed(*newest_of_table(output.folder, output.table, MOST_ROWS), 1)
+    except sqlite3.Error as error:
+        return Browsed([], [], 1, [printable(f"{output.folder}: {error}")])
 
 
 def _read(file: Path) -> pl.DataFrame:
