@@ -356,6 +356,6 @@ def _telemetry(name: str) -> Any:
 
 def _made(runner: Callable[..., Any], **options: Any) -> Any:
     try:
-        return plainly(lambda: runner(**options))
+        return runner(**options)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
