@@ -394,7 +394,7 @@ def test_what_cannot_be_set_is_a_usage_error(invoke: Invoke) -> None:
     result = invoke("run", "mine:clicks", "--runner", "spark", "--run-id", "1")
     assert "--run-id: for --runner local only" in result.stderr
     result = invoke("run", "mine:clicks", "--run-id", "@1")
-    assert (result.exit_code, "'@1' cannot name a run" in result.stderr) == (1, True)
+    assert (result.exit_code, "'@1' cannot name a run" in result.stderr) == (2, True)
 
 
 def test_a_run_ends_with_its_sinks_their_rows_and_places(invoke: Invoke, tmp_path: Path) -> None:
