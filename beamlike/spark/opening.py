@@ -55,7 +55,7 @@ from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.query.tables import with_tables_sent
 from beamlike.spark.query.task_activity import TaskTrackers, wall_clock
 from beamlike.spark.session.connect import archive_for, require_reached
-from beamlike.spark.session.kinds import is_connect, setting
+from beamlike.spark.session.kinds import is_connect, runs_here, setting
 from beamlike.spark.session.session import (
     NEEDED,
     interpret,
@@ -107,6 +107,9 @@ class OpenSparkRun:
             require_followed(session, checkpoint.path)
         if is_connect(session):
             require_reached(session, checkpoint.keep_code(archive_for(session)), NEEDED)
+        elif not runs_here(session):
+            with checkpoint.probe() as file:
+                require_reached(session, file, NEEDED)
         require_run(before, checkpoint, options.continue_as)
         small = before is None and _drains(plan, options) and is_small(plan)
         fit = _fit(plan, options, session, checkpoint, small=small)

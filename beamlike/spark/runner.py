@@ -38,6 +38,7 @@ from beamlike.spark.query.sinks import BatchWriter
 from beamlike.spark.session.kinds import runs_here
 from beamlike.spark.session.scratch import temporary_checkpoint
 from beamlike.spark.session.session import open_session, ship
+from beamlike.spark.session.waiting import telling_of_executors
 from beamlike.spark.stopping import RunningQuery
 from beamlike.system.path_names import is_remote
 from beamlike.system.secrets import shown_settings
@@ -180,7 +181,8 @@ class SparkRunner:
                 "SparkRunner: on a cluster, give a checkpoint: a folder that every executor reaches"
             )
         path = absolute(self.checkpoint or temporary_checkpoint())
-        return SparkRun.begin(plan, self, session, Checkpoint.of(session, path, self._store))
+        with telling_of_executors(session):
+            return SparkRun.begin(plan, self, session, Checkpoint.of(session, path, self._store))
 
     @property
     def _store(self) -> Store | None:

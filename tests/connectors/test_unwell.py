@@ -15,20 +15,20 @@ from tests.connectors import test_object_store as objects
 from tests.connectors.kafka import Cluster
 from tests.connectors.redis import Queues
 from tests.connectors.s3 import Store
-from tests.connectors.unwell import TROUBLES, Trouble, Unwell, refusal_of_s3, to_port, to_socket, unwell
+from tests.connectors.unwell import TROUBLES, Trouble, Unwell, unwell
 from tests.support.databases import postgres, rows_of
 
 pytestmark = [pytest.mark.connectors, pytest.mark.parametrize("trouble", TROUBLES)]
 
-BATCHES = 12
-EACH = 5
+BATCHES = 4
+EACH = 8
 
 
 @pytest.fixture
 def relayed(store: Store, trouble: Trouble) -> Iterator[tuple[Store, Unwell]]:
     """The object store behind a relay."""
     port = int(store.endpoint.rpartition(":")[2])
-    with unwell(to_port(port), trouble, refusal=refusal_of_s3()) as relay:
+    with unwell(port, trouble, s3=True) as relay:
         yield Store(f"http://127.0.0.1:{relay.port}"), relay
 
 
@@ -106,6 +106,8 @@ def test_files_of_a_checkpoint(
             assert all_files.read(f"{folder}/small-{number}") == f"{number}"
             assert all_files.latest(f"{folder}/one") == f"{number}"
         assert len(all_files.names(folder)) == 11
+        # The client itself does not repeat a read of a small object.
+        assert {all_files.read(f"{folder}/small-9") for _ in range(100)} == {"9"}
         all_files.remove_files(f"{folder}/small-{number}" for number in range(5))
         all_files.copy(folder, f"{folder}-copy")
         assert len(all_files.names(f"{folder}-copy")) == 6
@@ -117,7 +119,7 @@ def test_tables_of_postgres(
     database: str, trouble: Trouble, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     socket = f"{database.rpartition('host=')[2]}/.s.PGSQL.5432"
-    with unwell(to_socket(socket), trouble) as relay:
+    with unwell(socket, trouble) as relay:
         url = f"postgresql+psycopg://tests:hunter2@127.0.0.1:{relay.port}/postgres"
         names = f"plays_{trouble}", f"counts_{trouble}"
 
@@ -142,7 +144,7 @@ def test_streams_of_redis(
 ) -> None:
     stream, out = redis.stream(), tmp_path / "out"
     redis.send(stream, *plays())
-    with unwell(to_port(int(redis.url.rpartition(":")[2].partition("/")[0])), trouble) as relay:
+    with unwell(int(redis.url.rpartition(":")[2].partition("/")[0]), trouble) as relay:
         url = f"redis://127.0.0.1:{relay.port}/0"
         source = bl.Redis(
             url, stream, group="g", fields={"user": str, "at": int}, max_messages_per_trigger=EACH
@@ -157,18 +159,18 @@ def test_topics_of_kafka(kafka: Cluster, trouble: Trouble, tmp_path: Path) -> No
     topic, target, out = kafka.topic(partitions=2), kafka.topic(), tmp_path / "out"
     kafka.send(topic, plays())
     port = int(kafka.relayed.rpartition(":")[2])
-    with unwell(to_port(kafka.relayed_port), trouble, port=port) as relay:
+    with unwell(kafka.relayed_port, trouble, port=port) as relay:
         value = bl.json({"user": str, "at": int})
-        source = bl.Kafka(kafka.relayed, topic, value=value, max_offsets_per_trigger=EACH, ends=True)
+        source = bl.Kafka(kafka.relayed, topic, value=value, max_offsets_per_trigger=EACH, end="latest")
 
         def write(rows: bl.Collection, counts: bl.Collection) -> None:
             rows.write("out", bl.Parquet(out))
-            rows.select("user", "at").write("topic", bl.Kafka(kafka.relayed, target, value=value))
+            rows.select("user", "at").write("topic", bl.KafkaSink(kafka.relayed, target))
 
         ran(tmp_path, source, write)
         assert relay.happened
     check(pl.read_parquet(out / "*.parquet"))
-    sent = bl.Pipeline("p").read("sent", bl.Kafka(kafka.servers, target, value=value, ends=True)).collect()
+    sent = bl.Pipeline("p").read("sent", bl.Kafka(kafka.servers, target, value=value, end="latest")).collect()
     check(sent)
 
 
@@ -198,18 +200,20 @@ def test_iceberg_tables_in_s3(
 
     def catalog(of: Store) -> dict[str, str]:
         uri = f"sqlite:///{tmp_path}/catalog.db"
-        return {"type": "sql", "uri": uri, "warehouse": f"s3://{bucket}/warehouse", **of.of_iceberg}
+        return {
+            "name": "lake",
+            "type": "sql",
+            "uri": uri,
+            "warehouse": f"s3://{bucket}/warehouse",
+            **of.of_iceberg,
+        }
 
     def write(rows: bl.Collection, counts: bl.Collection) -> None:
         rows.write("all", bl.Iceberg("games.plays", catalog(relayed[0])))
-        counts.write("counts", bl.Iceberg("games.counts", catalog(relayed[0]), mode="upsert"))
 
     ran(tmp_path, files(tmp_path / "in"), write)
     from pyiceberg.catalog import load_catalog
 
-    loaded = load_catalog("tests", **catalog(store))
-    frames = (
-        pl.from_arrow(loaded.load_table(f"games.{name}").scan().to_arrow()) for name in ("plays", "counts")
-    )
-    check(*map(pl.DataFrame, frames))
+    loaded = load_catalog(**catalog(store))
+    check(pl.DataFrame(pl.from_arrow(loaded.load_table("games.plays").scan().to_arrow())))
     assert relayed[1].happened

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Final, Literal
 
 import attrs
+
+from tests.support.places import ROOT
 
 Trouble = Literal["refuse", "delay", "cut"]
 """A refused request is answered by the relay, or loses its connection. A cut one is done, and its answer is lost."""
@@ -22,33 +30,29 @@ SLOW_DOWN: Final = (
 )
 _BODY: Final = b"<Error><Code>SlowDown</Code><Message>Reduce your request rate.</Message></Error>"
 
-_SECONDS: Final = 0.2
+_SECONDS: Final = 0.05
 _PATIENCE: Final = 10.0
 
 
 @attrs.define(eq=False)
-class Unwell:
-    """A relay at a port. `happened` is the number of requests that were treated badly.
+class _Relay:
+    """A relay to a server. A request is what a client sends at once. Each bad one is written to standard output."""
 
-    A request is what a client sends at once. The first `spared` ones of a connection are passed on, as they open it.
-    """
-
-    port: int
     _connect: Callable[[], socket.socket]
     _trouble: Trouble
     _one_in: int
     _refusal: bytes
-    _random: Random
-    happened: int = attrs.field(default=0, init=False)
-    requests: int = attrs.field(default=0, init=False)
+    _random: Random = attrs.field(factory=lambda: Random(7))
+    _requests: int = attrs.field(default=0, init=False)
     _lock: threading.Lock = attrs.field(factory=threading.Lock, init=False)
 
     def _is_bad(self) -> bool:
         with self._lock:
-            self.requests += 1
-            # The first one is always bad, so that a short run has some.
-            bad = self.requests == self._one_in // 4 or self._random.randrange(self._one_in) == 0
-            self.happened += bad
+            self._requests += 1
+            # An early one is always bad, so that a short run has some.
+            bad = self._requests == self._one_in // 4 or self._random.randrange(self._one_in) == 0
+            if bad:
+                os.write(1, b".")
         return bad
 
     def serve(self, client: socket.socket) -> None:
@@ -87,48 +91,66 @@ def _close(side: socket.socket) -> None:
         side.shutdown(socket.SHUT_RDWR)
 
 
-def refusal_of_s3() -> bytes:
-    """Returns the answer of a store that is busy."""
-    return SLOW_DOWN % (len(_BODY), _BODY)
+@attrs.frozen
+class Unwell:
+    """A relay in a process of its own, since clients may keep this one from running any Python while they wait."""
+
+    port: int
+    _log: Path
+
+    @property
+    def happened(self) -> int:
+        """The number of requests that were treated badly."""
+        return self._log.stat().st_size
 
 
 @contextmanager
 def unwell(
-    connect: Callable[[], socket.socket],
-    trouble: Trouble,
-    *,
-    one_in: int = 20,
-    refusal: bytes = b"",
-    port: int = 0,
+    to: int | str, trouble: Trouble, *, one_in: int = 20, port: int = 0, s3: bool = False
 ) -> Iterator[Unwell]:
-    """Runs a relay to a server, and yields it. `connect` opens a connection to the server."""
-    with socket.create_server(("127.0.0.1", port)) as here:
-        made = Unwell(here.getsockname()[1], connect, trouble, one_in, refusal, Random(7))
+    """Runs a relay to a server, and yields it. `to` is a port of this machine, or a socket file.
 
-        def accept() -> None:
-            with suppress(OSError):
-                while True:
-                    client, _ = here.accept()
-                    threading.Thread(target=made.serve, args=(client,), daemon=True).start()
-
-        threading.Thread(target=accept, daemon=True).start()
-        try:
-            yield made
-        finally:
-            here.shutdown(socket.SHUT_RDWR)
-
-
-def to_port(port: int) -> Callable[[], socket.socket]:
-    """Returns a function that connects to a port of this machine."""
-    return lambda: socket.create_connection(("127.0.0.1", port))
+    `s3`: requests are refused in the words of an object store that is busy.
+    """
+    if not port:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+    run = [sys.executable, "-m", "tests.connectors.unwell", *map(str, (port, to, trouble, one_in, int(s3)))]
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder, "log")
+        with log.open("wb") as file, subprocess.Popen(run, stdout=file, cwd=ROOT) as server:
+            try:
+                _wait(port, server)
+                yield Unwell(port, log)
+            finally:
+                server.kill()
 
 
-def to_socket(path: str) -> Callable[[], socket.socket]:
-    """Returns a function that connects to a socket file."""
+def _wait(port: int, server: subprocess.Popen[bytes]) -> None:
+    for _ in range(100_000):
+        assert server.poll() is None, "the relay has ended"
+        with suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port), timeout=60):
+            return
+    raise TimeoutError("the relay does not answer")
 
-    def connect() -> socket.socket:
-        made = socket.socket(socket.AF_UNIX)
-        made.connect(path)
-        return made
 
-    return connect
+def _connection(to: str) -> socket.socket:
+    if to.isdigit():
+        return socket.create_connection(("127.0.0.1", int(to)))
+    made = socket.socket(socket.AF_UNIX)
+    made.connect(to)
+    return made
+
+
+def main(port: str, to: str, trouble: Trouble, one_in: str, s3: str) -> None:
+    """Serves until the process is killed."""
+    refusal = SLOW_DOWN % (len(_BODY), _BODY) if int(s3) else b""
+    relay = _Relay(partial(_connection, to), trouble, int(one_in), refusal)
+    with socket.create_server(("127.0.0.1", int(port))) as here:
+        while True:
+            client, _ = here.accept()
+            threading.Thread(target=relay.serve, args=(client,), daemon=True).start()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -7,6 +7,7 @@ import hashlib
 import os
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Final, Self
@@ -57,7 +58,8 @@ class ServerLock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._connection.close()
+        with suppress(sa.exc.DBAPIError):  # the server has released the lock of a connection that was lost
+            self._connection.close()
 
 
 def hold(url: sa.URL, place: Sequence[str], run: str) -> Lock | ServerLock | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import attrs
 from pyspark.sql import SparkSession
@@ -128,6 +130,19 @@ class Checkpoint(CheckpointFolder):
             files.make(folder)
             files.write_bytes(f"{folder}/{archive.name}", archive.read_bytes())
         return f"{folder}/{archive.name}"
+
+    @contextmanager
+    def probe(self) -> Iterator[str]:
+        """Yields a new file, which is removed afterwards. Empty for other storage, which workers reach with Hadoop's
+        settings.
+        """
+        file = self.at(f"reached-{uuid4().hex}") if self.is_local else ""
+        if file:
+            self.files.write(file, "")
+        try:
+            yield file
+        finally:
+            self.files.remove_files([file] if file else [])
 
     def prepare(self) -> None:
         """Sets options of the session for a query on this checkpoint, unless the user has set them.

@@ -19,12 +19,18 @@ from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
 from beamlike.errors import CheckpointError, RunError
-from beamlike.spark.java_errors import UNKNOWN_SCHEME
-from beamlike.spark.session.kinds import parallelism
+from beamlike.spark.java_errors import UNKNOWN_SCHEME, Py4JJavaError
+from beamlike.spark.session.kinds import is_connect, parallelism
 from beamlike.spark.versions import OLDEST_CONNECT, require_supported
 
 _SECONDS: Final = 60
 """The time for which calls to a server that does not answer are repeated."""
+
+_MOST_ASKED: Final = 32
+"""The greatest number of tasks that ask the workers of a cluster."""
+
+_ERRORS: Final = re.compile(r"^(?:[\w.]+(?:Error|Exception)): (?!.*SparkException).*", re.MULTILINE)
+_CAUSES: Final = re.compile(r"^Caused by: (.*)", re.MULTILINE)
 
 _NO_INTERVAL: Final = re.compile("INFINITE_STREAMING_TRIGGER_NOT_SUPPORTED")
 
@@ -169,25 +175,29 @@ def give_up(session: SparkSession) -> None:
 
 
 def require_reached(session: SparkSession, file: str, needed: tuple[str, ...]) -> None:
-    """Raises an error that says why the workers of the server cannot run operators: their Python, packages that they
-    lack, or a file of this process that they cannot read.
+    """Raises an error that says why the workers of a server of Spark Connect, or of a cluster, cannot run operators:
+    their Python, packages that they lack, or a file of this process that they cannot read, unless it is empty.
     """
+    where = "this server of Spark Connect" if is_connect(session) else "this cluster"
+    tasks = 1 if is_connect(session) else min(session.sparkContext.defaultParallelism, _MOST_ASKED)
     try:
-        (told,) = session.range(1).coalesce(1).mapInArrow(_asked(file, needed), "told string").collect()
-    except PySparkException as error:
+        answers = session.range(0, tasks, 1, tasks).mapInArrow(_asked(file, needed), "told string").collect()
+    except (PySparkException, Py4JJavaError) as error:
         raise RunError(
-            f"the workers of this server of Spark Connect cannot run Python functions: {_reason(error)}; they need "
+            f"the workers of {where} cannot run Python functions: {_reason(error)}; they need "
             f"Python {sys.version_info.major}.{sys.version_info.minor}, pandas and pyarrow"
-        ) from error
-    python, lacking, found = told[0].split("|")
-    if lacking:
-        raise RunError(f"the Python of the server's workers, {python}, lacks {lacking}, which beamlike needs")
-    if not found:
-        raise CheckpointError(
-            f"the workers of the server cannot read {file}, which this process has just written: a run on Spark "
-            "Connect needs a checkpoint at a place that this process and the server reach under the same path, such as "
-            "an object store, a network folder, or on Databricks /Volumes/..."
-        )
+        ) from None
+    for python, lacking, found in {tuple(told.split("|")) for (told,) in answers}:
+        if lacking:
+            raise RunError(
+                f"the Python of the workers of {where}, {python}, lacks {lacking}, which beamlike needs"
+            )
+        if not found:
+            raise CheckpointError(
+                f"the workers of {where} cannot read {file}, which this process has just written: the run needs a "
+                "checkpoint at a place that this process and the workers reach under the same path, such as an object "
+                "store, a network folder, or on Databricks /Volumes/..."
+            )
 
 
 def _asked(file: str, needed: tuple[str, ...]) -> Any:
@@ -210,16 +220,16 @@ def _asked(file: str, needed: tuple[str, ...]) -> Any:
 
         lacking = ", ".join(name for name in needed if find_spec(name) is None)
         for _ in batches:
-            told = f"{sys.executable}|{lacking}|{'yes' if there() else ''}"
+            told = f"{sys.executable}|{lacking}|{'yes' if not file or there() else ''}"
             yield pyarrow.RecordBatch.from_pydict({"told": [told]})
 
     return answer
 
 
 def _reason(error: Exception) -> str:
-    """Returns the last line of a Python traceback in a message of Spark, else the first line of the message."""
-    before, found, _ = str(error).partition("\n SQLSTATE:")
-    return before.strip().splitlines()[-1] if found else first_line(error)
+    """Returns the last error of Python, or the last cause of Java, in a message of Spark; else its first line."""
+    found = _ERRORS.findall(str(error)) or _CAUSES.findall(str(error))
+    return str(found[-1]).strip() if found else first_line(error)
 
 
 def first_line(error: Exception) -> str:
