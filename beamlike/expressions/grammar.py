@@ -17,7 +17,7 @@ import ast
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Final
@@ -110,6 +110,20 @@ _REFLECTED: Final = {
 }  # fmt: skip
 
 
+DEEPEST: Final = 200
+"""The greatest number of levels of an expression: of brackets, and of operators in a row. Each costs time when a step
+is declared, and nested calls in Python, which allows some thousand.
+"""
+LONGEST: Final = 1_000_000  # characters
+TOO_DEEP: Final = (
+    f"it is nested too deeply, or has too many operators in a row ({DEEPEST} levels are allowed); compute parts of it "
+    "in steps before, or write a list of values instead of a chain of comparisons"
+)
+TOO_LONG: Final = (
+    f"it has more than {LONGEST:,} characters; put a list of values into a file, and join with its rows"
+)
+
+
 class BadExpression(ValueError):
     """Raised if text is no expression or aggregate. `line` and `column` are the fault's position in it, from 0."""
 
@@ -156,16 +170,48 @@ def aggregate_from_text(
 
 
 def _parsed(text: str) -> ast.expr:
+    if len(text) > LONGEST:
+        raise BadExpression(f"{text[:40]!r}... cannot be read: {TOO_LONG}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # of text such as "\d", which is a pattern here
             warnings.simplefilter("ignore", DeprecationWarning)
-            return ast.parse(text.strip(), mode="eval").body
+            tree = ast.parse(text.strip(), mode="eval").body
+    except (RecursionError, MemoryError):
+        raise _too_deep(text) from None
     except SyntaxError as error:
+        if "too many nested" in str(error.msg):
+            raise _too_deep(text) from None
         line, column = max((error.lineno or 1) - 1, 0), max((error.offset or 1) - 1, 0)
         raise BadExpression(f"{text!r} cannot be read: {_instead(text, error.msg)}", line, column) from None
-    except (ValueError, RecursionError, MemoryError) as error:
+    except ValueError as error:
         raise BadExpression(f"{text[:40]!r} cannot be read: {error}") from None
+    if levels(tree, ast.iter_child_nodes, _in_a_row) > DEEPEST:
+        raise _too_deep(text)
+    return tree
+
+
+def _too_deep(text: str) -> BadExpression:
+    return BadExpression(f"{text[:40]!r}... cannot be read: {TOO_DEEP}")
+
+
+def _in_a_row(node: ast.AST) -> int:
+    """Returns the number of operators that a node of the tree stands for, which become a chain."""
+    if isinstance(node, ast.BoolOp):
+        return len(node.values)
+    return len(node.ops) if isinstance(node, ast.Compare) else 1
+
+
+def levels(
+    tree: Any, below: Callable[[Any], Iterable[Any]], of: Callable[[Any], int] = lambda node: 1
+) -> int:
+    """Returns the depth of a syntax tree, without recursion. `of` returns the levels of a node."""
+    deepest, open_nodes = 0, [(tree, of(tree))]
+    while open_nodes:
+        node, depth = open_nodes.pop()
+        deepest = max(deepest, depth)
+        open_nodes += [(one, depth + of(one)) for one in below(node)]
+    return deepest
 
 
 def _instead(text: str, reason: str) -> str:
@@ -213,7 +259,7 @@ class Reader:
         except BadExpression:
             raise
         except RecursionError:
-            raise BadExpression(f"{self.text[:40]!r} is nested too deeply") from None
+            raise _too_deep(self.text) from None
         except Exception as error:  # narwhals raises errors of many kinds for wrong operands
             raise self.fault(node, f"{self.written(node)!r}: {error}") from error
 

@@ -100,7 +100,7 @@ def parse(text: str, what: str) -> dict[str, Any]:
     """
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CheckpointError(f"{what} has a manifest that is no JSON: {_PUT_BACK}") from None
     require_readable(found, what)  # first, as other encodings have other seals
     try:

@@ -243,5 +243,5 @@ def open_recording(file: str | os.PathLike[str]) -> Recording:
                 facts["last"],
                 frames,
             )
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except (ValueError, KeyError, TypeError, OSError, RecursionError) as error:
         raise CheckpointError(f"{path} is no recording, or is damaged: {error}") from None

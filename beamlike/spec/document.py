@@ -10,8 +10,14 @@ import attrs
 from beamlike.errors import BadFile, missing_package, nearest
 from beamlike.rows.yaml_scalars import scalar
 
-_MOST: Final = 1_000_000
+_MOST: Final = 200_000
 """The greatest number of values of a file, with those that aliases repeat."""
+
+_LONGEST: Final = 1_000_000
+_DEEPEST: Final = 50
+_TOO_DEEP: Final = (
+    f"lists and mappings are nested more than {_DEEPEST} levels deep; a pipeline needs some ten"
+)
 
 
 @attrs.frozen
@@ -75,8 +81,14 @@ def parse(text: str, file: str) -> Item:
         import yaml
     except ModuleNotFoundError as error:
         raise missing_package("pipelines as files need PyYAML", "yaml", error) from None
+    if len(text) > _LONGEST:
+        raise BadFile(
+            f"{file}:1:1: the file has more than {_LONGEST:,} characters; put rows into a file of their own"
+        )
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except RecursionError:
+        raise BadFile(f"{file}:1:1: {_TOO_DEEP}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
@@ -108,6 +120,8 @@ class _Parser:
         self.count += 1
         if self.count > _MOST or any(node is one for one in self.open):
             raise BadFile(f"{self.file}:{line}:{column}: aliases make this too large, or contain themselves")
+        if len(self.open) > _DEEPEST:
+            raise BadFile(f"{self.file}:{line}:{column}: {_TOO_DEEP}")
         self.open.append(node)
         try:
             return self._item(node, line, column)

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from beamlike.api.pipeline import Collection
-from beamlike.errors import PlanError, WrongType, missing_package
+from beamlike.errors import BadQuery, PlanError, WrongType, missing_package
+from beamlike.expressions.grammar import TOO_DEEP
 
 if TYPE_CHECKING:
     from beamlike.spec.document import Item
@@ -62,4 +63,7 @@ def _result(
     except ModuleNotFoundError as error:
         raise missing_package("bl.sql needs sqlglot", "sql", error) from None
     given = None if item is None or parameters is None else QueryParameters(parameters, item)
-    return Query(text, tables, given).result()
+    try:
+        return Query(text, tables, given).result()
+    except RecursionError:
+        raise BadQuery(f"line 1, column 1: {TOO_DEEP}") from None

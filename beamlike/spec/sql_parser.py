@@ -9,6 +9,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokens import Token, Tokenizer, TokenType  # type: ignore[attr-defined]
 
 from beamlike.errors import BadQuery
+from beamlike.expressions.grammar import DEEPEST, LONGEST, TOO_DEEP, TOO_LONG, levels
 from beamlike.spec.sql_advice import at_fault, no_query, unclosed
 from beamlike.spec.sql_parameters import QueryParameters
 
@@ -70,6 +71,8 @@ class _Dialect(Dialect):
 def parse(query: str, parameters: QueryParameters | None = None) -> exp.Query:
     """Parses a query, with the values of parameters. Raises `BadQuery` with the place of a fault."""
     dialect = _Dialect()
+    if len(query) > LONGEST:
+        raise BadQuery(f"line 1, column 1: {TOO_LONG}")
     try:
         given = dialect.tokenize(query)
     except TokenError as error:
@@ -84,6 +87,10 @@ def parse(query: str, parameters: QueryParameters | None = None) -> exp.Query:
             tokens, first.get("line") or 1, first.get("col") or 1, str(first.get("description") or error)
         )
         raise BadQuery(f"{place_of(query, token.start if token else 0)}: {reason}") from error
+    except RecursionError:
+        raise BadQuery(f"line 1, column 1: {TOO_DEEP}") from None
+    if any(levels(one, exp.Expression.iter_expressions) > DEEPEST for one in found):
+        raise BadQuery(f"line 1, column 1: {TOO_DEEP}")
     if len(found) != 1 or not isinstance(found[0], exp.Query):
         raise BadQuery(f"line 1, column 1: {no_query(tokens)}")
     return found[0]
