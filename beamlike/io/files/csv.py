@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 import polars as pl
 
+from beamlike.errors import nearest
 from beamlike.io.base import Faulty
 from beamlike.io.files.csv_dialect import Dialect, is_blank
 from beamlike.io.files.encodings import BYTE_ORDER_MARK, open_text
@@ -187,10 +188,10 @@ def names_of(header: bytes, dialect: Dialect) -> list[str]:
 
 
 @functools.lru_cache(maxsize=1_000)
-def _warn_missing(folder: str, columns: tuple[str, ...]) -> None:
+def _warn_missing(folder: str, columns: tuple[str, ...], hint: str) -> None:
     """Logs missing columns once for all files of a folder."""
     shown = ", ".join(map(repr, columns))
-    _LOG.warning("%r has files without the declared columns %s: they are null there", folder, shown)
+    _LOG.warning("%r has files without the declared columns %s: they are null there%s", folder, shown, hint)
 
 
 @attrs.frozen(eq=False)
@@ -238,7 +239,9 @@ class Parser:
         """Logs the declared columns that the file does not have."""
         missing = tuple(name for name in self.raw if name not in self._columns)
         if missing and len(missing) < len(self.raw) and self._columns:
-            _warn_missing(os.path.dirname(self.file) or os.curdir, missing)
+            others = [name for name in self._given if name not in self.raw]
+            hint = next(filter(None, (nearest(name, others) for name in missing)), "")
+            _warn_missing(os.path.dirname(self.file) or os.curdir, missing, hint)
 
     def _foreign(self) -> str | None:
         """Returns the reason why the file has none of the declared columns; None if it has at least one."""

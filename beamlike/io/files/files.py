@@ -178,6 +178,11 @@ class Files:
         return self._found() if self._seen is None else self._seen
 
     @property
+    def told_as(self) -> str:
+        """The words for the source in the log, by which its columns that are left out are known."""
+        return f"{self.path!r}" if self.infers else f"{self.path!r} with schema="
+
+    @property
     def infers(self) -> bool:
         """True if the columns are inferred from the first file."""
         return self._schema is None

@@ -21,7 +21,7 @@ from beamlike.io.files.faults import ERRORS, first_line, of_file
 from beamlike.io.files.files import Files
 from beamlike.io.files.hive import Piece
 from beamlike.io.files.json_columns import JsonColumns
-from beamlike.io.files.new_columns import warn_new
+from beamlike.io.files.new_columns import warn_absent, warn_new
 from beamlike.io.files.paths import write_file
 from beamlike.io.files.unpacking import Damaged
 from beamlike.io.sinks import SinkInput
@@ -263,7 +263,8 @@ class JSONLines(_Text):
 
     def _frames(self, file: str, schema: pl.Schema) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
         see = partial(warn_new, repr(self.path), self._content(), file=file) if self._schema is None else None
-        return jsonl.frames(file, JsonColumns.of(schema), see)
+        lacks = None if self._schema is None else partial(warn_absent, self.told_as, file=file)
+        return jsonl.frames(file, JsonColumns.of(schema), see, lacks)
 
     def _save(self, frame: pl.DataFrame, target: str) -> None:
         warn_nonfinite(frame, f"JSONLines {self.path!r}")

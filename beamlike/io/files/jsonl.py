@@ -42,6 +42,7 @@ _NO_TEXT: Final = (pl.Boolean(), pl.List(pl.Boolean), pl.Struct({}))
 """The types that polars writes as JSON text if a text column has them. Each of them can be read only as itself."""
 
 _DEEPEST: Final = 64  # levels
+_FIRST: Final = 100  # lines in which undeclared columns are looked for
 
 _KEY: Final = re.compile(rb'"([^"\\]*)"[ \t]*:')
 """A name in a JSON object, or text that looks like one. Names in nested objects match, too."""
@@ -83,18 +84,39 @@ def blocks(file: str, size: int = BLOCK) -> Iterator[bytes]:
 
 
 def frames(
-    file: str, columns: JsonColumns, see: Callable[[Iterable[str]], None] | None = None
+    file: str,
+    columns: JsonColumns,
+    see: Callable[[Iterable[str]], None] | None = None,
+    lacks: Callable[[str, Iterable[str]], None] | None = None,
 ) -> Iterator[tuple[pl.DataFrame, Faulty | None]]:
     """Yields the result of `parse` for each block. Raises `Damaged` at the end of a damaged file.
 
-    `see` is called with the columns of each block that may have columns which `columns` lacks.
+    `see` is called with the columns of each block that may have columns which `columns` lacks, `lacks` with each column
+    that the first block lacks, and with the columns of its first rows that `columns` lacks.
     """
     known = {name.encode() for name in columns.raw}
-    for block in blocks(file):
+    for number, block in enumerate(blocks(file)):
         if see is not None and (new := {*_KEY.findall(block)} - known):
             see(infer(block))
             known |= new
-        yield parse(file, block, columns)
+        parsed = parse(file, block, columns)
+        if lacks is not None and number == 0:
+            _note_absent(block, parsed[0], columns, lacks)
+        yield parsed
+
+
+def _note_absent(
+    block: bytes, frame: pl.DataFrame, columns: JsonColumns, lacks: Callable[[str, Iterable[str]], None]
+) -> None:
+    empty = [name for name in columns.raw if frame.height and frame[name].null_count() == frame.height]
+    absent = [name for name in empty if json.dumps(name, ensure_ascii=False).encode() not in block]
+    if not absent:
+        return
+    undeclared = [
+        name for name in infer(b"\n".join(block.split(b"\n", _FIRST)[:_FIRST])) if name not in columns.raw
+    ]
+    for name in absent if undeclared else ():
+        lacks(name, undeclared)
 
 
 def parse(file: str, block: bytes, columns: JsonColumns) -> tuple[pl.DataFrame, Faulty | None]:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterable
 from typing import Final
 
+from beamlike.errors import nearest
+
 _LOG = logging.getLogger("beamlike")
 _LOCK: Final = threading.Lock()  # files are read in several threads
 _LOGGED: Final[set[tuple[str, str]]] = set()
@@ -30,6 +32,23 @@ def warn_new(path: str, known: Iterable[str], names: Iterable[str], file: str) -
         "%s: file %r has the %s %s, which the first megabytes of the first file lack: without schema= columns are read "
         "from there, so these values are left out; declare the columns with schema=",
         *(path, file, "columns" if len(new) > 1 else "column", ", ".join(map(repr, new))),
+    )
+
+
+def warn_absent(path: str, absent: str, undeclared: Iterable[str], file: str) -> None:
+    """Logs a declared column that no row of a file has, once per source, with the nearest name that the rows have and
+    that is not declared. That name is stored for `report`.
+    """
+    hint = nearest(absent, undeclared)
+    with _LOCK:
+        if (path, absent) in _LOGGED:
+            return
+        _LOGGED.add((path, absent))
+        near = (name for name in undeclared if hint.endswith(f"{name!r}?"))
+        _UNREPORTED[path] = {**dict.fromkeys(near, file), **_UNREPORTED.get(path, {})}
+    _LOG.warning(
+        "%s: the first rows of file %r have no column %r, so it is null there%s",
+        *(path, file, absent, hint),
     )
 
 

@@ -240,10 +240,13 @@ def _walk(root: str, roots: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
         folders[:] = [name for name in below if name not in out]
         yield folder, [name for name in names if not (is_hidden(name) or is_copied(name))] + out
     for error in failed:
+        if isinstance(
+            error, FileNotFoundError | NotADirectoryError
+        ):  # removed meanwhile, or part of a glob only
+            continue
         if error.filename == root:
             raise error
-        if not isinstance(error, FileNotFoundError):  # not removed meanwhile
-            yield os.path.split(error.filename)[0], [os.path.basename(error.filename)]
+        yield os.path.split(error.filename)[0], [os.path.basename(error.filename)]
 
 
 def _found(path: str) -> Iterator[FoundFile]:

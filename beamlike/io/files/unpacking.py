@@ -51,6 +51,9 @@ class Unpacked:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         self._parts.close()
 
     def read(self, size: int) -> bytes:

@@ -19,8 +19,10 @@ from windowing.time import MIN_TIME
 
 
 def columns_left_out(source: object) -> Mapping[str, str]:
-    """Returns new columns in the source's files that this process has left out since the last call."""
-    return report(repr(source.path)) if isinstance(source, Files) and source.infers else {}
+    """Returns columns in the source's files that this process has left out since the last call: those that later files
+    have, or that look like declared ones which the files lack.
+    """
+    return report(source.told_as) if isinstance(source, Files) else {}
 
 
 @attrs.define

@@ -32,7 +32,11 @@ def numbers(pieces: Pieces) -> list[int]:
     found: list[int] = []
     for piece in pieces.pieces:
         rows = piece.rows
-        found += [-1] * len(rows.dead_letters) if isinstance(rows, Faulty) else rows.collect()["n"].to_list()
+        found += (
+            [-1] * len(rows.dead_letters)
+            if isinstance(rows, Faulty)
+            else rows.lazy().collect()["n"].to_list()
+        )
     return found
 
 

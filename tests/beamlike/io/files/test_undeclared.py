@@ -181,3 +181,43 @@ def test_late_rows_of_a_file_in_no_order_are_told_as_such(
     assert "earlier rows of that file have advanced the watermark to 1970-01-01T00:00:50Z" in caplog.text
     assert caplog.text.count("docs/watermarks.md#files-in-no-order") == 2
     assert "files that were read before" not in caplog.text
+
+
+TYPOS = [
+    ("point", "points", True),
+    ("pionts", "points", True),
+    ("Points", "points", True),
+    ("pünkte", "punkte", True),
+    ("user_id", "userId", True),
+    ("a b", "a_b", True),
+    ("total", "points", False),
+    ("x", "points", False),
+    ('quo"te', "quote", True),
+    ("back\\slash", "backslash", True),
+]
+
+
+@pytest.mark.parametrize("kind", [bl.CSV, bl.JSONLines])
+@pytest.mark.parametrize(("declared", "given", "alike"), TYPOS)
+def test_a_declared_column_that_no_row_has_is_told_once_with_the_nearest_name(
+    declared: str, given: str, alike: bool, kind: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in "123":
+        put(kind, tmp_path / "in" / name, user=["ada"], **{given: [1]})
+    p = bl.Pipeline("p")
+    p.read("in", kind(tmp_path / "in", {"user": str, declared: int})).write("out", out := bl.Memory())
+    run = p.run(bl.LocalRunner(quiet=True))
+    assert out.frame()[declared].null_count() == 3
+    lines = [record.getMessage() for record in caplog.records if repr(declared) in record.getMessage()]
+    assert len(lines) == 1
+    assert (f"did you mean {given!r}?" in lines[0]) is alike
+    if kind is bl.JSONLines and alike:
+        assert f"source `in` leaves out column {given!r}" in repr(run)
+
+
+def test_an_optional_column_of_json_is_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    put(bl.JSONLines, tmp_path / "1", user=["ada"])
+    put(bl.JSONLines, tmp_path / "2", user=["ada"], note=[None], more=[1])
+    schema = {"user": str, "note": str}
+    assert len(read(bl.JSONLines(tmp_path, schema))) == 2
+    assert not caplog.records
