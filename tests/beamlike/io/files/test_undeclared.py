@@ -202,6 +202,7 @@ TYPOS = [
 def test_a_declared_column_that_no_row_has_is_told_once_with_the_nearest_name(
     declared: str, given: str, alike: bool, kind: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    (tmp_path / "in").mkdir()
     for name in "123":
         put(kind, tmp_path / "in" / name, user=["ada"], **{given: [1]})
     p = bl.Pipeline("p")
