@@ -1,4 +1,4 @@
-"""Executors of a cluster that cannot run operators are refused by a sentence, and a run that waits for them tells it."""
+"""Executors that cannot run operators are refused by a sentence, and a run that waits for executors tells it."""
 
 from __future__ import annotations
 
