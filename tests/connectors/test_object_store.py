@@ -64,7 +64,7 @@ def written(bucket: str) -> dict[str, list[int]]:
     schema = {"user": str, "n": int}
     files = {kind: FORMATS[kind](f"{bucket}/out/{kind}", schema) for kind in FORMATS}
     return {
-        kind: sorted(pl.concat(piece.collect() for piece in source.chunks(100))["n"])
+        kind: sorted(pl.concat(piece.lazy().collect() for piece in source.chunks(100))["n"])
         for kind, source in files.items()
     }
 

@@ -61,7 +61,9 @@ def found(out: Path) -> dict[str, list[Any]]:
     """Returns the rows of every sink, sorted; the rows of files have a common form."""
     files: dict[str, list[Any]] = {}
     for name, kind in FORMATS.items():
-        frame = pl.concat([chunk.collect() for chunk in kind(out / name).chunks(100)], how="vertical_relaxed")
+        frame = pl.concat(
+            [chunk.lazy().collect() for chunk in kind(out / name).chunks(100)], how="vertical_relaxed"
+        )
         shown = frame.select("user", "n", pl.col("window_end").cast(pl.String).str.slice(11, 8), "pane_index")
         retracted = frame["pane_retracted"].cast(pl.String)
         files[name] = shown.with_columns(retracted).sort(pl.all()).rows()

@@ -220,7 +220,7 @@ def _unlike_tables(folder: Path, url: str) -> Iterator[str]:
 
 
 def _frame(folder: Path, kind: type[Any]) -> pl.DataFrame:
-    return pl.concat([chunk.collect() for chunk in kind(folder).chunks(1_000)], how="vertical_relaxed")
+    return pl.concat([chunk.lazy().collect() for chunk in kind(folder).chunks(1_000)], how="vertical_relaxed")
 
 
 def _rows(folder: Path, kind: type[Any]) -> list[tuple[str, ...]]:

@@ -221,7 +221,8 @@ class Files:
         return attrs.evolve(self, event_time=column)
 
     def chunks(self, rows: int) -> Iterator[AnyFrame | Faulty]:
-        return (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
+        found = (piece.rows for batch in self.batches(rows) for piece in batch.pieces)
+        return (one if isinstance(one, Faulty) else one.lazy() for one in found)
 
     def batches(self, rows: int) -> Iterator[Pieces]:
         """Yields `max_files_per_trigger` files for each batch, or else about `rows` rows.

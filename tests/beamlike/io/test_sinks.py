@@ -48,7 +48,7 @@ def rows(count: int) -> pl.DataFrame:
 
 
 def read(sink: Files) -> list[int]:
-    return [n for chunk in type(sink)(sink.path).chunks(100) for n in chunk.collect()["n"]]
+    return [n for chunk in type(sink)(sink.path).chunks(100) for n in chunk.lazy().collect()["n"]]
 
 
 # Rows of a sink
