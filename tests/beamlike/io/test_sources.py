@@ -203,9 +203,9 @@ def test_only_what_is_needed_is_read_of_a_file(files: type[Files], tmp_path: Pat
     source = files(tmp_path, schema=SCHEMA)
     (file,) = source.files()
     (piece,) = source.pieces(file, 100)
-    lf = piece.filter(pl.col("n") >= 40).select("n", "at").head(5)
+    lf = piece.lazy().filter(pl.col("n") >= 40).select("n", "at").head(5)
     assert_frame_equal(lf.collect(), rows(40, 5).select("n", "at"))
-    assert_frame_equal(piece.head(3).select("user").collect(), rows(0, 3).select("user"))
+    assert_frame_equal(piece.lazy().head(3).select("user").collect(), rows(0, 3).select("user"))
     pieces = [piece.lazy().collect().height for piece in source.pieces(file, 30)]
     assert pieces == ([25, 25] if files is Parquet else [30, 20])
 
