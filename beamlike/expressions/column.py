@@ -17,7 +17,7 @@ from beamlike.expressions.other_names import other_method
 from beamlike.system.arguments import misfit
 
 _WRITE = {"cast": "; write collection.cast({'x': int})", "is_in": "; write is_in(['ada', 'bob'])"}
-"""The remedies for methods whose errors in narwhals name none."""
+"""Hints for methods whose errors in narwhals do not say what to write."""
 
 
 def _operands() -> ModuleType:

@@ -239,3 +239,21 @@ def test_a_run_on_spark_is_compared_in_process(spark: Any, tmp_path: Path) -> No
     assert counts(same) == counts(bl.diff(version(tmp_path / "local"), version(tmp_path / "local"), local))
     changed = bl.diff(version(tmp_path), version(tmp_path, windows="2m"), checkpoint)
     assert [one.effect for one in changed.effects] == ["refused"]
+
+
+def test_a_renamed_column_is_a_change_of_each_row(tmp_path: Path) -> None:
+    def named(column: str) -> bl.Pipeline:
+        p = bl.Pipeline("p")
+        at = {"timestamp": "at", "timestamp_unit": "s", "watermark": bl.MonotonousTimestamps()}
+        counts = p.read("rows", bl.Rows(ROWS), **at).window_into(bl.FixedWindows("1m")).group_by("user")
+        counts.aggregate(**{column: bl.count()}).named("counts").write("out", bl.Memory())
+        return p
+
+    checkpoint = tmp_path / "checkpoint"
+    named("n").run(bl.LocalRunner(checkpoint=checkpoint, drain=True))
+    assert not bl.diff(named("n"), named("n"), checkpoint)
+    found = bl.diff(named("n"), named("plays"), checkpoint)
+    (out,) = [part for part in found.parts if part.name == "out"]
+    assert (out.rows.same, len(out.rows.new), len(out.rows.gone)) == (0, 0, 0)
+    assert len(out.rows.changed) > 0
+    assert "column n is now called plays" in str(found)
