@@ -82,10 +82,11 @@ _PASSING: Final = re.compile(
     r"|transport failure|brokers? .*down|connection error|error sending request|broken pipe|incomplete message"
     r"|end of file before|temporar|try again"
 )
-_LASTING: Final = re.compile(
-    r"(?i)access.?denied|forbidden|invalid.?access.?key|signature.?does|no.?such|not exist|syntax|authentication"
-    r"|password|read.?only|unable to open|unknown|permission|malformed|full"
+_LASTING: Final = re.compile(r"(?i)access.?denied|forbidden|invalid.?access.?key|signature.?does|no.?such")
+_WRONG: Final = re.compile(
+    r"(?i)no.?such|not exist|syntax|authentication|password|read.?only|unable to open|unknown|permission|malformed|full"
 )
+"""Words of databases for what stays as it is, also if they raise the class of errors of connections."""
 
 
 def may_pass(error: BaseException) -> bool:
@@ -108,10 +109,12 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, ConnectionError | TimeoutError):
         return True
     if type(error).__name__ in _NAMES:
-        return _LASTING.search(str(error)) is None
+        return _WRONG.search(str(error)) is None
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _NUMBERS
     if not isinstance(error, OSError) and not type(error).__module__.startswith(_LIBRARIES):
+        return False
+    if type(error).__module__.startswith("polars") and type(error).__name__ != "ComputeError":
         return False
     text = str(error)
     return _PASSING.search(text) is not None and _LASTING.search(text) is None

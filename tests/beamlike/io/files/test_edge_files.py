@@ -360,7 +360,7 @@ def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch
 
     local = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
     monkeypatch.setattr(
-        "beamlike.io.files.paths.file_system", lambda path: (local, path.removeprefix("hdfs://host/"))
+        "beamlike.io.files.paths._file_system", lambda path: (local, path.removeprefix("hdfs://host/"))
     )
     frame = pl.DataFrame({"n": [1, 2, 3]})
     for files in FORMATS:

@@ -15,6 +15,7 @@ from beamlike.runtime.batch.messages import (
     Message,
     ReadMessage,
     ReportMessage,
+    RetriesMessage,
     SinkMessage,
     SourceMessage,
     StageMessage,
@@ -35,6 +36,7 @@ SENT: list[Message] = [
     StageMessage(STAGE, {"plays": SourceRecord(7, 3, split="a.csv")}, COUNTS, 9),
     SinkMessage(3, {".part-0.tmp": "part-0"}),
     AgainMessage(),
+    RetriesMessage(3),
     StateMessage(1, 0, "1-0-000000003-a", 512, ("1-0-000000002-b",)),
     ReadMessage({"files/plays/000000000000.json": (1, 2)}),
 ]

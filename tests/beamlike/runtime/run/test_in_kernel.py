@@ -112,6 +112,6 @@ def test_a_cell_says_that_its_run_has_failed_and_why(tmp_path: Path) -> None:
         text = shown["text/plain"]
         assert text.startswith("p: batch 0, 1 elements")
         assert "; failed: ZeroDivisionError: integer division or modulo by zero" in text
-        assert text.endswith("in the function of step 'rows.map' (map)")
+        assert text.endswith("""in the function of step 'rows.map' (map), for the row {"x":0}""")
     assert sink[0]["text/plain"].startswith("full: starting; failed: SinkError: sink 'out': ")
     assert sink[0]["text/plain"].endswith("OSError: the disk is full")
