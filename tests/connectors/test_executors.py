@@ -1,4 +1,4 @@
-"""Executors that cannot run operators are refused by a sentence, and a run that waits for executors tells it."""
+"""Executors of a cluster that cannot run operators are refused by a sentence. A run that waits for them tells it."""
 
 from __future__ import annotations
 
