@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -110,7 +111,7 @@ def may_import() -> dict[str, str]:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     said = {}
     for contract in (one for one in contracts if one["type"] == "layers"):
-        layers = [[name.strip() for name in row.split("|")] for row in contract["layers"]]
+        layers = [[name.strip() for name in re.split("[|:]", row)] for row in contract["layers"]]
         for container in contract.get("containers", [""]):
             for row, below in zip(layers, [*layers[1:], []], strict=True):
                 said |= {f"{container}.{name}".strip("."): _may_import(below, container) for name in row}

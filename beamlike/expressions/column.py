@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
 from inspect import isfunction
 from types import ModuleType
 from typing import Any, NoReturn
@@ -22,7 +21,9 @@ _WRITE = {"cast": "; write collection.cast({'x': int})", "is_in": "; write is_in
 
 def _operands() -> ModuleType:
     """Returns the module that reads the user's code, which is imported for an error only."""
-    return import_module("beamlike.expressions.operands")
+    from beamlike.expressions import operands
+
+    return operands
 
 
 def _explained(method: Callable[..., Any], what: str) -> Callable[..., Any]:

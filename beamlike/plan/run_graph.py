@@ -8,8 +8,7 @@ from typing import Any
 import attrs
 
 from beamlike.io.files.files import Files
-from beamlike.io.lake.delta import Delta
-from beamlike.io.sql.table import Table
+from beamlike.io.sinks import HasLocation
 from beamlike.logical.origins import Promise
 from beamlike.plan.description import SinkFacts, SourceFacts, StageFacts, describe_plan
 from beamlike.plan.model import Plan
@@ -139,10 +138,11 @@ def _sink(facts: SinkFacts, plan: Plan) -> SinkDescription:
 
 def _table_of(sink: Any) -> tuple[str, str]:
     """Returns the folder of a Delta table, or the name of a table and the file of its database, if that is SQLite."""
-    if not isinstance(sink, Table | Delta):
+    kind = type(sink).__name__  # their modules are imported only if they are used
+    if kind not in ("Table", "Delta") or not isinstance(sink, HasLocation):
         return "", ""
     place = sink.place()
-    table = place.name if isinstance(sink, Table) else ""
+    table = place.name if kind == "Table" else ""
     return "" if not place.path or is_remote(place.path) else os.path.abspath(place.path), table
 
 

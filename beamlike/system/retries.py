@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TRIES: Final = 10
-"""The greatest number of calls."""
+"""The greatest number of calls of a service that has answered before."""
 
 FEW: Final = 4
 """The greatest number of calls before a service has answered once, as its address may be wrong."""
@@ -94,7 +94,7 @@ def may_pass(error: BaseException) -> bool:
     those of the user.
     """
     return any(_may_pass(one) for one in _causes(error)) and not any(
-        note.startswith("in ") for one in _causes(error) for note in getattr(one, "__notes__", ())
+        note.startswith(("in ", "after ")) for one in _causes(error) for note in getattr(one, "__notes__", ())
     )
 
 
@@ -160,7 +160,7 @@ def _repeated(what: str, call: Callable[[], T], first: Exception, tries: int) ->
     except Exception as error:
         if may_pass(error):
             # With this note, no surrounding call is repeated, too.
-            error.add_note(f"in {tries} attempts at: {what}")
+            error.add_note(f"after {tries} attempts at: {what}")
         raise
 
 

@@ -17,7 +17,7 @@ HEAVY: Final = {
     "multiprocessing", "networkx", "numpy", "pandas", "prometheus_client", "py4j", "pyarrow", "pyiceberg", "pyspark",
     "redis", "rich", "sqlalchemy", "sqlglot", "sqlite3", "tenacity", "yaml",
 }  # fmt: skip
-OWN: Final = 261
+OWN: Final = 267
 """The greatest number of this project's modules. An import that exceeds it belongs into the function that uses it."""
 
 

@@ -109,9 +109,9 @@ def test_no_view_shows_a_secret(
 
 
 def test_a_traceback_of_the_command_line_shows_no_secret(tmp_path: Path) -> None:
-    (tmp_path / "jobs.py").write_text(f"import beamlike as bl\nbl.Parquet('in', password='{SECRET}')\n")
+    (tmp_path / "jobs.py").write_text(f"raise KeyError('password={SECRET}')\n")
     run = [sys.executable, "-m", "beamlike", "run", "jobs:p"]
     found = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "unexpected keyword argument 'password'" in found.stderr
+    assert "KeyError" in found.stderr
     assert "password=***" in found.stderr
     assert SECRET not in found.stdout + found.stderr

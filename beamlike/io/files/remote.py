@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import attrs
 
-from beamlike.system.retries import again
+from beamlike.system.retries import FEW, TRIES, again
 
 _BUFFER: Final = 1 << 20
+_ANSWERED: Final = set[str]()
+"""The buckets of which a request was answered in this process, so that their address is right."""
 
 
 @attrs.frozen
@@ -62,8 +64,12 @@ class RetriedFileSystem:
         """Renames a file."""
         self._once("rename", source, lambda: self.system.move(source, target))
 
-    def _again(self, verb: str, path: object, call: Callable[[], Any]) -> Any:
-        return again(f"{verb} {getattr(path, 'base_dir', path)}", call)
+    def _again(self, verb: str, asked: object, call: Callable[[], Any]) -> Any:
+        path = str(getattr(asked, "base_dir", asked))
+        bucket = path.strip("/").partition("/")[0]
+        found = again(f"{verb} {path}", call, TRIES if bucket in _ANSWERED else FEW)
+        _ANSWERED.add(bucket)
+        return found
 
     def _once(self, verb: str, path: str, call: Callable[[], Any]) -> None:
         """Repeats a request that finds nothing to do if an earlier one was done and its answer was lost."""

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from beamlike.system.texts import sql_name
+
 _STEPS: Final = 1_000_000
 """The instructions of SQLite after which a query ends: the file of another may contain a view without an end."""
 
@@ -19,7 +21,7 @@ def newest_of_table(file: str, table: str, count: int) -> tuple[Sequence[str], S
     Raises `sqlite3.Error` if it cannot be read, or if reading takes long.
     """
     schema, _, name = table.rpartition(".") if not table.startswith('"') else ("", "", table.strip('"'))
-    shown = ".".join('"' + part.replace('"', '""') + '"' for part in (schema, name) if part)
+    shown = ".".join(sql_name(part) for part in (schema, name) if part)
     address = f"{Path(file).absolute().as_uri()}?mode=ro"
     with closing(sqlite3.connect(address, uri=True, timeout=1)) as database:
         database.text_factory = lambda text: text.decode(errors="replace")

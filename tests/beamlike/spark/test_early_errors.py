@@ -154,11 +154,13 @@ def test_a_name_that_is_taken_says_by_what() -> None:
     p = bl.Pipeline("p")
     rows = read(p, [1])
     rows.filter(bl.col("n") > 0, name="some").write("out", bl.Memory())
-    for name, by in (("rows", "a source"), ("out", "a sink"), ("some", "a step")):
+    with pytest.raises(DuplicateName, match="step 'out': the name is taken in pipeline 'p', by a sink;"):
+        rows.write("out", bl.Memory())
+    for name, by in (("rows", "a source"), ("some", "a step")):
         with pytest.raises(
             DuplicateName, match=f"step '{name}': the name is taken in pipeline 'p', by {by};"
         ):
-            rows.write(name, bl.Memory())
+            rows.filter(bl.col("n") > 1, name=name)
 
 
 def test_explain_lists_the_functions_of_a_module_in_which_none_says_that_it_makes_a_pipeline(

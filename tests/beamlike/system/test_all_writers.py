@@ -30,6 +30,7 @@ MARKUP = {
         "row('th', names)", "row('td', cells)", "latest.batch", "moving.batch", "which", "first", "others", "least",
         "figure",
     },
+    "beamlike/records/failure.py": {"ROW_NOTE"},  # a pattern
     "beamlike/replaying/diffing/diff.py": {"''.join(bullets(self._effect_lines()))"},
     "beamlike/runtime/run/cell.py": {"state", "batch_tables(self._total)"},
     "beamlike/system/html.py": {

@@ -201,7 +201,8 @@ def test_a_time_that_python_cannot_hold_is_a_letter_of_its_row_alone() -> None:
 def test_a_run_that_is_to_fail_fails_with_the_users_own_error_and_names_the_step() -> None:
     with pytest.raises(ValueError, match="no 0") as caught:
         run(grouped(on_error="fail")[0])
-    assert caught.value.__notes__ == ["in step 'fives'"]
+    assert caught.value.__notes__[0] == "in step 'fives'"
+    assert caught.value.__notes__[1].startswith('for the row {"user":')
 
 
 def test_that_memory_is_at_its_end_is_no_fault_of_the_row() -> None:

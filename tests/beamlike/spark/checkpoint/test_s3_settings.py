@@ -142,7 +142,7 @@ def test_a_copy_in_another_process_is_in_use_there(secret: Any) -> None:
         assert pickle.loads(sent) == carrier  # of this process
         assert access_to(f"{PLACE}/beamlike/state/data") == access
         system, path = file_system(f"{PLACE}/beamlike/state/data")
-        assert (system.region, path) == ("eu-west-1", "bucket/checkpoint/beamlike/state/data")
+        assert (system.system.region, path) == ("eu-west-1", "bucket/checkpoint/beamlike/state/data")
         assert access_to("s3a://bucket/checkpoint-2") is None
         assert access_to("s3a://bucket") is None
         assert "hunter2" not in repr((carrier, access))
