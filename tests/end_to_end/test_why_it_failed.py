@@ -171,7 +171,16 @@ def test_a_function_that_fails(kind: str, kept: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kind", ["map", "an OSError", "a wrong result", "an aggregate"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "map",
+        *(
+            pytest.param(one, marks=pytest.mark.slow)
+            for one in ("an OSError", "a wrong result", "an aggregate")
+        ),
+    ],
+)
 def test_a_function_that_fails_on_spark(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     step, expected = STEPS[kind]
     with pytest.raises(bl.RunError if kind != "a wrong result" else Exception) as caught:

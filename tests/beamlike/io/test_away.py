@@ -12,6 +12,7 @@ import beamlike as bl
 from beamlike.errors import SinkError, SourceError
 from beamlike.io.kafka import contact
 from beamlike.spark.runner import SparkRunner
+from beamlike.system import retries
 
 SECRET = "pa55w0rd"
 AWAY = "127.0.0.1:1"
@@ -47,6 +48,7 @@ SINKS: dict[str, Callable[[], Any]] = {
 def away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes every server unreachable, without timeouts."""
     monkeypatch.setattr(contact, "_FIRST", 0.0)
+    monkeypatch.setattr(retries, "_FIRST", 0.0)
     for name, value in S3.items():
         monkeypatch.setenv(name.upper(), value)
 
@@ -68,7 +70,9 @@ def failure(source: Any, sink: Any, runner: Any) -> BaseException:
     return caught.value
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    "source", [pytest.param(one, marks=pytest.mark.slow) if one == "s3" else one for one in SOURCES]
+)
 def test_a_source_that_is_away_is_named(source: str) -> None:
     error = failure(SOURCES[source](), bl.Memory(), bl.LocalRunner())
     assert isinstance(error, SourceError)
