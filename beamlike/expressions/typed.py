@@ -98,15 +98,27 @@ def family(dtype: pl.DataType) -> str:
 
 
 @attrs.frozen
+class _Known:
+    """The name and the type of the column that an expression computes, if it is known."""
+
+    expression: nw.Expr  # kept, because the ids of its nodes are the key
+    name: str | None
+    dtype: pl.DataType | None
+    from_columns: bool
+
+
+@attrs.frozen
 class Typing:
     """Adds conversions to expressions over columns of some types."""
 
-    empty: nw.LazyFrame[Any]
+    types: Mapping[str, pl.DataType]
+    _known: dict[tuple[int, ...], _Known] = attrs.field(factory=dict, init=False, eq=False, repr=False)
+    """The expressions of which the type is known, by their nodes."""
 
     @classmethod
     def of(cls, types: Mapping[str, pl.DataType]) -> Typing:
         """Creates it for columns of these types."""
-        return cls(nw.from_native(pl.LazyFrame(schema=types)))
+        return cls(dict(types))
 
     def typed(self, expression: nw.Expr) -> list[TypedExpr]:
         """Returns a resolved expression with its conversions; several if it computes something of several columns.
@@ -134,11 +146,55 @@ class Typing:
 
     def _field(self, expression: nw.Expr) -> tuple[str | None, pl.DataType | None]:
         """Returns the name and the type of the column that an expression computes."""
+        key = tuple(map(id, expression._nodes))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._computed(expression)
+        return known.name, known.dtype
+
+    def _part(self, expression: nw.Expr) -> _Known | None:
+        """Returns what is known of a part of an expression that a column of its type can stand for. No column can stand
+        for a literal, whose type adapts itself.
+        """
+        known = self._known.get(tuple(map(id, expression._nodes)))
+        return known if known is not None and known.dtype is not None and known.from_columns else None
+
+    def _computed(self, expression: nw.Expr) -> _Known:
+        """Computes the name and the type of an expression.
+
+        Columns of known types stand for the parts that have them, so that the time grows with the length of an
+        expression, and not with its square.
+        """
+        stands = dict[str, _Known]()
+
+        def stand(known: _Known) -> nw.Expr:
+            name = f"\0{len(stands)}\0"
+            stands[name] = known
+            return nw.col(name)
+
+        def shallow(node: Any) -> Any:
+            parts = [self._part(one) if isinstance(one, nw.Expr) else None for one in node.exprs]
+            if not any(parts):
+                return node
+            both = zip(node.exprs, parts, strict=True)
+            return called(node, [one if known is None else stand(known) for one, known in both])
+
+        nodes, before = expression._nodes, None
+        start = len(nodes)
+        while before is None and start > 1:
+            start -= 1
+            before = self._part(nw.Expr(*nodes[:start]))
+        first = [shallow(nodes[0])] if before is None else [*stand(before)._nodes]
+        rest = [*map(shallow, nodes[1:] if before is None else nodes[start:])]
+        types: Mapping[str, Any] = {name: known.dtype for name, known in stands.items()}
         try:
-            ((name, dtype),) = self.empty.select(expression).to_native().collect_schema().items()
+            empty = nw.from_native(pl.LazyFrame(schema={**self.types, **types}))
+            ((name, dtype),) = empty.select(nw.Expr(*first, *rest)).to_native().collect_schema().items()
         except Exception:  # of polars or narwhals, or several columns
-            return None, None
-        return name, dtype
+            return _Known(expression, None, None, False)
+        for other, known in stands.items():
+            name = name.replace(other, known.name or "")
+        return _Known(expression, name, dtype, bool(stands) or bool(columns_read(expression)))
 
     def _whole(self, written: nw.Expr) -> nw.Expr:
         """Returns the expression with conversions; the same object if it needs none."""
