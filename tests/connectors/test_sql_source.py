@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 import beamlike as bl
 from beamlike.errors import SourceError
+from beamlike.system import retries
 from tests.support.databases import execute, postgres, rows_of
 from tests.support.followed import Followed
 
@@ -79,7 +80,7 @@ def test_a_connection_that_breaks_is_made_anew(url: str) -> None:
 def test_a_connection_that_always_breaks_fails_the_run(url: str) -> None:
     with pytest.raises(SourceError, match=r"'shaky' of .* cannot be read: .*terminat"):
         shaky(url, "nextval('looks') > 0")
-    assert rows_of(url, "looks")[0]["last_value"] == 4  # so often it was tried
+    assert rows_of(url, "looks")[0]["last_value"] == retries.TRIES  # so often it was tried
 
 
 @pytest.mark.parametrize("batch", [0, 2, 3])
