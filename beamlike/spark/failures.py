@@ -93,7 +93,9 @@ def from_spark(message: str) -> str:
     if _STOPPED.search(said):
         cause = "it was stopped, or its driver ended; the next run on the checkpoint repeats the batch in progress"
     elif "Python worker exited" in said:
-        cause = "a Python worker ended in the middle of a task: it was killed, crashed, or had too little memory"
+        cause = (
+            "a Python worker ended in the middle of a task: it was killed, crashed, or had too little memory"
+        )
     else:
         cause = (_CAUSE.findall(said) or said.splitlines() or ["it said nothing"])[
             -1 if _CAUSE.search(said) else 0
