@@ -261,7 +261,9 @@ def test_from_the_command_line_a_spark_source_goes_on_from_its_offsets(
     assert pl.concat(rows)["n"].sum() == written
     assert "was drained" in invoke("savepoint", "second", "nothing", code=1)
     assert "there is no run to save" in invoke("savepoint", "third", "nothing", code=1)
-    assert "there is no savepoint" in invoke("restore", "first", "third", "savepoint_mine:scores", code=1)
+    assert "there is no savepoint" in invoke(
+        "restore", "first", "third", "savepoint_mine:scores", "--runner", "spark", code=1
+    )
 
 
 @pytest.mark.slow
