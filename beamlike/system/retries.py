@@ -82,6 +82,8 @@ _PASSING: Final = re.compile(
     r"|transport failure|brokers? .*down|connection error|error sending request|broken pipe|incomplete message"
     r"|end of file before|temporar|try again"
 )
+_OF_STORE: Final = re.compile(r"(?i)(?:object-store error: )?(?:generic \w+ error|error performing)")
+"""The beginning of polars' errors of object stores. Its other errors are about rows, and quote them."""
 _LASTING: Final = re.compile(r"(?i)access.?denied|forbidden|invalid.?access.?key|signature.?does|no.?such")
 _WRONG: Final = re.compile(
     r"(?i)no.?such|not exist|syntax|authentication|password|read.?only|unable to open|unknown|permission|malformed|full"
@@ -106,17 +108,23 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _may_pass(error: BaseException) -> bool:
+    """Judges one error. Values of rows, which errors of databases and of polars may quote, do not decide it."""
     if isinstance(error, ConnectionError | TimeoutError):
         return True
+    text = str(
+        getattr(error, "orig", None) or error
+    )  # of SQLAlchemy's, without the statement and its parameters
     if type(error).__name__ in _NAMES:
-        return _WRONG.search(str(error)) is None
+        return _WRONG.search(text) is None
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _NUMBERS
-    if not isinstance(error, OSError) and not type(error).__module__.startswith(_LIBRARIES):
+    library = type(error).__module__
+    if library.startswith("polars") and not _OF_STORE.match(text):
         return False
-    if type(error).__module__.startswith("polars") and type(error).__name__ != "ComputeError":
+    if not isinstance(error, OSError) and (
+        isinstance(error, ValueError) or not library.startswith(_LIBRARIES)
+    ):
         return False
-    text = str(error)
     return _PASSING.search(text) is not None and _LASTING.search(text) is None
 
 
@@ -160,7 +168,7 @@ def _repeated(what: str, call: Callable[[], T], first: Exception, tries: int) ->
     except Exception as error:
         if may_pass(error):
             # With this note, no surrounding call is repeated, too.
-            error.add_note(f"after {tries} attempts at: {what}")
+            error.add_note(f"after {repeated.statistics['attempt_number']} attempts at: {what}")
         raise
 
 

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 
 import polars as pl
+import pyarrow as pa
 import pytest
 import redis.exceptions
 import sqlalchemy as sa
@@ -43,6 +44,8 @@ PASSING = [
     pl.exceptions.ComputeError("Generic S3 error: Error performing GET: error sending request"),
     database("server closed the connection unexpectedly"),
     database("database is locked"),
+    sa.exc.OperationalError("INSERT", {"name": "Fullerton"}, Exception("server closed the connection")),
+    pl.exceptions.ComputeError("object-store error: Generic S3 error: Error performing HEAD: timed out"),
     redis.exceptions.ConnectionError("Connection closed by server."),
     redis.exceptions.BusyLoadingError("Redis is loading the dataset in memory"),
     caused(SourceError("stream 'plays'"), redis.exceptions.TimeoutError("Timeout reading from socket")),
@@ -55,6 +58,10 @@ LASTING = [
     OSError("AWS Error ACCESS_DENIED during PutObject operation"),
     OSError("AWS Error NO_SUCH_BUCKET during PutObject operation"),
     pl.exceptions.ComputeError("parquet: File out of specification"),
+    pl.exceptions.ComputeError("error deserializing value 'connection refused: timed out'"),
+    pl.exceptions.InvalidOperationError("conversion failed: ['Generic S3 error: timed out']"),
+    pa.ArrowInvalid("Failed to parse string: 'timed out' as a scalar of type int64"),
+    sa.exc.IntegrityError("INSERT", {"note": "connection reset"}, Exception("not null")),
     pl.exceptions.ColumnNotFoundError("status 503"),
     database('relation "plays" does not exist'),
     database("no such table: plays"),
@@ -109,7 +116,7 @@ def test_each_repetition_is_told_and_counted_up_to_the_limit(caplog: pytest.LogC
     with tracked_by(tracker), pytest.raises(ConnectionError) as caught:
         again("the outer call", outer)  # a call that was repeated to the limit is not repeated again
     assert len(calls) == retries.TRIES
-    assert caught.value.__notes__ == ["in 10 attempts at: the inner call"]
+    assert caught.value.__notes__ == ["after 10 attempts at: the inner call"]
     assert tracker.take_retries() == retries.TRIES - 1
     assert tracker.take_retries() == 0
     assert (
