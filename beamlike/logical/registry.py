@@ -26,11 +26,14 @@ _SINKS: Final = {"Kafka": "KafkaSink", "SparkSource": "SparkSink"}
 
 @attrs.frozen
 class Write:
-    """A sink with its name, and the node whose rows it receives."""
+    """A sink with its name, and the node whose rows it receives. `own_name` is the name that the user gave, if a plan
+    calls the sink by another one.
+    """
 
     name: str
     sink: Sink
     node: Node
+    own_name: str = ""
 
 
 @attrs.define(eq=False)
@@ -187,7 +190,10 @@ class Registry:
         made = [attrs.evolve(write, node=self._renewed(write.node, known)) for write in writes]
         taken = {*(node.name for node in known.values())}
         used = {*taken, *(write.name for write in writes)}
-        return [attrs.evolve(one, name=_apart(one.name, used)) if one.name in taken else one for one in made]
+        return [
+            attrs.evolve(one, name=_apart(one.name, used), own_name=one.name) if one.name in taken else one
+            for one in made
+        ]
 
     def _renewed(self, node: Node, known: dict[Node, Node]) -> Node:
         """Returns the node, and all nodes from which it is computed, with their current names.

@@ -215,4 +215,6 @@ class Compiled:
 
     def _sink(self, write: Write) -> SinkPlan:
         inputs = producers(self.paths.to_sinks[write.name])
-        return SinkPlan(write.name, write.sink, inputs, write.node.shape.shown(), write.node.kind)
+        return SinkPlan(
+            write.name, write.sink, inputs, write.node.shape.shown(), write.node.kind, write.own_name
+        )

@@ -177,7 +177,8 @@ class StagePlan:
 @attrs.frozen
 class SinkPlan:
     """A sink, and the names of the sources and stages that feed it. `schema` has the user's columns, then the
-    system's. `kind` is the relation of the rows to earlier ones.
+    system's. `kind` is the relation of the rows to earlier ones. `own_name` is the name that the user gave, if it is
+    another one.
     """
 
     name: str
@@ -185,6 +186,7 @@ class SinkPlan:
     inputs: tuple[str, ...]
     schema: pl.Schema
     kind: Kind = "rows"
+    own_name: str = ""
 
 
 @attrs.frozen(kw_only=True)
@@ -234,6 +236,12 @@ class Plan:
         sources = [plan.source for plan in self.sources.values()]
         own = [one for one in sources if isinstance(one, ReadBySpark) and not isinstance(one, InProcess)]
         return all(one.bounded for one in own)
+
+    def own_names(self) -> dict[str, str]:
+        """Returns the names that the user gave to sinks, by which their targets know them, if a plan calls them by
+        another one. These do not change when a step gets the name of a sink.
+        """
+        return {name: sink.own_name for name, sink in self.sinks.items() if sink.own_name}
 
     @property
     def producers(self) -> dict[str, SourcePlan | StagePlan]:

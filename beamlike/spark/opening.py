@@ -267,7 +267,7 @@ class OpenSparkRun:
         return StatePublisher(self.checkpoint.state, kept, may_replay=self.run.may_replay, files=files)
 
     def _parts(self) -> PartWriter:
-        return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"])
+        return PartWriter.of(self.run.sinks.sinks, self.run.manifest["run"], self.plan.own_names())
 
     def _query(self, parts: PartWriter, for_each: Batch) -> StreamingQuery:
         topology = Topology.of(self.plan, labels(self.run.manifest["shards"]))

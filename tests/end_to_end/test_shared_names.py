@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -135,3 +137,25 @@ def test_two_sinks_have_different_names() -> None:
     rows.write("plays", bl.Memory())
     with pytest.raises(DuplicateName, match="step 'plays': the name is taken in pipeline 'p', by a sink"):
         rows.write("plays", bl.Memory())
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_a_batch_that_is_repeated_is_in_a_table_once_though_a_step_has_the_name_of_the_sink_now(
+    runner: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    def run(step: str, **options: Any) -> None:
+        p = bl.Pipeline("p")
+        good = read(p).filter(bl.col("points") > 0, name=step)
+        good.write("totals", bl.Table(f"sqlite:///{tmp_path / 'a.db'}", "totals", mode="append"))
+        p.run(runner_of(runner, request, tmp_path / "checkpoint", **options))
+
+    def fail(record: Any) -> None:
+        raise ValueError("the machine is gone")
+
+    with pytest.raises(Exception, match="the machine is gone"):
+        run("good", on_batch=fail)
+    run("totals", drain=True)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        assert sorted(database.execute("SELECT user FROM totals")) == [
+            (play["user"],) for play in sorted(PLAYS, key=str)
+        ]

@@ -83,9 +83,14 @@ class BatchSinks:
     run: str
     may_replay: bool = False
     _leftovers: Leftovers = attrs.field(init=False)
+    _own_names: Mapping[str, str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._leftovers = Leftovers(self.sinks, self.run)
+        self._own_names = self.plan.own_names()
+
+    def _part(self, name: str, batch: int) -> Part:
+        return Part(self.run, batch, sink=self._own_names.get(name, name))
 
     def may_change(self, arrived: Container[str]) -> bool:
         """True if `write` may change a sink: if some has arrived rows, or files of an earlier attempt."""
@@ -101,7 +106,7 @@ class BatchSinks:
         rows = {name: frames for name in self.sinks if (frames := arrived.get(name))}
         parts = self._prepare(batch, rows, threads)
         for name, sink in self.sinks.items():
-            part = Part(self.run, batch, sink=name)
+            part = self._part(name, batch)
             if name not in rows and name in self.plan.sinks:
                 take_back(self.plan.sinks[name], part, may_replay=self.may_replay)
             elif name in rows and name not in parts:
@@ -116,7 +121,7 @@ class BatchSinks:
     ) -> Mapping[str, Mapping[str, str]]:
         """Writes the batch to the two-phase sinks, unpublished. Returns the files of each sink."""
         tasks = {
-            name: partial(_prepared, sink, rows[name], Part(self.run, batch, sink=name))
+            name: partial(_prepared, sink, rows[name], self._part(name, batch))
             for name, sink in self.sinks.items()
             if name in rows and isinstance(sink, TwoPhase)
         }

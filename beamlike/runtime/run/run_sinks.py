@@ -74,7 +74,7 @@ class RunSinks:
         for name, sink in self.plan.sinks.items():
             if not isinstance(sink.sink, WrittenBySpark):
                 empty = output_frame(pl.DataFrame(schema=sink.schema))
-                write_part(sink.sink, empty, Part(self.run, 0, sink=name))
+                write_part(sink.sink, empty, Part(self.run, 0, sink=sink.own_name or name))
 
     def publish(self) -> None:
         """Replaces the output of an earlier run by the output of this run. Raises `SinkError` if that fails."""

@@ -36,12 +36,13 @@ class PartWriter:
 
     sinks: Mapping[str, WrittenInFrames]
     run: str
+    own_names: Mapping[str, str] = attrs.field(factory=dict)
 
     @classmethod
-    def of(cls, sinks: Mapping[str, Sink], run: str) -> PartWriter:
-        """Creates the writer for the sinks of a run."""
+    def of(cls, sinks: Mapping[str, Sink], run: str, own_names: Mapping[str, str]) -> PartWriter:
+        """Creates the writer for the sinks of a run. `own_names` are those of `Plan.own_names`."""
         by_tasks = {name: sink for name, sink in sinks.items() if written_by_tasks(sink)}
-        return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run)
+        return cls({name: _anywhere(sink) for name, sink in by_tasks.items()}, run, own_names)
 
     def at_sources(self, first: int, step: int) -> SourceParts:
         """Returns the writer for the source tasks of one stream. Parts of several streams must have different numbers:
@@ -79,7 +80,7 @@ class PartWriter:
         Files are not published here: only the driver knows which attempt counts, and another attempt may still be
         writing.
         """
-        sink, part = self.sinks[name], Part(self.run, _batch(), task, name)
+        sink, part = self.sinks[name], Part(self.run, _batch(), task, self.own_names.get(name, name))
         frame = output_frame(pl.concat(frames))
         files: Mapping[str, str] = {}
         with activity("sink", name):

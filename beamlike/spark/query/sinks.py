@@ -99,11 +99,11 @@ class BatchWriter:
             frames = [envelope.frame() for envelope in arrived if envelope.target == name]
             if frames:
                 with activity("sink", name):
-                    self._write(sink.sink, pl.concat(frames), Part(self.run, batch, sink=name), envelopes)
+                    self._write(sink.sink, pl.concat(frames), self._part(name, batch), envelopes)
                 rows[name] = sum(map(len, frames))
             else:
                 given = partial(_given, envelopes.sparkSession)
-                take_back(sink, Part(self.run, batch, sink=name), may_replay=self.may_replay, given=given)
+                take_back(sink, self._part(name, batch), may_replay=self.may_replay, given=given)
         self._settle(batch, notes)
         if self.state is not None:
             self.state.publish(batch, [message for _, message in notes if isinstance(message, StateMessage)])
@@ -119,6 +119,9 @@ class BatchWriter:
                 parts[name].update(message.files)
         again = any(isinstance(message, AgainMessage) for _, message in notes)
         self.leftovers.settle(batch, parts, again=again)
+
+    def _part(self, name: str, batch: int) -> Part:
+        return Part(self.run, batch, sink=self.plan.sinks[name].own_name or name)
 
     @staticmethod
     def _write(sink: Sink, frame: pl.DataFrame, part: Part, envelopes: DataFrame) -> None:

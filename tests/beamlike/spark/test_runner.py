@@ -306,7 +306,7 @@ def test_paths_are_those_of_the_driver(tmp_path: Path, monkeypatch: pytest.Monke
     p = bl.Pipeline("paths")
     scores(p, bl.Rows(ROWS)).write("out", bl.Parquet("out"))
     monkeypatch.chdir(tmp_path)
-    writer = PartWriter.of(RunSinks(p.plan(), "run", bl.JSONLines("s3://bucket/letters")).sinks, "run")
+    writer = PartWriter.of(RunSinks(p.plan(), "run", bl.JSONLines("s3://bucket/letters")).sinks, "run", {})
     paths = {name: sink.path for name, sink in writer.sinks.items()}
     assert paths == {"out": str(tmp_path / "out"), "@dead-letters": "s3://bucket/letters"}
 
