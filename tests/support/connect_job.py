@@ -11,6 +11,7 @@ import polars as pl
 
 import beamlike as bl
 from beamlike.records.model import BatchRecord
+from beamlike.spark.session import connect
 from tests.support.every_operator import Counts
 
 ROWS: Final = 40
@@ -81,6 +82,13 @@ def die(record: BatchRecord) -> None:
         os._exit(9)
 
 
+def wait(record: BatchRecord) -> None:
+    """Tells the number of a batch, and waits for an answer. A server that is gone is not asked for long then."""
+    connect._SECONDS = 4
+    print(record.batch, flush=True)
+    sys.stdin.readline()
+
+
 if __name__ == "__main__":  # on the server that the environment names
-    folder = Path(sys.argv[1])
-    few(folder).run(bl.SparkRunner(folder / "checkpoint", on_batch=die))
+    folder, on_batch = Path(sys.argv[1]), {"die": die, "wait": wait}[sys.argv[2]]
+    few(folder).run(bl.SparkRunner(folder / "checkpoint", on_batch=on_batch))

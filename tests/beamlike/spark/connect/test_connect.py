@@ -89,6 +89,27 @@ def test_rows_are_as_in_process_also_if_a_run_with_an_interval_is_stopped_and_co
     assert not (tmp_path / "checkpoint" / "beamlike" / "turns").exists()
 
 
+def test_a_process_whose_server_is_killed_ends(tmp_path: Path) -> None:
+    """PySpark would ask the server for minutes at the end of the process."""
+    generate(tmp_path)
+    server = Server.start(tmp_path / "server")
+    job = [sys.executable, "-m", "tests.support.connect_job", str(tmp_path), "wait"]
+    variables = {**os.environ, "SPARK_REMOTE": f"sc://127.0.0.1:{server.port}"}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(job, cwd=ROOT, env=variables, text=True, **pipes) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "0\n"
+        server.kill()
+        try:
+            _, told = process.communicate("\n", timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    assert process.returncode == 1
+    assert "the server of Spark Connect no longer answers" in told
+
+
 @pytest.mark.filterwarnings("ignore:.RETRIES_EXCEEDED")
 def test_a_killed_client_and_a_killed_server_cost_no_row(
     server: Server,
@@ -98,7 +119,7 @@ def test_a_killed_client_and_a_killed_server_cost_no_row(
 ) -> None:
     generate(tmp_path)
     pipeline, checkpoint = few(tmp_path), tmp_path / "checkpoint"
-    job = [sys.executable, "-m", "tests.support.connect_job", str(tmp_path)]
+    job = [sys.executable, "-m", "tests.support.connect_job", str(tmp_path), "die"]
     variables = {**os.environ, "SPARK_REMOTE": f"sc://127.0.0.1:{server.port}"}
     killed = subprocess.run(
         job, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=600, check=False
