@@ -83,12 +83,12 @@ def die(record: BatchRecord) -> None:
 
 
 def wait(record: BatchRecord) -> None:
-    """Tells the number of a batch, and waits for an answer. A server that is gone is not asked for long then."""
-    connect._SECONDS = 4
+    """Tells the number of a batch, and waits for an answer."""
     print(record.batch, flush=True)
     sys.stdin.readline()
 
 
 if __name__ == "__main__":  # on the server that the environment names
     folder, on_batch = Path(sys.argv[1]), {"die": die, "wait": wait}[sys.argv[2]]
+    connect._SECONDS = 4  # for which a server that is gone is asked again
     few(folder).run(bl.SparkRunner(folder / "checkpoint", on_batch=on_batch))
