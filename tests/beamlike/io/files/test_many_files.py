@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,21 +63,3 @@ def test_a_damaged_file_among_many_is_a_dead_letter_and_the_others_are_read(tmp_
     assert [why.partition("'")[2].partition("'")[0][-5:] for why in whys] == [
         f"{n:05d}" for n in range(0, 40, 4)
     ]
-
-
-def test_many_small_parquet_files_cost_about_as_much_as_json_lines(tmp_path: Path) -> None:
-    def cost(form: Any, count: int) -> float:
-        folder = tmp_path / f"{form.__name__}{count}"
-        _fill(folder, form, count)
-        begun = time.process_time()
-        for batch in form(folder, SCHEMAS[0], max_files_per_trigger=count).batches(1_000_000):
-            assert isinstance(batch, Pieces)
-            for piece in batch.pieces:
-                rows = piece.rows.lazy().with_columns(pl.col("n") * 2)  # type: ignore[union-attr]
-                assert len(rows.filter(pl.col("at") == 0).collect()) == 10 * count
-        return time.process_time() - begun
-
-    cost(bl.Parquet, 20), cost(bl.JSONLines, 20)
-    few, many = cost(bl.Parquet, 200), cost(bl.Parquet, 800)
-    assert many < 8 * few  # 4 is linear, 16 is quadratic
-    assert many < 3 * cost(bl.JSONLines, 800)
