@@ -643,7 +643,16 @@ def _offset(name: str, node: Any, operands: list[_Operand]) -> nw.Expr | None:
     return None
 
 
+def _joined(name: str, node: Any, operands: list[_Operand]) -> None:
+    """Raises `TypeFault` if one operand is a truth value and the other is none: polars computes some of these."""
+    dtypes = [one.dtype for one in operands if one.dtype != pl.Null()]
+    if pl.Boolean() in dtypes and any(dtype != pl.Boolean() for dtype in dtypes):
+        sign = "|" if "or" in name else "&"
+        raise TypeFault(f"{sign} cannot join {' and '.join(map(type_name, dtypes))}")
+
+
 _OTHERS: Final[Mapping[str, _Rule]] = {
+    "__and__": _joined, "__rand__": _joined, "__or__": _joined, "__ror__": _joined,
     "__neg__": _signed, "abs": _signed, "cast": _cast, "is_in": _is_in, "dt.offset_by": _offset,
 }  # fmt: skip
 

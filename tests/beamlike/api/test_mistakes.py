@@ -111,6 +111,10 @@ PYTHON: dict[str, Mistake] = {
         lambda: points.cast("int"),
         [HERE, "cast(...) cannot have these arguments", "collection.cast({'x': int})"],
     ),
+    "a comparison before & without parentheses": (
+        lambda: c().filter(points > 3 & (user == "a")),
+        ["& cannot join Boolean and Int64", "write parentheses around each comparison"],
+    ),
     "one & without parentheses": (
         lambda: c().filter((user == "ada") & points > 3),
         ["step 'r.filter'", "write parentheses around each comparison"],
