@@ -156,17 +156,23 @@ def _named(path: str, roots: Sequence[str] = ()) -> list[str]:
 
 
 def _matching(pattern: str, given: int, roots: Sequence[str]) -> Iterator[str]:
-    """Yields the matches of a glob, without links back to a parent, and folders that `**` cannot search.
+    """Yields the matches of a glob, without links back to a parent, and folders that it cannot search.
 
     The first `given` characters of the glob have no wildcards.
     """
     deep = _DEEP.search(pattern) if pattern != "**" else None  # `**` alone: the current folder, at any depth
     if deep is None:
-        found = map(with_slashes, glob.glob(pattern))
+        found = [*map(with_slashes, glob.glob(pattern))]
         yield from (match for match in found if not _goes_round(match, given))
+        below = {match[: match.rfind("/")] for match in found}
+        yield from (folder for folder in _closed(pattern, given) if folder not in below)
         return
     head, tail = pattern[: deep.start()], pattern[deep.end() :]
-    for base in _matching(head, given, roots) if _WILDCARD.search(head) else [head]:
+    is_glob = _WILDCARD.search(head) is not None
+    for base in _matching(head, given, roots) if is_glob else [head]:
+        if is_glob and not _may_look_in(base):
+            yield base.rstrip("/")
+            continue
         for folder, names in _walk(base or os.curdir, roots):
             if not tail:  # all folders below match
                 yield folder
@@ -175,6 +181,18 @@ def _matching(pattern: str, given: int, roots: Sequence[str]) -> Iterator[str]:
             yield from _matching(os.path.join(inner, tail), len(inner), roots)
             paths = (os.path.join(folder, name) for name in names)
             yield from filter(os.path.isdir, paths)
+
+
+def _closed(pattern: str, given: int) -> Iterator[str]:
+    """Yields the folders on the way of a glob, below its first wildcard, in which it may not look."""
+    for slash in re.finditer("/", pattern):
+        if slash.start() > given:
+            folders = map(with_slashes, glob.glob(pattern[: slash.start()]))
+            yield from (folder for folder in folders if os.path.isdir(folder) and not _may_look_in(folder))
+
+
+def _may_look_in(folder: str) -> bool:
+    return os.access(folder, os.R_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _goes_round(match: str, given: int) -> bool:
@@ -220,7 +238,8 @@ def leads_out(path: str, roots: Sequence[str]) -> bool:
 
 
 def _under(root: str, roots: Sequence[str]) -> Iterator[FoundFile]:
-    if not os.path.isdir(root) or leads_out(root, roots):
+    closed = root not in roots and not _may_look_in(root)
+    if not os.path.isdir(root) or closed or leads_out(root, roots):
         yield from _found(root)
         return
     for folder, names in _walk(root, roots):

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 import beamlike as bl
-from beamlike.io.base import Pieces
 from tests.beamlike.io.test_sources import put
 
 FORMATS: Final = (bl.Parquet, bl.JSONLines, bl.CSV)

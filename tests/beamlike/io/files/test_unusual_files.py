@@ -113,6 +113,21 @@ def test_what_is_no_file_is_a_dead_letter_with_its_name(kind: str, form: Any, fo
     assert form(folder).schema() == {"n": pl.Int64}  # it is no file to infer columns from
 
 
+@pytest.mark.parametrize("mode", [0, 0o444])
+@pytest.mark.parametrize("below", ["*", "*/*.x", "*/1.x", "*/*/1.x", "[ab]/**/1.x"])
+def test_a_closed_folder_below_a_glob_is_a_dead_letter(below: str, mode: int, folder: Path) -> None:
+    deep = "c/" if below == "*/*/1.x" else ""
+    for name in ("a", "b"):
+        (folder / name / deep).mkdir(parents=True)
+        _write(folder / name / deep / "1.x")
+    (folder / "b").chmod(mode)
+    rows, letters = sorted_out(bl.JSONLines(folder / below, schema={"n": int}))
+    assert rows == [(1,)]
+    [(why, row)] = letters
+    assert f"{folder}/b" in row
+    assert "a folder that cannot be listed" in why or "Permission denied" in why
+
+
 @pytest.mark.parametrize("rows", [1, 100])
 def test_a_run_goes_on_and_tells_each_of_them_once(rows: int, tmp_path: Path) -> None:
     kinds = [make for kind, (make, _) in KINDS.items() if "right" not in kind]
