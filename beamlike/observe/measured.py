@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 import attrs
 
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord, is_a_time
 from beamlike.records.present import Present
+from stages.dropped import CLOSED_WINDOW, LATE, NO_WINDOW
 from windowing.time import MIN_TIME
 
 _SECOND = 1_000_000
@@ -95,9 +97,13 @@ def _output_system_lag(stage: str) -> Callable[[Present], int | None]:
     return lambda present: present.output_system_lag(stage)
 
 
+_DROPPED: Final = (LATE, CLOSED_WINDOW, NO_WINDOW)
+
+
 def counts(record: BatchRecord) -> Iterator[Measured]:
     """Yields the numbers that a batch adds to the counters."""
     yield Measured("batches", record.batches)
+    yield Measured("retries", record.retries)
     for name, source in record.sources.items():
         labels = {"source": name}
         yield Measured("source_rows", source.read or 0, labels)
@@ -120,7 +126,8 @@ def _counts_of_stage(stage: StageRecord, labels: Mapping[str, str]) -> Iterator[
         yield Measured("stage_panes", count, {**labels, "timing": timing})
     for outcome, count in stage.promised.items():
         yield Measured("stage_promised_panes", count, {**labels, "outcome": outcome})
-    for reason, count in stage.dropped.items():
+    # From the first batch on, since a monitor does not see the increase with which a counter appears.
+    for reason, count in {**dict.fromkeys(_DROPPED, 0), **stage.dropped}.items():
         yield Measured("stage_dropped_elements", count, {**labels, "reason": reason})
 
 
@@ -166,6 +173,7 @@ HELP = {
     "work_in_hand_seconds": "Duration of the current source, step, stage or sink.",
     "last_batch_timestamp_seconds": "Processing time of the last batch.",
     "batches": "Batches.",
+    "retries": "Requests that were repeated, as a service was briefly unwell.",
     "source_watermark_timestamp_seconds": "Watermark of the source.",
     "source_lag_seconds": "Processing time less the watermark of the source.",
     "source_idle": "1 while the source is silent and ignored downstream, else 0.",
@@ -201,6 +209,7 @@ HELP = {
 COUNTERS: frozenset[str] = frozenset(
     {
         "batches",
+        "retries",
         "sink_rows",
         "source_dead_letters",
         "source_elements",

@@ -66,6 +66,7 @@ class PrometheusMetrics:
     | stage_dropped_elements_total                         | by `reason`: late, closed, no window            |
     | sink_rows_total                                      | rows written                                    |
     | batches_total                                        |                                                 |
+    | retries_total                                        | repeated requests to services that were briefly unwell |
 
     Lags are measured when they are read, so they grow while a batch hangs; those of a finished run are constant.
     A watermark is -Inf before it is known and +Inf at the end of input; its lag is then NaN. Needs prometheus-client,

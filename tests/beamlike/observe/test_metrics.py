@@ -80,6 +80,14 @@ def test_counters_add_up_what_batches_had(registry):
     assert value(registry, "batches_total") == 2
 
 
+def test_counters_of_losses_and_retries_begin_at_zero_with_the_first_batch(registry):
+    metrics = PrometheusMetrics("scores", registry)
+    metrics(batch(0, 300, {"console": source_record(43)}, {"sessions": stage_record(43, 5)}))
+    for reason in ("late", "closed", "no window"):
+        assert value(registry, "stage_dropped_elements_total", stage="sessions", reason=reason) == 0
+    assert value(registry, "retries_total") == 0
+
+
 def test_pipelines_of_one_process_share_a_registry(registry):
     PrometheusMetrics("scores", registry)(waiting())
     PrometheusMetrics("others", registry)(waiting())
