@@ -28,6 +28,8 @@ def session(cores: int, more: Mapping[str, str] | None = None) -> SparkSession:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # Plays of a session become one row before they are shuffled.
         "spark.sql.streaming.sessionWindow.merge.sessions.in.local.partition": "true",
+        # Python workers do not wait for acknowledgements of TCP, as in a Spark that beamlike starts.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.driver.memory": "4g",
         "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.ui.enabled": "false",

@@ -27,6 +27,7 @@ from beamlike.spark.session.java import Java, find_java
 from beamlike.spark.session.java_options import DRIVER_MEMORY, java_options
 from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
+from beamlike.spark.session.sockets import socket_settings
 from beamlike.system.json_logs import logs_json
 
 _DEFAULTS = {
@@ -79,6 +80,8 @@ def start(
     conf.setAll(list(config.items())).setAppName(name)
     if master or not submitted:
         conf.setMaster(master or "local[*]")
+    for key, value in socket_settings(conf.get("spark.master") or "", str(scratch())).items():
+        conf.setIfMissing(key, value)
     java = None if running else find_java()
     with _environment(_launch_environment(conf, java)):
         gateway = None if java is None else _quiet_gateway(conf, java, row_loops=row_loops)

@@ -8,6 +8,8 @@ from functools import cache, wraps
 
 import pyarrow as pa
 
+from beamlike.spark.session.sockets import acknowledged
+
 Batches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -23,11 +25,13 @@ def settle(operator: str) -> None:
 
 
 def settled(run: Batches) -> Batches:
-    """Wraps a function for `mapInArrow`, so that `settle` is called in its worker after it has run."""
+    """Wraps a function for `mapInArrow`: its input is `acknowledged`, and `settle` is called in its worker after it has
+    run.
+    """
 
     @wraps(run)
     def and_settle(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from run(batches)
+        yield from run(acknowledged(batches))
         settle(run.__qualname__)
 
     return and_settle
