@@ -132,7 +132,10 @@ def test_so_it_does_on_spark(query: int, disorder: Path, tmp_path: Path, spark: 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@QUERY
+@pytest.mark.parametrize(
+    "query",
+    [one if one in (3, 4, 7, 8, 9, 11) else pytest.param(one, marks=pytest.mark.long) for one in QUERIES],
+)
 def test_all_do_so_on_spark(query: int, ties: Path, tmp_path: Path, spark: SparkSession) -> None:
     on_spark(query, ties, tmp_path, spark, shards=3)
 

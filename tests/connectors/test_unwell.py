@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 import pytest
@@ -18,7 +18,10 @@ from tests.connectors.s3 import Store
 from tests.connectors.unwell import TROUBLES, Trouble, Unwell, unwell
 from tests.support.databases import postgres, rows_of
 
-pytestmark = [pytest.mark.connectors, pytest.mark.parametrize("trouble", TROUBLES)]
+# A request that is cut off has been done, so it is the hardest to repeat.
+IN_CI: Final = [one if one == "cut" else pytest.param(one, marks=pytest.mark.long) for one in TROUBLES]
+
+pytestmark = [pytest.mark.connectors, pytest.mark.parametrize("trouble", IN_CI)]
 
 BATCHES = 4
 EACH = 8

@@ -100,6 +100,7 @@ pipeline(plays, out, bl.EARLIEST).run(runner)
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_it_runs_on_executors_that_are_processes_of_their_own(plays: Path, tmp_path: Path) -> None:
     arguments = [str(plays), str(tmp_path / "out"), str(tmp_path / "checkpoint")]

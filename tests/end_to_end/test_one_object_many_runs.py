@@ -183,7 +183,7 @@ def test_a_source_is_read_anew_on_another_checkpoint(kind: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["opened", "delta"])
+@pytest.mark.parametrize("kind", [pytest.param("opened", marks=pytest.mark.long), "delta"])
 def test_a_source_is_read_anew_on_another_checkpoint_on_spark(kind: str, spark: Any) -> None:
     def runner(folder: str, **choices: Any) -> Any:
         return bl.SparkRunner(str(Path(folder).absolute()), session=spark, shards=1, **choices)

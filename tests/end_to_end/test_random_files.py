@@ -124,7 +124,11 @@ def in_process(folder: Path, pairs: Sequence[Pair], most: int | None) -> dict[st
     return as_texts(sinks)
 
 
-MORE = [pytest.param(12, *given, marks=pytest.mark.slow) for given in ((1, 1), (2, 2), (3, None))]
+MORE = [
+    pytest.param(12, 1, 1, marks=pytest.mark.slow),
+    pytest.param(12, 2, 2, marks=[pytest.mark.slow, pytest.mark.long]),
+    pytest.param(12, 3, None, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.slow

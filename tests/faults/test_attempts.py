@@ -13,6 +13,7 @@ from tests.support.spark_versions import STORES
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("state", STORES)
 def test_sinks_have_the_rows_of_one_attempt_at_a_task(tmp_path: Path, state: str) -> None:

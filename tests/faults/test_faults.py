@@ -30,7 +30,7 @@ from tests.faults.outcome import Outcome, expected, outcome
 from tests.faults.pipeline import DATABASE, TABLES, pipeline
 from tests.faults.trials import Trial, is_death, lives, survive
 from tests.faults.wires import IN_WORKERS, ON_DRIVER, Place, Wire, Wires
-from tests.support.spark_versions import STORES
+from tests.support.spark_versions import FILES_FIRST, STORES
 
 
 @pytest.mark.long
@@ -71,7 +71,7 @@ def test_processes_are_killed_at_every_place() -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize("state", STORES)
+@pytest.mark.parametrize("state", FILES_FIRST)
 def test_a_run_that_fails_and_is_started_again_in_the_same_java_loses_and_doubles_nothing(
     spark: SparkSession, tmp_path: Path, state: str
 ) -> None:

@@ -109,8 +109,8 @@ def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
     [
         ("it fails no more", False),
         ("a filter is new", True),
-        ("it fails no more", True),
-        ("a filter is new", False),
+        pytest.param("it fails no more", True, marks=pytest.mark.long),
+        pytest.param("a filter is new", False, marks=pytest.mark.long),
     ],
 )
 def test_nothing_stays_of_an_attempt_that_was_not_noted(

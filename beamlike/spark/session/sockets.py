@@ -22,7 +22,7 @@ _ENABLED: Final = "spark.python.unix.domain.socket.enabled"  # earlier versions 
 _FOLDER: Final = "spark.python.unix.domain.socket.dir"
 _LONGEST: Final = 61  # Spark allows no longer folder, as the path of a socket has at most 104 bytes
 _ON_EXECUTORS: Final = "/tmp"  # the temporary folder of a container of YARN is too long
-_QUICK: Final = getattr(socket, "TCP_QUICKACK", None)  # Linux
+_QUICK: Final[int] = getattr(socket, "TCP_QUICKACK", 0)  # Linux has it
 
 
 def socket_settings(master: str, folder: str) -> dict[str, str]:
@@ -63,7 +63,7 @@ def acknowledged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @cache
 def _from_java() -> tuple[socket.socket, ...]:
     """Returns the TCP connections of this worker within its machine when its first task begins: that with Java."""
-    if _QUICK is None:
+    if not _QUICK:
         return ()
     found = {}
     for number in map(int, os.listdir("/proc/self/fd")):

@@ -90,6 +90,7 @@ def test_sinks_get_the_chosen_columns_in_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_sinks_get_the_chosen_columns_on_spark(spark: SparkSession, tmp_path: Path) -> None:
     write_all(tmp_path, bl.SparkRunner(checkpoint=str(tmp_path / "checkpoint"), drain=True))

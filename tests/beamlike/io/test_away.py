@@ -79,7 +79,9 @@ def test_a_source_that_is_away_is_named(source: str) -> None:
     assert str(error).startswith("source 'in': ")
 
 
-@pytest.mark.parametrize("sink", ["kafka", "table", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "sink", ["kafka", "table", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_a_sink_that_is_away_is_named(sink: str) -> None:
     error = failure(bl.Rows([{"user": "ada", "at": 1}]), SINKS[sink](), bl.LocalRunner())
     assert isinstance(error, SinkError)
@@ -87,7 +89,9 @@ def test_a_sink_that_is_away_is_named(sink: str) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("source", ["table", "redis", pytest.param("s3", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "source", ["table", "redis", pytest.param("s3", marks=[pytest.mark.slow, pytest.mark.long])]
+)
 def test_on_spark_it_is_the_same_error(spark: Any, source: str) -> None:
     error = failure(SOURCES[source](), bl.Memory(), SparkRunner(session=spark, shards=1))
     assert isinstance(error, SourceError)

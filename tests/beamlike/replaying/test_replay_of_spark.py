@@ -24,7 +24,10 @@ from tests.support.spark_versions import needs_state_store
     [
         ("files", "from the state in files", "from the state in files"),
         pytest.param(
-            "spark", "from the first batch", "from the state store of Spark", marks=needs_state_store
+            "spark",
+            "from the first batch",
+            "from the state store of Spark",
+            marks=[needs_state_store, pytest.mark.long],
         ),
     ],
 )

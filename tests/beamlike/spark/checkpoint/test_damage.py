@@ -247,7 +247,7 @@ def require_named(spark: SparkSession, folder: Path, told: str) -> None:
     [
         pytest.param(no_text, id="text"),
         pytest.param(cut, id="cut", marks=pytest.mark.slow),
-        pytest.param(lambda name: flip(name, '{"step'), id="bit", marks=pytest.mark.slow),
+        pytest.param(lambda name: flip(name, '{"step'), id="bit", marks=[pytest.mark.slow, pytest.mark.long]),
     ],
 )
 def test_a_damaged_control_file_is_named(

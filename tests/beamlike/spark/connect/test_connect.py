@@ -21,7 +21,7 @@ from beamlike.spark.session import connect
 from tests.support.connect_job import few, generate, many, written
 from tests.support.connect_server import Server
 from tests.support.places import ROOT
-from tests.support.spark_versions import STORES
+from tests.support.spark_versions import FILES_FIRST
 
 pytest.importorskip("grpc_status", reason="Spark Connect needs grpcio-status")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -144,7 +144,7 @@ def test_a_killed_client_and_a_killed_server_cost_no_row(
     assert found == written(tmp_path, ("sums",))
 
 
-@pytest.mark.parametrize("state", STORES)
+@pytest.mark.parametrize("state", FILES_FIRST)
 def test_savepoints_fit_both_kinds_of_session(
     session: Any, spark: SparkSession, plays: Path, tmp_path: Path, expected: dict[str, list[str]], state: Any
 ) -> None:

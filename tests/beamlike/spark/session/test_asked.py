@@ -50,6 +50,7 @@ for given in (session, run.session, "local", SparkSession):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_spark_that_was_only_asked_gives_way_and_a_stopped_session_is_refused(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.json").write_text('{"at": "2026-01-01T00:00:00Z"}\n' * 3)

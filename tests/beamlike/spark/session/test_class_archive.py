@@ -92,6 +92,7 @@ print(java.poll())
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_command_makes_one_which_spark_then_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -338,6 +338,7 @@ print({
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_executors_elsewhere_get_the_code(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(CLUSTER)
     (tmp_path / "rules.py").write_text("")
