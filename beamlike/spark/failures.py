@@ -43,6 +43,7 @@ _DAMAGE: Final = re.compile(
 )
 _LOST: Final = re.compile(r"Some data may have been lost.*?Reason: ([^\n]*?)\s*\n", re.DOTALL)
 _KAFKA: Final = re.compile(r"org\.apache\.kafka\.common\.(?:[a-z]+\.)*(\w+: [^\n]*)")
+_CALL: Final = re.compile(r"^An error occurred while calling [^\n]*\n: ")
 _CAUSE: Final = re.compile(r"^Caused by: (?!java\.lang\.NullPointer)(.*)", re.MULTILINE)
 
 
@@ -90,6 +91,8 @@ def _damage(said: str, checkpoint: Checkpoint) -> CheckpointError | None:
 def from_spark(message: str) -> str:
     """Returns a sentence with the cause in a message of Spark, and the message without the frames of Java."""
     said = message.partition("=== Streaming Query ===")[0].strip()
+    # What Java told the Python function that called it is the cause; the frames of that function are ours.
+    said = _CALL.sub("", said.rpartition("py4j.protocol.Py4JJavaError: ")[2])
     if _STOPPED.search(said):
         cause = "it was stopped, or its driver ended; the next run on the checkpoint repeats the batch in progress"
     elif "Python worker exited" in said:
