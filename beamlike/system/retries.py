@@ -5,10 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import re
+import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from beamlike.errors import text_of
 from beamlike.system.activity import current_tracker
 from beamlike.system.secrets import without_secrets
 
@@ -43,7 +45,7 @@ _NUMBERS: Final = frozenset(
             "ENETRESET",
             "ENETUNREACH",
         ),
-        *("EPIPE", "ETIMEDOUT", "EAI_AGAIN", "ESTALE"),
+        *("EPIPE", "ETIMEDOUT", "ESTALE"),
     )
     if hasattr(errno, name)
 )
@@ -64,6 +66,7 @@ _NAMES: Final = frozenset(
         ),
     )
 )
+_OURS: Final = ("beamlike.", "stages.", "windowing.")
 _LIBRARIES: Final = (
     "polars",
     "pyarrow",
@@ -87,8 +90,11 @@ _OF_STORE: Final = re.compile(r"(?i)(?:object-store error: )?(?:generic \w+ erro
 _LASTING: Final = re.compile(r"(?i)access.?denied|forbidden|invalid.?access.?key|signature.?does|no.?such")
 _WRONG: Final = re.compile(
     r"(?i)no.?such|not exist|syntax|authentication|password|read.?only|unable to open|unknown|permission|malformed|full"
+    r"|denied|pg_hba|\bcolumns?\b|default value|constraint|out of range|too long|data truncated"
 )
 """Words of databases for what stays as it is, also if they raise the class of errors of connections."""
+_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'|`[^`]*`")
+"""Names in an error, such as those of hosts and databases."""
 
 
 def may_pass(error: BaseException) -> bool:
@@ -101,21 +107,24 @@ def may_pass(error: BaseException) -> bool:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error and those that it was raised for, also if a message hides them."""
-    while error is not None:
+    """Yields an error and those that it was raised for: for errors of this package, also if the message hides them."""
+    met = set[int]()  # errors that are raised for each other form a circle
+    while error is not None and id(error) not in met:
+        met.add(id(error))
         yield error
-        error = error.__cause__ or error.__context__
+        ours = type(error).__module__.startswith(_OURS)
+        error = error.__cause__ or (error.__context__ if ours else None)
 
 
 def _may_pass(error: BaseException) -> bool:
     """Judges one error. Values of rows, which errors of databases and of polars may quote, do not decide it."""
     if isinstance(error, ConnectionError | TimeoutError):
         return True
-    text = str(
-        getattr(error, "orig", None) or error
-    )  # of SQLAlchemy's, without the statement and its parameters
-    if type(error).__name__ in _NAMES:
-        return _WRONG.search(text) is None
+    text = _words(error)
+    if any(kind.__name__ in _NAMES for kind in type(error).__mro__) and not _is_of_rights(error):
+        return _WRONG.search(_QUOTED.sub("", text)) is None
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in _NUMBERS
     library = type(error).__module__
@@ -128,6 +137,20 @@ def _may_pass(error: BaseException) -> bool:
     return _PASSING.search(text) is not None and _LASTING.search(text) is None
 
 
+def _words(error: BaseException) -> str:
+    """Returns the text of an error: of SQLAlchemy's, without the statement and its parameters; of MySQL's, without the
+    number.
+    """
+    own = getattr(error, "orig", None) or error
+    args: tuple[Any, ...] = getattr(own, "args", ())
+    return text_of(args[1] if len(args) == 2 and isinstance(args[0], int) else own)
+
+
+def _is_of_rights(error: BaseException) -> bool:
+    """True for errors of a user or a password, which Redis and others derive from those of connections."""
+    return any(kind.__name__.startswith(("Authenti", "Authoriz")) for kind in type(error).__mro__)
+
+
 def again(what: str, call: Callable[[], T], tries: int = TRIES) -> T:
     """Calls a function, and repeats the call after errors that may pass, with random waits that become longer. Each
     repetition is logged and counted. `what` names the target, and the call must be safe to repeat.
@@ -137,7 +160,9 @@ def again(what: str, call: Callable[[], T], tries: int = TRIES) -> T:
     except Exception as error:
         if not may_pass(error):
             raise
-        return _repeated(what, call, error, tries)
+        first = error
+    # No error is handled any more: a later one would seem to be raised for this one.
+    return _repeated(what, call, first, tries)
 
 
 def _repeated(what: str, call: Callable[[], T], first: Exception, tries: int) -> T:
@@ -174,7 +199,7 @@ def _repeated(what: str, call: Callable[[], T], first: Exception, tries: int) ->
 
 def _tell(what: str, tries: int, state: RetryCallState) -> None:
     error: Any = None if state.outcome is None else state.outcome.exception()
-    reason = without_secrets(" ".join(str(error).split()))[:300]
+    reason = without_secrets(" ".join(text_of(error).split()))[:300]
     wait = 0.0 if state.next_action is None else state.next_action.sleep
     _LOG.warning(
         "%s: %s: %s; trying again in %.1fs, attempt %d of %d",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from collections.abc import Iterator
 
 import polars as pl
@@ -32,6 +33,8 @@ def caused(error: Exception, by: Exception) -> Exception:
 
 
 PASSING = [
+    database('connection to server at "db-full.example" failed: Connection refused'),
+    socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"),
     ConnectionResetError(errno.ECONNRESET, "reset"),
     ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
     BrokenPipeError(errno.EPIPE, "pipe"),
@@ -52,6 +55,14 @@ PASSING = [
     caused(SinkError("out", "cannot be written"), ConnectionAbortedError("aborted")),
 ]
 LASTING = [
+    sa.exc.OperationalError(
+        "SELECT 1", None, Exception(1044, "Access denied for user 'ada' to database 'db'")
+    ),
+    database("no pg_hba.conf entry for host 10.0.0.1"),
+    database("table t has 2 columns but 3 values were supplied"),
+    sa.exc.OperationalError("INSERT", None, Exception(1364, "Field 'x' doesn't have a default value")),
+    redis.exceptions.AuthenticationError("invalid username-password pair"),
+    socket.gaierror(socket.EAI_NONAME, "Name or service not known"),
     FileNotFoundError(errno.ENOENT, "no file"),
     PermissionError(errno.EACCES, "no"),
     OSError(errno.ENOSPC, "No space left on device"),
@@ -135,3 +146,33 @@ def test_few_attempts_before_a_service_has_answered() -> None:
     with pytest.raises(ConnectionRefusedError):
         again("a service", call, retries.FEW)
     assert len([*errors]) == 100 - retries.FEW
+
+
+def test_an_error_that_lasts_ends_the_attempts_that_a_brief_one_began() -> None:
+    calls = []
+
+    def call() -> None:
+        calls.append("rows")
+        if len(calls) == 1:
+            raise ConnectionResetError(errno.ECONNRESET, "reset")
+        raise PermissionError(errno.EACCES, "no")
+
+    with pytest.raises(PermissionError) as caught:
+        again("a sink", call)
+    assert len(calls) == 2
+    assert not getattr(caught.value, "__notes__", [])
+
+
+def test_errors_that_are_raised_for_each_other_are_judged() -> None:
+    first, second = FileNotFoundError(errno.ENOENT, "x"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+    assert not may_pass(first)
+
+
+def test_an_error_that_was_raised_while_another_was_handled_is_judged_by_itself() -> None:
+    error = PermissionError(errno.EACCES, "no")
+    error.__context__ = ConnectionResetError(errno.ECONNRESET, "reset")
+    assert not may_pass(error)
+    hidden = SinkError("out", "cannot be written")
+    hidden.__context__ = ConnectionResetError(errno.ECONNRESET, "reset")
+    assert may_pass(hidden)
