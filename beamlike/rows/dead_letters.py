@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 from narwhals.exceptions import NarwhalsError
 
-from beamlike.errors import StepError
+from beamlike.errors import StepError, text_of
 from beamlike.rows.models import validation_text
 from beamlike.rows.uses import StepUsage, UnusedRows
 from beamlike.rows.values import row_json
@@ -41,6 +41,7 @@ _MOST_OF_ROW: Final = 300
 
 _NONE: Final[Mapping[str, int]] = MappingProxyType({})
 
+_SEARCHED: Final = 20  # times as many characters are searched for secrets, however long the error is
 SHOWN: Final = 1000  # Characters of an error; a value that it quotes may be of any length.
 
 
@@ -72,9 +73,10 @@ def error_text(error: Exception) -> str:
     """
     if isinstance(error, StepError):
         return without_secrets(str(error.args[1]))[:SHOWN]
-    text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else validation_text(error) or str(error)
+    text = reason(error) if isinstance(error, EXPRESSION_ERRORS) else validation_text(error) or text_of(error)
     kind = type(error).__name__
-    return without_secrets(f"{kind}: {text}" if text else kind)[:SHOWN]
+    told = f"{kind}: {text}" if text else kind
+    return without_secrets(told[: _SEARCHED * SHOWN])[:SHOWN]
 
 
 def note_row(error: Exception, row: pl.DataFrame) -> Exception:
@@ -86,10 +88,11 @@ def note_row(error: Exception, row: pl.DataFrame) -> Exception:
 
 def reason(error: Exception) -> str:
     """Returns the first line of an error, without secrets. polars appends its whole plan in the following lines."""
-    beyond = _BEYOND.search(str(error))
+    text = text_of(error)
+    beyond = _BEYOND.search(text)
     if beyond:
         return f"{beyond['values']} does not fit into 64 bits"
-    return without_secrets(str(error).strip().partition("\n")[0]) or type(error).__name__
+    return without_secrets(text.strip().partition("\n")[0]) or type(error).__name__
 
 
 def _in_order(names: Iterable[str]) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ _WORD: Final = (
     r"(?:[^\s;&'\"<>,)\]}]|[;&](?![\s'\"]|$|\w[\w.-]*=)|,(?!\s|[\w.-]+[=:]|['\"]|$)"
     r"|['\"](?![\s,;:&)\]}]|$)|[)\]}](?=\w))+"
 )
-_VALUE: Final = rf"(?:(?:bearer|basic|digest|negotiate|sharedkey|token)\s+)?(?:{_QUOTED}|{_WORD})"
+_LISTED: Final = r"\[[^\]]{0,2000}\]|\((?=['\"])[^)]{0,2000}\)"
+_VALUE: Final = rf"(?:(?:bearer|basic|digest|negotiate|sharedkey|token)\s+)?(?:{_LISTED}|{_QUOTED}|{_WORD})"
 # After a mere space, only what no word of a sentence looks like: with a digit, a sign or capitals within.
 _ODD: Final = (
     r"(?!(?:U?Int|Float)\d)(?=[^\s'\"]*(?:\d|(?-i:[a-z][A-Z]|[A-Z]{2}[a-z])|[$%^*+=/#!]\w))"
@@ -34,7 +35,8 @@ _USER_IN_URL: Final = (
     # A password may contain any character, even an unescaped @. So everything up to the last @ of the word is removed,
     # and a space as well if a host follows.
     r"(?<=://)(?<!abfs://)(?<!abfss://)(?<!wasb://)(?<!wasbs://)"
-    r"(?:[^\s'\"<>]{0,2000}@|[^\s'\"<>/:@]*:(?!\d{1,5}(?:[/?\s,;]|$))[^'\"<>\n]{0,200}?@(?=[\w\[]))"
+    r"(?:[^\s'\"<>]{0,2000}@|[^\s'\"<>/:@]*:(?!\d{1,5}(?:[/?\s,;]|$))[^'\"<>\n]{0,200}?@(?=[\w\[])"
+    r"|[^\s'\"<>/:@]+:[^\s\"<>/,]{0,200}@(?=[\w\[]))"
 )
 _NAMES: Final = (
     "pass",
@@ -54,24 +56,26 @@ _FORMS: Final = tuple(
     for hints, form, shown in (
         (
             ("-----begin",),
-            r"(-----BEGIN [A-Z ]*PRIVATE KEY-----)(?!\*\*\*).*?(?:-----END [A-Z ]*KEY-----|\Z)",
+            r"(-----BEGIN [A-Z ]*PRIVATE KEY(?: BLOCK)?-----)(?!\*\*\*).*?(?:-----END [A-Z ]*KEY(?: BLOCK)?-----|\Z)",
             r"\1***",
         ),
         (("://",), _USER_IN_URL, "***@"),
         (("://",), r"(://[\w.*@-]+:)(?![\d*{$])[^\s/'\"<>,:@]+(?=/)", r"\1***"),
-        (("jdbc:",), r"(jdbc:\w+:\w+:)[^\s'\"@]+@", r"\1***@"),
-        (("@",), r"(?<![\w./:@+-])[\w.+-]+:(?![/\\])[^\s'\"]+@(?=[\w\[])", "***@"),
+        (("jdbc:",), r"(jdbc:\w{1,40}:\w{1,40}:)[^\s'\"@]{1,300}@", r"\1***@"),
+        (("@",), r"(?<![\w./:@+-])[\w.+-]+:(?![/\\])[^\s'\"]{1,300}@(?=[\w\[])", "***@"),
         (
             ("hook", "/bot"),
             r"(://[^\s/'\"]*hooks?\.[^\s/'\"]*/|/webhooks?(?:b2)?/|/bot(?=\d+:))[^\s'\"<>]+",
             r"\1***",
         ),
         (("cookie",), r"(cookie:\s*)(?!['\"])[^\n]+", r"\1***"),
+        (("digest",), r"(authorization\s*[:=]\s*)digest\s[^\n]+", r"\1***"),
         (("authorization",), r"(authorization\s*[:=]\s*)(?:[a-z][\w-]*[ ]+)?(?!['\"])\S+", r"\1***"),
         (_NAMES, rf"({_NAME}{_TAIL}{_IS}){_VALUE}", r"\1***"),
         (("auth", "pass", "sig", "otp", "sas"), rf"((?:{_SHORT}){_IS}){_VALUE}", r"\1***"),
         (_NAMES, rf"(<[\w.:-]*?{_NAME}{_TAIL}>|{_NAME}{_TAIL}>)[^<\s]+", r"\1***"),
-        (_NAMES, rf"(\(['\"][\w.-]*?{_NAME}{_TAIL}['\"],\s*){_QUOTED}(?=,?\s*\))", r"\1***"),
+        (_NAMES, rf"([\[(]['\"][\w.-]*?{_NAME}{_TAIL}['\"],\s*){_QUOTED}(?=,?\s*[\])])", r"\1***"),
+        (("tokens",), rf"(\b\w*tokens{_IS})\[\s*['\"][^\]]{{0,2000}}\]", r"\1***"),
         (
             _NAMES,
             rf"(?<!unexpected )({_NAME}['\"]?\s+(?:(?:is|was|to|with|value)\s+)*)(?:{_QUOTED}|{_ODD})",
@@ -82,9 +86,26 @@ _FORMS: Final = tuple(
         (("-u", "--user"), r"((?:\s|^)(?:-u|--user)[ =])[^\s:]+:\S+", r"\1***"),
         (("key=", "code="), r"([?&](?:key|code)=)[^\s&'\"<>]+", r"\1***"),
         (
-            ("eyj", "kia", "sia", "gh", "glpat-", "xox", "dapi", "sk-", "sk_", "aiza"),
+            (
+                "eyj",
+                "kia",
+                "sia",
+                "gh",
+                "glpat-",
+                "xox",
+                "dapi",
+                "sk-",
+                "sk_",
+                "aiza",
+                "hf_",
+                "npm_",
+                "sg.",
+                "ya29.",
+                "dckr",
+            ),
             r"\b(?-i:eyJ[\w-]{8,}\.[\w-]+\.[\w-]*|A[KS]IA[A-Z0-9]{16}\b|gh[a-z]_\w{20,}|github_pat_\w{20,}"
-            r"|glpat-[\w-]{16,}|xox[a-z]-[\w-]{8,}|dapi[0-9a-f]{32}|sk[-_](?:\w+[-_])?\w{20,}|AIza[\w-]{30,})",
+            r"|glpat-[\w-]{16,}|xox[a-z]-[\w-]{8,}|dapi[0-9a-f]{32}|sk[-_](?:\w+[-_])?\w{20,}|AIza[\w-]{30,}"
+            r"|hf_\w{20,}|npm_\w{20,}|SG\.[\w-]{10,}\.[\w-]{10,}|ya29\.[\w-]{10,}|dckr_pat_[\w-]{10,})",
             "***",
         ),
     )
