@@ -222,6 +222,7 @@ class StageRecord(ShownStage):
             fired=self.fired + later.fired,
             drained=self.drained + later.drained,
             promised=_added(self.promised, later.promised),
+            most=self.most + later.most,
         )
 
     def plus(self, other: StageRecord) -> StageRecord:

@@ -38,11 +38,11 @@ def test_the_order_in_which_shards_are_merged_does_not_matter(
         assert found.skew == pytest.approx(max(elements) / (sum(elements) / len(elements)))
 
 
-def test_the_skew_is_of_the_last_batch() -> None:
+def test_the_largest_shards_of_merged_batches_are_added() -> None:
     one, other = (
         reduce(StageRecord.plus, [stage_record(5, 5, elements=n) for n in each]) for each in ([1, 9], [4, 6])
     )
-    assert (one.skew, other.skew, one.then(other).most, one.quiet().skew) == (1.8, 1.2, 6, None)
+    assert (one.skew, other.skew, one.then(other).most, one.quiet().skew) == (1.8, 1.2, 15, None)
 
 
 @pytest.mark.spark
@@ -67,3 +67,9 @@ def test_a_hot_key_on_spark_shows_on_the_page(hot: float, spark: SparkSession, t
     assert (record.skew > 2.5) == (hot > 0.5)
     (chart,) = [one for one in RunCharts.of(history).stage("each") if one.title == "Skew of the shards"]
     assert record.skew in chart.lines[0].values
+
+
+def test_the_skew_of_several_batches_is_at_least_that_of_equal_shards() -> None:
+    many = StageRecord(0, 0, "", elements=100, shards=4, most=25)
+    few = StageRecord(0, 0, "", elements=4, shards=4, most=4)
+    assert many.then(few).skew == pytest.approx(29 * 4 / 104)
