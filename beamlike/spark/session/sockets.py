@@ -51,33 +51,43 @@ def _has_sockets(folder: str) -> bool:
 def acknowledged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the batches that Java sends to this worker. Its messages are acknowledged at once."""
     while True:
-        for tcp in _from_java():
-            with suppress(OSError):
-                tcp.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)  # only for the next messages
+        for tcp in from_java():
+            tcp.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)  # only for the next messages
+            tcp.close()
         batch = next(batches, None)
         if batch is None:
             return
         yield batch
 
 
-@cache
-def _from_java() -> tuple[socket.socket, ...]:
-    """Returns the TCP connections of this worker within its machine when its first task begins: that with Java."""
-    if not _QUICK:
-        return ()
-    found = {}
-    for number in map(int, os.listdir("/proc/self/fd")):
+def from_java() -> Iterator[socket.socket]:
+    """Yields the connections of this worker within its machine that it had when its first task began: those with Java.
+
+    They are duplicates, for the caller to close.
+    """
+    for number, inode in _numbers():
         with suppress(OSError):
-            if stat.S_ISSOCK(os.fstat(number).st_mode):
-                one = socket.socket(fileno=os.dup(number))
-                found[one.getsockname()] = one  # several numbers may belong to one connection
-    return tuple(
-        tcp for tcp in found.values() if tcp.family in (socket.AF_INET, socket.AF_INET6) and _within(tcp)
-    )
+            if os.fstat(number).st_ino == inode:  # else it was closed, and the number is that of another file
+                yield socket.socket(fileno=os.dup(number))
 
 
-def _within(tcp: socket.socket) -> bool:
-    try:
-        return tcp.getpeername()[0] in ("127.0.0.1", "::1")
-    except OSError:
-        return False
+@cache
+def _numbers() -> tuple[tuple[int, int], ...]:
+    """Returns the file numbers of these connections, each with its inode."""
+    found = dict[int, int]()
+    with suppress(OSError):
+        for number in map(int, os.listdir("/proc/self/fd") if _QUICK else ()):
+            with suppress(OSError):
+                status = os.fstat(number)
+                if stat.S_ISSOCK(status.st_mode) and _is_within(number):
+                    found[status.st_ino] = number  # several numbers may belong to one connection
+    return tuple((number, inode) for inode, number in found.items())
+
+
+def _is_within(number: int) -> bool:
+    """True for a TCP connection with a process of this machine."""
+    with socket.socket(fileno=os.dup(number)) as one:
+        return one.family in (socket.AF_INET, socket.AF_INET6) and one.getpeername()[0] in (
+            "127.0.0.1",
+            "::1",
+        )

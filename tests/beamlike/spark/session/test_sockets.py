@@ -26,10 +26,9 @@ def found(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the family of each connection of this worker with Java, and whether it acknowledges at once."""
     for _ in batches:
         quick = socket.TCP_QUICKACK  # type: ignore[attr-defined, unused-ignore]
-        kept = sockets._from_java()
         rows = [
             {"family": int(one.family), "quick": bool(one.getsockopt(socket.IPPROTO_TCP, quick))}
-            for one in kept
+            for one in sockets.from_java()
         ]
         yield pa.RecordBatch.from_pylist(rows, pa.schema({"family": pa.int32(), "quick": pa.bool_()}))
 
