@@ -46,8 +46,12 @@ def to_write(path: str, settings: Iterable[str]) -> sqlite3.Connection:
         if _code(error) not in _IN_USE:
             raise
         connection = connected(path, wait=PATIENCE)
-        for setting in settings:
-            connection.execute(setting)
+        try:
+            for setting in settings:
+                connection.execute(setting)
+        except BaseException:
+            connection.close()
+            raise
     return connection
 
 
