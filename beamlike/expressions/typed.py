@@ -648,7 +648,10 @@ def _joined(name: str, node: Any, operands: list[_Operand]) -> None:
     dtypes = [one.dtype for one in operands if one.dtype != pl.Null()]
     if pl.Boolean() in dtypes and any(dtype != pl.Boolean() for dtype in dtypes):
         sign = "|" if "or" in name else "&"
-        raise TypeFault(f"{sign} cannot join {' and '.join(map(type_name, dtypes))}")
+        raise TypeFault(
+            f"{sign} cannot join {' and '.join(map(type_name, dtypes))}; & and | bind closer than comparisons: write "
+            "parentheses around each comparison"
+        )
 
 
 _OTHERS: Final[Mapping[str, _Rule]] = {

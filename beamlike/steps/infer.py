@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -161,13 +160,7 @@ def _checked(shape: Shape, typing: Typing, expression: nw.Expr, step: str) -> Se
         return typing.typed(resolved)
     except TypeFault as error:
         text = expression_text(resolved)
-        raise WrongType(f"cannot compute {text}: {error}{_parentheses(text)}", step=step) from None
-
-
-def _parentheses(text: str) -> str:
-    """Returns a hint for a text that may lack parentheses around comparisons: `a == 1 & b > 2`."""
-    mixed = re.search(r"[&|]", text) and re.search(r"[<>=]", text)
-    return "; & and | bind closer than comparisons: write parentheses around each comparison" if mixed else ""
+        raise WrongType(f"cannot compute {text}: {error}", step=step) from None
 
 
 def _missing(name: str, shape: Shape, expression: nw.Expr, step: str) -> PlanError:
@@ -215,7 +208,7 @@ def outputs(shape: Shape, given: Iterable[nw.Expr], *, step: str) -> list[pl.Sch
             field = isinstance(error, pl.exceptions.StructFieldNotFoundError)
             why = f"there is no field {reason(error)!r}" if field else reason(error)
             text = expression_text(expression)
-            raise WrongType(f"cannot compute {text}: {why}{_parentheses(text)}", step=step) from error
+            raise WrongType(f"cannot compute {text}: {why}", step=step) from error
     for name, count in Counter(name for schema in schemas for name in schema).items():
         require_column_name(name, step)
         if count > 1:
