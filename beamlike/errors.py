@@ -19,6 +19,14 @@ COMPUTED: Final = frozenset(
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
+def text_of(error: object) -> str:
+    """Returns the text of an error, also of a user's class whose `__str__` fails."""
+    try:
+        return str(error)
+    except Exception:
+        return f"{type(error).__name__} has no text, since its __str__ fails"
+
+
 def without_colours(text: str) -> str:
     """Removes terminal codes from the text of a library's error."""
     return _COLOURS.sub("", text)

@@ -12,7 +12,7 @@ from typing import Final
 
 import attrs
 
-from beamlike.errors import without_colours
+from beamlike.errors import text_of, without_colours
 from beamlike.rows.dead_letters import ROW_NOTE
 from beamlike.system.activity import CurrentBatch
 from beamlike.system.secrets import without_secrets
@@ -34,6 +34,10 @@ _BEGINS: Final = re.compile(r"(?P<kind>step|source|sink) (?P<quote>['\"])(?P<nam
 """The beginning of the text of this package's errors."""
 _NOTES: Final = re.compile(rf"\n(?=in |{ROW_NOTE})")
 _OURS: Final = re.compile(r"(?:^|.*[/\\])((?:beamlike|stages|windowing)[/\\].+\.py)$")
+_IN_GROUP: Final = re.compile(r"^ *[|+](?: -+ \d+ -+)? ?", re.MULTILINE)
+"""The beginning of each line of a group of errors."""
+_WITH_STEPS: Final = ("beamlike.errors", "stages.errors")
+"""The modules whose errors have the name of a step."""
 _HERE: Final = Path(__file__).parents[2]
 _LIBRARY: Final = re.compile(
     r"^<frozen|[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python\d|[/\\](?:pyspark|py4j)\S*\.zip[/\\]"
@@ -69,10 +73,12 @@ class Failure:
         """Describes the error that ended a run in the batch `begun`. A worker's error is read from its traceback."""
         # Notes and causes are included, and an error of a worker has the worker's traceback in its text.
         told = without_colours("".join(traceback.format_exception(error)))
-        raised = _raised(without_colours(str(error)))
-        kind, text = raised or (type(error).__name__, without_colours(str(error)).strip())
+        if isinstance(error, BaseExceptionGroup):
+            told = _IN_GROUP.sub("", told)
+        said = without_colours(text_of(error))
+        kind, text = _raised(said) or (type(error).__name__, said.strip())
         found = attrs.evolve(cls._parsed(told, kind, text), batch=None if begun is None else begun.batch)
-        step = getattr(error, "step", None)
+        step = getattr(error, "step", None) if type(error).__module__ in _WITH_STEPS else None
         return found if step is None else attrs.evolve(found, step=str(step))
 
     @classmethod
@@ -84,7 +90,7 @@ class Failure:
             named[begins["kind"]] = begins["name"]
         return cls(
             error=kind,
-            text=without_secrets(text)[:_MOST],
+            text=without_secrets(text[: 20 * _MOST])[:_MOST],
             row=without_secrets(row),
             place=without_secrets(_place(told)),
             step=named["step"],
@@ -119,7 +125,7 @@ def traceback_text(told: str) -> str:
     kind, text = _raised(told) or ("an error", told.strip().rpartition("\n")[2])
     found = Failure._parsed(told, kind, text)
     first = ", ".join([found.summary, *found._where, *([f"at {found.place}"] if found.place else [])])
-    return f"{first}\n{_folded(told)}"
+    return without_secrets(f"{first}\n{_folded(told)}")
 
 
 def _folded(told: str) -> str:

@@ -21,6 +21,7 @@ from beamlike.spark.java_errors import Py4JJavaError
 from beamlike.spark.query.build import python_reason
 from beamlike.spark.session.connect import forbidden, unknown_scheme
 from beamlike.system.seals import NotAsWritten
+from beamlike.system.secrets import without_secrets
 
 _OURS: Final = re.compile(
     r"^beamlike\.errors\.(?P<kind>CheckpointError|SourceError|DataLoss|SinkError|SinkInUse): "
@@ -106,7 +107,7 @@ def from_spark(message: str) -> str:
     lines = [line for line in said.splitlines() if not _FRAME_OF_JAVA.match(line)]
     left_out = len(said.splitlines()) - len(lines[:_LINES])
     told = [*lines[:_LINES], *([f"... {left_out:,} more lines"] if left_out else [])]
-    return "\n".join([f"Spark failed: {cause.strip()}", *(f"  {line}" for line in told)])
+    return without_secrets("\n".join([f"Spark failed: {cause.strip()}", *(f"  {line}" for line in told)]))
 
 
 @contextmanager

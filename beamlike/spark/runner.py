@@ -288,12 +288,7 @@ class SparkRun(Shown):
             raise
         except StreamingQueryException as error:
             self._take_back_end()
-            self._query.require_relayed()
-            if self._query.gate.exit is not None:
-                raise self._query.gate.exit from None
-            if (exceeded := self._opened.run.observers.losses.limit.exceeded) is not None:
-                raise exceeded from None
-            raise failure(str(error), self.checkpoint, self.plan) from self._query.gate.error
+            raise self._failure(error) from None
         except PySparkException as error:
             if lost := self._query.failure_of_server(error):
                 raise lost from error
@@ -301,6 +296,15 @@ class SparkRun(Shown):
         finally:
             self._opened.run.records.close("failed")
             self._release()
+
+    def _failure(self, error: Exception) -> BaseException:
+        """Returns the error of a run whose query has failed with this one."""
+        self._query.require_relayed()
+        found = self._query.gate.exit or self._opened.run.observers.losses.limit.exceeded
+        if found is None:
+            found = failure(str(error), self.checkpoint, self.plan)
+            found.__cause__ = self._query.gate.error
+        return found
 
     def _take_all(self) -> None:
         """Waits until the query has read all available input."""
@@ -380,8 +384,18 @@ class SparkRun(Shown):
             self.ask_to_stop()
         if self._stopper is not None:
             self._stopper.join()
+        self._note_failure()
         self._conclude("stopped")
         return self._release()
+
+    def _note_failure(self) -> None:
+        """Records the error of a query that has failed, if nobody has waited for it."""
+        error = None if self._query.phase is Phase.GIVEN_UP else self._query.failed_with()
+        if error is not None:
+            try:
+                raise self._failure(error) from None
+            except BaseException:
+                self._opened.run.records.close("failed")
 
     def _conclude(self, ending: Ending) -> None:
         run = self._opened.run

@@ -124,9 +124,10 @@ class RunningQuery:
 
     def has_failed(self) -> bool:
         """True if the query, which has ended, did not finish a batch."""
-        return self._failed_with() is not None
+        return self.failed_with() is not None
 
-    def _failed_with(self) -> Exception | None:
+    def failed_with(self) -> Exception | None:
+        """Returns the error of a query that did not finish a batch, or of the server that cannot tell; else None."""
         # Without a server or its session, this process answers from what it knows.
         if self.relay is None or not (self.lost or self._closed):
             return self.query.exception()
@@ -150,7 +151,7 @@ class RunningQuery:
     def close(self) -> None:
         """Ends what belongs to the query, which has ended."""
         if self.relay is not None and not self._closed:
-            self._failure, self._closed = self._failed_with(), True
+            self._failure, self._closed = self.failed_with(), True
             self.relay.close()
             (release if self.lost is None else give_up)(self.relay.session)
 

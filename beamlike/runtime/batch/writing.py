@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import polars as pl
 
-from beamlike.errors import RunError, SinkError, without_colours
+from beamlike.errors import RunError, SinkError, text_of, without_colours
 from beamlike.expressions.describe import describe
 from beamlike.io.base import Part, Sink, WrittenInFrames
 from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
@@ -50,7 +50,7 @@ def what_failed(error: Exception) -> str:
     """Returns the text of an error without secrets. If it contains a traceback from another process, only the last line
     is returned.
     """
-    text = without_secrets(without_colours(str(error)).strip())
+    text = without_secrets(without_colours(text_of(error)).strip())
     if isinstance(error, RunError):
         return text  # the text of an error of this package is complete
     if "Traceback (most recent call last)" in text:

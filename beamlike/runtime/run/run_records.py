@@ -25,10 +25,9 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.seen_keys import damaged_keys, keys_of
 from beamlike.records.status_files import RunStatusFile, task_folder_of, with_tasks
 from beamlike.records.writer import RECORDS_FILE, RecordWriter
-from beamlike.runtime.run.checkpoint import OURS
+from beamlike.runtime.run.checkpoint import OURS, saved_manifest
 from beamlike.runtime.run.telemetry import FollowedRun, RunTelemetry, Telemetry
 from beamlike.system.activity import ActivityTracker, Follower
-from beamlike.system.path_names import is_remote
 
 Storing: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Creates a context manager around each write of records. It converts storage errors."""
@@ -212,6 +211,7 @@ class RunRecords:
                 if self._writer is not None:
                     failure = None if error is None else Failure.of(error, unfinished)
                     self._writer.close(ending, self.changed, failure)
+                    _mark_recorded(error)
         finally:
             self._remove_status()
             self._telemetry.end(ending, unfinished, error)
@@ -229,19 +229,38 @@ class RunRecords:
 @contextmanager
 def recorded_start(checkpoint: str, plan: Plan) -> Iterator[None]:
     """Records an error of the `with` block as the end of a run that continues a checkpoint on this machine, and has not
-    opened its records. Errors of the declaration or the checkpoint, and of another run that is alive, are left out.
+    opened its records. Errors of the declaration or the checkpoint, and of another run that is alive, are left out, and
+    so are those of a pipeline of another name. `checkpoint` is empty if the run has none.
     """
     try:
         yield
     except (PlanError, CheckpointError, SinkInUse, RecordsInUse):
         raise
-    except Exception:
+    except Exception as error:
         path = os.path.join(checkpoint, OURS, RECORDS_FILE)
-        if not is_remote(checkpoint) and os.path.isfile(path):
-            # If the run has opened its records, it closes them itself, and they are in use here.
+        is_its = checkpoint and not _is_recorded(error) and _pipeline_of(checkpoint) == plan.name
+        if is_its and os.path.isfile(path):
             with suppress(RecordsInUse, RunError, OSError):
                 RunRecords.open(path, plan, lambda: time.time_ns() // 1000, fresh=False).close("failed")
         raise
+
+
+def _pipeline_of(checkpoint: str) -> str | None:
+    """Returns the name of the pipeline of a checkpoint on this machine; None if it cannot be read."""
+    with suppress(CheckpointError):
+        manifest = saved_manifest(checkpoint)
+        return None if manifest is None else manifest["pipeline"]
+    return None
+
+
+def _mark_recorded(error: BaseException | None) -> None:
+    with suppress(AttributeError, TypeError):  # a class that has no other attributes
+        error._beamlike_recorded = True  # type: ignore[union-attr]
+
+
+def _is_recorded(error: BaseException) -> bool:
+    """True if the run has recorded this error itself."""
+    return getattr(error, "_beamlike_recorded", False) is True
 
 
 @contextmanager

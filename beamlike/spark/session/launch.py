@@ -29,6 +29,7 @@ from beamlike.spark.session.pickling import pickle_bytes_as_bytes
 from beamlike.spark.session.scratch import scratch
 from beamlike.spark.session.sockets import socket_settings
 from beamlike.system.json_logs import logs_json
+from beamlike.system.secrets import without_secrets
 
 _DEFAULTS = {
     "spark.driver.memory": DRIVER_MEMORY,
@@ -57,7 +58,7 @@ class SparkNotStarted(RunError):
     """Raised if Spark did not start. The message has the last output of Java."""
 
     def __init__(self, said: str) -> None:
-        super().__init__(f"Spark did not start; its Java said:\n{said}")
+        super().__init__(f"Spark did not start; its Java said:\n{without_secrets(said)}")
 
 
 def start(
