@@ -95,9 +95,6 @@ class Expression(nw.Expr):
     def __abs__(self) -> NoReturn:
         self._refuse("abs(...) is for one value: write .abs()")
 
-    def __call__(self, *given: object, **named: object) -> NoReturn:
-        self._refuse("it cannot be called: write one of its methods, such as .is_null()")
-
     __float__ = __index__ = __int__
 
     def _refuse(self, reason: str) -> NoReturn:

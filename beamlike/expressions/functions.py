@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import narwhals as nw
 import polars as pl
-from narwhals import lit, when
 from polars.exceptions import ComputeError
 
 from beamlike.errors import PlanError, WrongType
@@ -64,6 +65,49 @@ def col(*names: str) -> nw.Expr:
         if not isinstance(name, str | list | tuple):
             raise WrongType(f"bl.col takes the name of a column, such as bl.col('user'), not {name!r}")
     return expression(nw.col(*names))
+
+
+if TYPE_CHECKING:
+    from narwhals import lit, when
+else:
+
+    def lit(value, dtype=None):
+        """The same value in each row, as an expression; `dtype` is its type, by default that of the value.
+
+        Example, with the `plays` of `bl.Collection`:
+            >>> plays.select(game=bl.lit("chess")).collect()["game"].to_list()
+            ['chess', 'chess', 'chess']
+        """
+        return expression(nw.lit(value, dtype))
+
+    def when(*conditions):
+        """A choice by row: `bl.when(condition).then(value).otherwise(other)`, in which `.when(...)` adds further cases.
+
+        Without `otherwise`, the other rows have a null. All of several conditions must hold.
+
+        Example, with the `plays` of `bl.Collection`:
+            >>> size = bl.when(bl.col("points") > 3).then(bl.lit("big")).otherwise(bl.lit("small"))
+            >>> plays.select(size=size).collect()["size"].to_list()
+            ['small', 'big', 'small']
+        """
+        return When(nw.when(*conditions))
+
+
+class When:
+    """A choice that waits for its next value. Its expressions are of the class of all others, since Python asks a
+    subclass first for the result of a comparison, whose name is that of the left side.
+    """
+
+    def __init__(self, begun: Any) -> None:
+        self._begun = begun
+
+    def then(self, value: Any) -> nw.Expr:
+        """Returns the choice with this value for the rows of the condition before."""
+        then = self._begun.then(value)
+        made: Any = expression(then)
+        made.otherwise = lambda other: expression(then.otherwise(other))
+        made.when = lambda *conditions: When(then.when(*conditions))
+        return made  # type: ignore[no-any-return]
 
 
 def _read(column: str) -> nw.Expr:

@@ -335,7 +335,7 @@ class Reader:
         raise self.fault(node, f"{self.written(node)!r} has no column; write the result instead")
 
     def _compared(self, node: ast.Compare) -> Any:
-        glued = [one for one in node.comparators if isinstance(one, ast.BinOp)]
+        glued = [one for one in node.comparators if isinstance(one, ast.BinOp) and not self.is_bracketed(one)]
         if len(node.ops) > 1 and any(isinstance(one.op, ast.BitAnd | ast.BitOr) for one in glued):
             hint = (
                 "& and | bind closer than comparisons: write and, or, or parentheses around each comparison"
@@ -387,7 +387,8 @@ class Reader:
 
     def _method(self, node: ast.Call, function: ast.Attribute) -> Any:
         owner = function.value
-        if isinstance(owner, ast.Name) and owner.id in _PREFIXES:
+        of_module = function.attr in FUNCTIONS or function.attr in VALUES or function.attr in ("col", "when")
+        if isinstance(owner, ast.Name) and owner.id in _PREFIXES and of_module:
             raise self.fault(node, f"leave out '{owner.id}.': a column is its name, as in user == 'ada'")
         namespace = owner.attr if isinstance(owner, ast.Attribute) and owner.attr in NAMESPACES else None
         subject = self.value(owner.value if namespace and isinstance(owner, ast.Attribute) else owner)
@@ -472,6 +473,11 @@ class Reader:
     def written(self, node: ast.expr) -> str:
         """Returns the text of a part."""
         return ast.get_source_segment(self.text.strip(), node) or ast.unparse(node)
+
+    def is_bracketed(self, node: ast.expr) -> bool:
+        """True if a part is in brackets of its own."""
+        line = self.text.strip().splitlines()[node.lineno - 1].encode()
+        return line[: node.col_offset].rstrip().endswith(b"(")
 
     def fault(self, node: ast.expr, message: str) -> BadExpression:
         """Returns an error at the place of a part. `ast` counts the columns in bytes."""

@@ -330,7 +330,8 @@ def in_words_of_files(text: str) -> str:
     text = re.sub(r"aggregate\((\w+)=bl\.(\w+\(\))\)", r"aggregate: {\1: \2}", text)
     text = re.sub(r"\b(?:read|write)\('(\w+)', bl\.(\w+)\('(\w+)'\)\)", r"{name: \1, sink: {\2: \3}}", text)
     text = re.sub(r"\bbl\.([A-Z]\w*)\('([^']*)'\)", r"{\1: \2}", text)
-    return re.sub(r"\bbl\.([A-Z]\w*)\(\)", r"\1", text).replace("bl.", "")
+    text = re.sub(r"\bbl\.([A-Z]\w*)\(\)", r"\1", text)
+    return re.sub(r"(?<![\w'\"/.\\-])bl\.(?=[A-Za-z_])", "", text)  # not within a name of the user's
 
 
 def _nearest_constructor(name: str) -> str:

@@ -13,6 +13,7 @@ import narwhals as nw
 import polars as pl
 
 from beamlike.errors import COMPUTED, DuplicateName, PlanError, StepError, WrongType, listed, unknown_column
+from beamlike.expressions.functions import When
 from beamlike.expressions.tree import columns_read, expression_text, looks_at_other_rows, resolve
 from beamlike.expressions.typed import TypeFault, Typing
 from beamlike.rows.dead_letters import reason
@@ -116,7 +117,7 @@ def _expression(given: Any, step: str, *, literal: bool) -> nw.Expr:
     )
     if isinstance(given, pl.Expr):
         hint = "; this is a polars expression, write it with bl.col, bl.lit and bl.when"
-    if isinstance(given, nw.functions.When):
+    if isinstance(given, When | nw.functions.When):
         given, hint = (
             "bl.when(...)",
             "; end it with .then(...), as in bl.when(condition).then(1).otherwise(0)",

@@ -102,6 +102,14 @@ class Points:
             for count, span in zip(added.tolist(), lasted.tolist(), strict=True)
         ]
 
+    def largest(self, values: Numbers) -> Times:
+        """Returns, for each point, the index of its batch with the greatest value."""
+        known = np.where(np.isnan(values), -math.inf, values)
+        spans = zip(self.starts.tolist(), self.ends.tolist(), strict=True)
+        return np.array(
+            [first + int(np.argmax(known[first : last + 1])) for first, last in spans], dtype=np.int64
+        )
+
     def most(self, values: Numbers) -> list[float | None]:
         """Returns the greatest value in the batches of each point; None where there is none."""
         if not len(values):

@@ -174,10 +174,11 @@ class RunCharts:
         own = self.series.own_times()
         largest = sorted(own, key=lambda name: -float(own[name].sum()))[: _MOST_PARTS - 1]
         lines, below = [], np.zeros(len(batches))
+        shown = points.largest(took)  # one batch of each point, as the parts of several do not add up
         for number, name in enumerate(largest):
             below = below + own[name]
-            lines.append(Line(name, f"source-{number}", points.most(below), "area"))
-        lines.append(Line("the rest", "rest", points.most(np.fmax(took, below)), "area"))
+            lines.append(Line(name, f"source-{number}", _known(below[shown]), "area"))
+        lines.append(Line("the rest", "rest", _known(np.fmax(took, below)[shown]), "area"))
         yield self._chart("Time of a batch", "duration", lines[::-1], _PARTS, stacked=True)
         rows = _times(sum(one.elements for one in batch.sources.values()) for batch in batches)
         written = _times(sum(batch.sinks.values()) for batch in batches)
@@ -229,6 +230,10 @@ def _window_ends(stage: StageDescription, *marks: Times) -> list[float]:
         return []
     ends = stage.spacing.ends(int(known.min()), int(known.max()) + stage.spacing.period)
     return [end / _SECOND for end in ends] if len(ends) <= _MOST_WINDOWS else []
+
+
+def _known(values: Numbers) -> list[float | None]:
+    return [None if math.isnan(value) else value for value in values.tolist()]
 
 
 def _seconds(started: int, finished: int | None) -> float:

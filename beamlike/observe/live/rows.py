@@ -75,7 +75,7 @@ def newest(output: Output, allowed: Callable[[str], bool] = bool) -> Browsed:
     except (ModuleNotFoundError, OSError, ValueError) as error:
         return Browsed([], [], 0, [printable(f"{output.folder}: {error}")])
     here = [file for file in every if allowed(str(file))]
-    files = sorted(here, key=lambda file: file.stat().st_mtime_ns, reverse=True)
+    files = sorted(here, key=_changed_at, reverse=True)
     frames: list[pl.DataFrame] = []
     left_out: list[str] = []
     for file in files[:_MOST_FILES]:
@@ -85,8 +85,20 @@ def newest(output: Output, allowed: Callable[[str], bool] = bool) -> Browsed:
             frames.append(_read(file))
         except (PlanError, OSError, Damaged, pl.exceptions.PolarsError) as error:
             left_out.append(printable(f"{file.name}: {error}"))
-    rows = pl.concat(frames, how="diagonal_relaxed").head(MOST_ROWS) if frames else pl.DataFrame()
+    try:
+        rows = pl.concat(frames, how="diagonal_relaxed").head(MOST_ROWS) if frames else pl.DataFrame()
+    except pl.exceptions.PolarsError as error:  # files whose columns have no type in common
+        left_out.append(printable(f"{output.folder}: {error}"))
+        rows = frames[0].head(MOST_ROWS)
     return _browsed(rows.columns, rows.iter_rows(), len(files), left_out)
+
+
+def _changed_at(file: Path) -> int:
+    """Returns the time (ns) at which a file was changed; 0 for one that is gone."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def _browsed(

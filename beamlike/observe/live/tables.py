@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Final
-from urllib.parse import unquote, urlsplit
+from typing import Any, Final
+from urllib.parse import unquote
 
 from beamlike.system.texts import sql_name
 
@@ -40,6 +40,7 @@ def delta_files(folder: str) -> list[Path]:
     from deltalake.exceptions import DeltaError
 
     try:
-        return [Path(unquote(urlsplit(one).path)) for one in DeltaTable(folder).file_uris()]
+        added: Any = DeltaTable(folder).get_add_actions(flatten=True)
+        return [Path(folder, unquote(path.as_py())) for path in added["path"]]
     except DeltaError as error:
         raise ValueError(str(error)) from error

@@ -95,7 +95,6 @@ PYTHON: dict[str, Mistake] = {
     "len": (lambda: len(user), [HERE, ".str.len_chars()"]),
     "an item": (lambda: user[0], [HERE, ".list.get(0)"]),
     "iteration": (lambda: list(user), [HERE, "cannot be iterated"]),
-    "a call": (lambda: user("x"), [HERE, "cannot be called"]),
     "isin": (lambda: user.isin(["a"]), ["'isin'", "is_in([...])"]),
     "isNull": (lambda: user.isNull(), ["'isNull'", "is_null()"]),
     "astype": (lambda: points.astype(float), ["'astype'", "cast("]),

@@ -6,11 +6,12 @@ from typing import Any
 
 import narwhals as nw
 import polars as pl
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.expressions.grammar import expression_from_text
+from beamlike.expressions.grammar import BadExpression, expression_from_text
 from beamlike.expressions.tree import expression_identity
 from beamlike.expressions.written import expression_as_text
 
@@ -80,3 +81,14 @@ def computed(expression: nw.Expr) -> pl.Series | str:
         return nw.from_native(FRAME).select(x=expression).to_native()["x"]
     except Exception as error:
         return f"{type(error).__name__}: {error}"
+
+
+@pytest.mark.parametrize("text", ["F.round(1)", "pl.is_in([1, 2])", "0 < (u & 3) < 4", "0 < ( u & 3) < 4"])
+def test_columns_may_have_the_names_of_packages_and_brackets_are_seen(text: str) -> None:
+    expression_from_text(text)
+
+
+@pytest.mark.parametrize("text", ["pl.col('x')", "F.lit(1)", "a == 1 & b == 2"])
+def test_what_other_packages_write_is_explained(text: str) -> None:
+    with pytest.raises(BadExpression, match=r"leave out|bind closer"):
+        expression_from_text(text)

@@ -18,7 +18,7 @@ from beamlike.expressions.written import value_text
 from beamlike.spec.document import parse
 from beamlike.spec.files import read
 from beamlike.spec.parameters import Parameters
-from beamlike.spec.values import Values
+from beamlike.spec.values import Values, in_words_of_files
 from tests.support.round_trip import require_same_from_file
 
 TEXTS = st.one_of(
@@ -136,3 +136,9 @@ collections:
 """
     p = read(text, "p.yaml", {"a": "1", "ab": "2", "a_b": "3"})
     assert bl.Collection(p, p.calls[-1].made).collect()["user"].to_list() == ["1b 2 3 1"]
+
+
+def test_only_calls_of_the_package_are_shown_as_in_a_file() -> None:
+    assert in_words_of_files("no file 'notbl.jsonl' or x/bl.csv; write bl.FixedWindows('2m')") == (
+        "no file 'notbl.jsonl' or x/bl.csv; write {FixedWindows: 2m}"
+    )

@@ -89,3 +89,13 @@ def test_the_parts_of_the_time_of_a_batch_are_within_the_whole() -> None:
         below = [part.values[place] or 0 for part in parts]
         assert below == sorted(below, reverse=True)
         assert all(part <= (whole.values[place] or 0) for part in below)
+
+
+def test_the_parts_of_a_point_are_those_of_one_batch() -> None:
+    count = 2 * chart._MOST
+    first = np.array([10.0, 0.0] * chart._MOST)
+    second = 10 - first
+    points = Points.of(np.arange(count, dtype=np.int64))
+    shown = points.largest(first + 2 * second)
+    assert set(first[shown]) == {0.0}
+    assert set(second[shown]) == {10.0}

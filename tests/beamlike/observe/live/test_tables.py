@@ -88,3 +88,25 @@ def test_what_is_no_database_is_named(content: bytes | None, tmp_path: Path) -> 
 def test_what_is_no_delta_table_is_named(tmp_path: Path) -> None:
     pytest.importorskip("deltalake")
     assert "out" in newest(Output("out", "rows", str(tmp_path / "out"), "Delta")).left_out[0]
+
+
+def test_partitions_of_delta_with_any_value_are_shown(tmp_path: Path) -> None:
+    rows = pl.DataFrame({"x": [1, 2, 3], "k": ["a b", "c", "d/e#f"]})
+    folder = str(tmp_path / "a tab")
+    rows.write_delta(folder, delta_write_options={"partition_by": ["k"]})
+    shown = newest(Output("out", "rows", folder, "Delta"))
+    assert not shown.left_out
+    assert sorted(row[0] for row in shown.rows) == ["1", "2", "3"]
+
+
+def test_a_file_that_is_removed_meanwhile_and_one_of_other_types_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": [1]}\n')
+    (tmp_path / "b.jsonl").write_text('{"a": {"b": 1}}\n')
+    shown = newest(Output("out", "rows", str(tmp_path), "JSONLines"))
+    assert (len(shown.rows), len(shown.left_out)) == (1, 1)
+    gone = [tmp_path / "gone.jsonl", tmp_path / "a.jsonl"]
+    monkeypatch.setattr("beamlike.observe.live.rows.files_in", lambda folder: gone)
+    shown = newest(Output("out", "rows", str(tmp_path), "JSONLines"))
+    assert (len(shown.rows), len(shown.left_out)) == (1, 1)
