@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,6 +50,8 @@ _WORKER_NOISE = re.compile(
     rb"(finish init stage|received parameters|Starting execution|Completed execution) "
 )
 
+_TRACEBACK = b"Traceback (most recent call last):"
+_CLOSED = (b"BrokenPipeError", b"ConnectionResetError")
 _SAID = 12  # the number of Java's last lines that are kept
 _LAST_LINES_SECONDS = 10
 
@@ -188,15 +190,34 @@ def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
 
     Noise is dropped. Frames of tracebacks are copied to standard error only.
     """
-    after_noise = False
     with pipe:
-        for line in pipe:
-            noise = _WORKER_NOISE.match(line)
-            if not (noise or _JAVA_NOISE.match(line) or (after_noise and not line.strip())):
-                if line.strip() and not line.startswith(b"\tat "):
-                    said.append(line)
-                with contextlib.suppress(
-                    OSError
-                ):  # without a terminal, too, the lines are read: Java must never wait for this process
-                    os.write(2, line)
-            after_noise = noise is not None
+        for line in _without_noise(_without_broken_pipes(pipe)):
+            if line.strip() and not line.startswith(b"\tat "):
+                said.append(line)
+            with contextlib.suppress(
+                OSError
+            ):  # without a terminal, too, the lines are read: Java must never wait for this
+                os.write(2, line)
+
+
+def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
+    after_noise = False
+    for line in lines:
+        noise = _WORKER_NOISE.match(line)
+        if not (noise or _JAVA_NOISE.match(line) or (after_noise and not line.strip())):
+            yield line
+        after_noise = noise is not None
+
+
+def _without_broken_pipes(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Leaves out the tracebacks of workers whose task Java has cancelled: they find their socket closed."""
+    held: list[bytes] = []
+    for line in lines:
+        if line.startswith(_TRACEBACK) or (held and line[:1].isspace()):
+            held.append(line)
+        elif held and line.startswith(_CLOSED) and any(b"daemon.py" in one for one in held):
+            held = []
+        else:
+            yield from [*held, line]
+            held = []
+    yield from held

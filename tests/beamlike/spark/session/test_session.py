@@ -292,8 +292,17 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
         f"Starting {ours}.\n\n",
         f"{ours} finish init stage of Python runner. Received UDF from JVM: <f>, received return type: x.\n\n",
         f"{ours} Completed execution of UDF: <f>.\n\n",
+        'Traceback (most recent call last):\n  File "pyspark/daemon.py", line 9, in worker\n    outfile.flush()\n'
+        "BrokenPipeError: [Errno 32] Broken pipe\n",
     ]
-    kept = ["WARNING: All is lost\n", "\n", f"{ours} died\n", "10:00:00 ERROR Executor: no\n", "no newline"]
+    kept = [
+        "WARNING: All is lost\n",
+        "\n",
+        f"{ours} died\n",
+        "10:00:00 ERROR Executor: no\n",
+        'Traceback (most recent call last):\n  File "pyspark/daemon.py", line 9, in worker\nValueError: no\n',
+        "no newline",
+    ]
     reading, writing = os.pipe()
     with open(writing, "w") as pipe:
         pipe.writelines(line for pair in zip(noise, kept, strict=False) for line in pair)
@@ -301,7 +310,9 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
     with open(reading, "rb") as lines:
         launch._pass_on(lines, said := deque())
     assert capfd.readouterr() == ("", "".join(kept))
-    assert [line.decode() for line in said] == [line for line in kept if line.strip()]
+    assert [line.decode() for line in said] == [
+        line for text in kept for line in text.splitlines(keepends=True) if line.strip()
+    ]
 
 
 CLUSTER = """
