@@ -97,7 +97,7 @@ def frames(
     known = {name.encode() for name in columns.raw}
     for number, block in enumerate(blocks(file)):
         if see is not None and (new := {*_KEY.findall(block)} - known):
-            see(infer(block))
+            see(_names(block))
             known |= new
         parsed = parse(file, block, columns)
         if lacks is not None and number == 0:
@@ -112,11 +112,27 @@ def _note_absent(
     absent = [name for name in empty if json.dumps(name, ensure_ascii=False).encode() not in block]
     if not absent:
         return
-    undeclared = [
-        name for name in infer(b"\n".join(block.split(b"\n", _FIRST)[:_FIRST])) if name not in columns.raw
-    ]
+    first = b"\n".join(block.split(b"\n", _FIRST)[:_FIRST])
+    undeclared = [name for name in _names(first) if name not in columns.raw]
     for name in absent if undeclared else ():
         lacks(name, undeclared)
+
+
+def _names(block: bytes) -> list[str]:
+    """Returns the names of the columns that the lines have, also if a column has no single type."""
+    try:
+        return [*infer(block)]
+    except ERRORS:
+        return [*dict.fromkeys(name for line in _lines(block) for name in _names_of(line))]
+
+
+def _names_of(line: bytes) -> list[str]:
+    """Returns the names in the object of a line; none if Python cannot read the line as an object."""
+    try:
+        found = None if _half(line) else json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [*found] if isinstance(found, dict) else []
 
 
 def parse(file: str, block: bytes, columns: JsonColumns) -> tuple[pl.DataFrame, Faulty | None]:

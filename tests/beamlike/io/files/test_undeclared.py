@@ -106,6 +106,31 @@ def test_a_column_after_the_first_megabytes_is_told_and_nested_names_are_not(
     ]
 
 
+MIXED = '{"x":1,"payload":[1]}\n{"x":2,"payload":{"c":1}}\nno JSON\n'
+"""A column without a single type, which polars refuses to infer."""
+
+
+def test_a_column_of_mixed_types_that_nobody_reads_stops_no_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "f").write_text(MIXED)
+    rows, letters = sorted_out(bl.JSONLines(tmp_path, schema={"x": int, "pay_load": str}))
+    assert rows == [(1, None), (2, None)]
+    assert len(letters) == 1
+    assert "no column 'pay_load', so it is null there; did you mean 'payload'?" in caplog.text
+
+
+def test_a_column_of_mixed_types_in_a_later_file_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "1").write_text('{"x": 0}\n')
+    (tmp_path / "2").write_text(MIXED)
+    rows, letters = sorted_out(bl.JSONLines(tmp_path, order="path"))
+    assert rows == [(0,), (1,), (2,)]
+    assert len(letters) == 1
+    assert "has the column 'payload', which" in caplog.text
+
+
 ARRAYS = [
     '[{"a": 1}, {"a": 2}]',
     '[\n{"a": 1},\n{"a": 2}\n]',
