@@ -12,7 +12,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import AnyFrame, Declared, Faulty, FromFile, Part, Pieces, declared
-from beamlike.io.files import hive, part_files
+from beamlike.io.files import hive, linked, part_files
 from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line, of_file
@@ -142,17 +142,22 @@ class Files:
     def found(self, *, later: bool = False) -> list[FoundFile]:
         """Returns the existing files in reading order, each once, without hidden files.
 
+        A link is left out if its target is among the files by its own name, unless the link is in a Hive folder of
+        another name. So a file is read once if a link leads to it from the same path or another one, and a link that
+        is created later adds no rows. Several links to a file that has no own name here are files of their own.
+
         Raises `FileNotFoundError` for a path that does not exist. With `later`, files may still arrive, so a glob may
         match nothing.
         """
-        found = dict[str, FoundFile]()
+        found = list[tuple[str, FoundFile]]()
         for path in self.paths:
             try:
-                found |= {absolute(file.path): file for file in list_files(path, self.paths)}
+                found += [(path, file) for file in list_files(path, self.paths)]
             except FileNotFoundError:
                 if not (later and is_pattern(path)):
                     raise
-        return in_order(found.values(), self.order)
+        columns = None if self._schema is None else pl.Schema(self._schema).names()
+        return in_order(linked.once(found, columns), self.order)
 
     def files(self) -> list[str]:
         """Returns the paths of the existing files."""

@@ -59,6 +59,61 @@ def test_a_link_to_another_folder_of_the_source_is_followed_under_each_name(
     assert {(1, 1), (2, 1)} <= set(sorted_out(source)[0])
 
 
+@pytest.fixture
+def shared(tmp_path: Path) -> Path:
+    """A folder `in` with a file, and beside it a folder `shared`, to whose file links in `in` lead."""
+    put(tmp_path / "in/b.csv", "n\n9\n", at=1)
+    put(tmp_path / "shared/a.csv", "n\n1\n2\n", at=2)
+    return tmp_path
+
+
+@pytest.mark.parametrize("link", ["l.csv", "folder", "deep/l.csv"])
+@pytest.mark.parametrize("named", ["shared", "shared/a.csv", "shared/*.csv", "other"])
+def test_a_link_and_its_target_that_is_named_as_advised_are_read_once(
+    named: str, link: str, shared: Path
+) -> None:
+    if (named, link) == ("shared/a.csv", "folder"):
+        return  # a single file does not allow a link to its folder
+    (shared / "other").symlink_to("shared")
+    (shared / "in" / link).parent.mkdir(exist_ok=True)
+    (shared / "in" / link).symlink_to(shared / ("shared" if link == "folder" else "shared/a.csv"))
+    alone = bl.CSV(shared / "in", schema={"n": int})
+    assert "name that in path=, too" in sorted_out(alone)[1][0][0]
+    for paths in ([shared / "in", shared / named], [shared / named, shared / "in"]):
+        assert sorted_out(bl.CSV(paths, schema={"n": int})) == ([(9,), (1,), (2,)], [])
+
+
+def test_a_link_beside_its_target_adds_no_rows_also_if_it_comes_later(
+    shared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for root in (shared, shared / "*", shared / "**"):
+        out = bl.Memory()
+        p, checkpoint = bl.Pipeline("p"), tmp_path_factory.mktemp("checkpoint")
+        p.read("r", bl.CSV(root, schema={"n": int})).write("o", out)
+        for again in (False, True):
+            p.run(bl.LocalRunner(checkpoint=checkpoint, quiet=True))
+            assert sorted(out.frame()["n"]) == [1, 2, 9]
+            if not again:
+                (shared / "in/latest.csv").symlink_to("b.csv")
+                (shared / "in/copies").symlink_to("../shared")
+        (shared / "in/latest.csv").unlink()
+        (shared / "in/copies").unlink()
+
+
+def test_links_to_a_file_that_has_no_own_name_in_the_source_are_read_each(shared: Path) -> None:
+    (shared / "shared").rename(shared / "in/_kept")
+    for name in ("x.csv", "y.csv"):
+        (shared / "in" / name).symlink_to("_kept/a.csv")
+    assert sorted(sorted_out(bl.CSV(shared / "in"))[0]) == [(1,), (1,), (2,), (2,), (9,)]
+
+
+def test_a_link_in_another_hive_folder_counts_if_its_column_is_read(shared: Path) -> None:
+    (shared / "in/day=1").symlink_to("../shared")
+    source = bl.CSV([shared / "in", shared / "shared"], {"n": int, "day": int})
+    assert sorted_out(source)[0] == [(9, None), (1, 1), (2, 1), (1, None), (2, None)]
+    assert sorted_out(bl.CSV(source.paths, {"n": int}))[0] == [(9,), (1,), (2,)]
+
+
 def test_a_sink_passes_over_links_that_lead_back(tmp_path: Path) -> None:
     sink = bl.CSV(tmp_path, partition_by=["d"])
     frame = pl.DataFrame({"d": [1], "n": [1]})
