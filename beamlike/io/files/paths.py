@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import re
@@ -105,7 +106,8 @@ def list_files(path: str, roots: Sequence[str] = ()) -> list[FoundFile]:
     Other names that cannot be read, such as links that lead out of the path and of the `roots`, are among the files:
     `unreadable` has the reason.
 
-    Raises `FileNotFoundError`, with the message of `nothing_at`, if nothing matches.
+    Raises `FileNotFoundError`, with the message of `nothing_at`, if nothing matches, and `PermissionError` if the path,
+    or the folder before the first wildcard of a glob, cannot be listed.
     """
     found = set(_remote(path) if is_remote(path) else _local(path, (path, *roots)))
     if not found and is_remote(path) and is_pattern(path):
@@ -115,7 +117,9 @@ def list_files(path: str, roots: Sequence[str] = ()) -> list[FoundFile]:
 
 
 def require_something(path: str) -> None:
-    """Raises `FileNotFoundError`, like `list_files`, if the path or glob matches nothing."""
+    """Raises `FileNotFoundError`, like `list_files`, if the path or glob matches nothing, and `PermissionError` if a
+    glob begins in a folder that cannot be listed.
+    """
     if is_remote(path):
         list_files(path)
     elif not _named(path):
@@ -144,15 +148,24 @@ def _local(path: str, roots: Sequence[str]) -> Iterator[FoundFile]:
 
 
 def _named(path: str, roots: Sequence[str] = ()) -> list[str]:
-    """Returns the local paths that a path or glob matches."""
+    """Returns the local paths that a path or glob matches. Raises `PermissionError` if it may not look for them."""
     if not is_pattern(path):
         with suppress(FileNotFoundError, NotADirectoryError):  # not for missing permissions
             os.stat(path)
             return [path]
         return []
+    _require_listable(root_of(path) or os.curdir)
     given = path[: _WILDCARD.search(path).start()]  # type: ignore[union-attr]
     matches = [match for match in _matching(path, len(given), roots or (path,)) if not is_hidden(match)]
     return [match for match in matches if not is_copied(match) or os.path.isdir(match)]
+
+
+def _require_listable(folder: str) -> None:
+    """Raises `PermissionError`, as listing would, if the folder exists and cannot be listed, or cannot be reached."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        is_folder = stat.S_ISDIR(os.stat(folder).st_mode)
+        if is_folder and not _may(folder, os.R_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder)
 
 
 def _matching(pattern: str, given: int, roots: Sequence[str]) -> Iterator[str]:
@@ -184,15 +197,20 @@ def _matching(pattern: str, given: int, roots: Sequence[str]) -> Iterator[str]:
 
 
 def _closed(pattern: str, given: int) -> Iterator[str]:
-    """Yields the folders on the way of a glob, below its first wildcard, in which it may not look."""
+    """Yields the folders on the way of a glob in which it may not look, from the one after `given` characters on."""
+    first = pattern.rfind("/", 0, given + 1)
     for slash in re.finditer("/", pattern):
-        if slash.start() > given:
+        if slash.start() >= first:
             folders = map(with_slashes, glob.glob(pattern[: slash.start()]))
             yield from (folder for folder in folders if os.path.isdir(folder) and not _may_look_in(folder))
 
 
 def _may_look_in(folder: str) -> bool:
-    return os.access(folder, os.R_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+    return _may(folder, os.R_OK | os.X_OK)
+
+
+def _may(path: str, rights: int) -> bool:
+    return os.access(path, rights, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _goes_round(match: str, given: int) -> bool:
@@ -222,7 +240,9 @@ def nothing_at(path: str) -> str:
     folder, name = os.path.split(os.path.abspath(path))
     while not _named(folder):
         folder, name = os.path.split(folder)
-    found = {os.path.basename(one) for one in _named(os.path.join(folder, "*"))}
+    found = set[str]()
+    with suppress(PermissionError):  # a folder that may be entered, and not listed
+        found = {os.path.basename(one) for one in _named(os.path.join(folder, "*"))}
     if name in found:  # a dangling link, or a file in place of a directory
         return what
     return f"{what}: {folder!r} has no {name!r}{nearest(name, sorted(found))}"
@@ -300,8 +320,7 @@ def unreadable(path: str, roots: Sequence[str]) -> str | None:
     if leads_out(path, roots):
         return f"it is a link to {real(path)!r}, outside of the path that is read; name that in path=, too"
     if stat.S_ISREG(mode):
-        may = os.access(path, os.R_OK, effective_ids=os.access in os.supports_effective_ids)
-        return None if may else "it cannot be opened: Permission denied"
+        return None if _may(path, os.R_OK) else "it cannot be opened: Permission denied"
     if stat.S_ISDIR(mode):
         return "it is a folder that cannot be listed"
     return f"it is {_KINDS.get(stat.S_IFMT(mode), 'something else')}, and no regular file"

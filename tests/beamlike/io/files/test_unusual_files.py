@@ -128,6 +128,42 @@ def test_a_closed_folder_below_a_glob_is_a_dead_letter(below: str, mode: int, fo
     assert "a folder that cannot be listed" in why or "Permission denied" in why
 
 
+@pytest.mark.parametrize("mode", [0, 0o111])
+@pytest.mark.parametrize("below", ["", "/*.jsonl", "/c*", "/*/1.jsonl", "/**", "/**/1.jsonl", "/sub/*"])
+def test_a_path_or_glob_in_a_folder_that_cannot_be_listed_says_so(
+    below: str, mode: int, folder: Path
+) -> None:
+    (folder / "closed/sub").mkdir(parents=True)
+    _write(folder / "closed/1.jsonl")
+    closed = folder / ("closed/sub" if mode and below == "/sub/*" else "closed")
+    closed.chmod(mode)
+    source = bl.JSONLines(f"{folder}/closed{below}", schema={"n": int})
+    for later in (False, True):
+        with pytest.raises(PermissionError, match=f"Permission denied: '{folder}/closed"):
+            source.found(later=later)
+
+
+def test_what_is_not_in_a_folder_that_cannot_be_listed_is_missing(folder: Path) -> None:
+    folder.chmod(0o111)
+    with pytest.raises(FileNotFoundError, match="has no 'x'"):
+        bl.JSONLines(folder / "x", schema={"n": int}).found()
+
+
+@pytest.mark.parametrize("root", ["", "/b"])
+@pytest.mark.parametrize("below", ["**/1.x", "**/sub/1.x"])
+def test_a_folder_that_cannot_be_entered_is_told_if_the_glob_names_what_is_in_it(
+    below: str, root: str, folder: Path
+) -> None:
+    for name in ("a/sub", "b/sub"):
+        (folder / name).mkdir(parents=True)
+        _write(folder / name / "1.x")
+    (folder / "b").chmod(0o444)
+    rows, letters = sorted_out(bl.JSONLines(f"{folder}{root}/{below}", schema={"n": int}))
+    assert rows == ([] if root else [(1,)])
+    assert letters
+    assert all(f"{folder}/b" in row for _, row in letters)
+
+
 @pytest.mark.parametrize("rows", [1, 100])
 def test_a_run_goes_on_and_tells_each_of_them_once(rows: int, tmp_path: Path) -> None:
     kinds = [make for kind, (make, _) in KINDS.items() if "right" not in kind]
