@@ -426,8 +426,8 @@ def _open(path: str, compression: str | None = None) -> BinaryIO:
             return file  # type: ignore[no-any-return]
         import pyarrow
 
-        codec = pyarrow.Codec.detect(bare).name
-        return pyarrow.CompressedInputStream(pyarrow.PythonFile(file, mode="r"), codec)  # type: ignore[no-any-return]
+        packed = pyarrow.PythonFile(file, mode="r")
+        return pyarrow.CompressedInputStream(packed, compression)  # type: ignore[no-any-return]
     if compression is None:
         return open(path, "rb")
     import pyarrow

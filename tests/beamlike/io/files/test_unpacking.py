@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 import pytest
+from pyarrow import fs
 
 import beamlike as bl
 from beamlike.io.files.paths import open_file
@@ -25,7 +26,12 @@ def _packed(codec: str) -> Callable[[bytes], bytes]:
     return lambda data: pa.Codec(codec).compress(data, asbytes=True)
 
 
-PACK: Final = {".gz": gzip.compress, ".GZ": gzip.compress, ".bz2": bz2.compress, ".zst": _packed("zstd")}
+PACK: Final[dict[str, Callable[[bytes], bytes]]] = {
+    ".gz": gzip.compress,
+    ".GZ": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": _packed("zstd"),
+}
 
 
 def _read(file: Path, step: int = 1 << 20) -> tuple[bytes, str]:
@@ -74,6 +80,18 @@ def test_a_cut_file_is_read_up_to_its_end(end: str, kept: float, tmp_path: Path)
     assert "it cannot be unpacked" in why
     if end.lower() == ".gz":
         assert len(found) > len(LINES) * kept / 2
+
+
+@pytest.mark.parametrize("end", [".gz", ".GZ", ".bz2", ".BZ2", ".zst", ".ZST", ".Zst"])
+def test_the_case_of_a_name_does_not_matter_in_an_object_store(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(
+        "beamlike.io.files.paths._file_system", lambda path: (local, path.removeprefix("hdfs://host/"))
+    )
+    (tmp_path / f"A{end}").write_bytes(PACK[end.lower()](LINES))
+    assert sorted_out(bl.JSONLines("hdfs://host/", {"n": int}))[0] == [(n,) for n in range(2_000)]
 
 
 @pytest.mark.parametrize(
