@@ -12,6 +12,7 @@ import polars as pl
 
 from beamlike.errors import nearest
 from beamlike.io.files.paths import open_file
+from beamlike.io.files.unpacking import Damaged, require_not_packed
 
 UTF8: Final = "utf-8"
 BYTE_ORDER_MARK: Final = codecs.BOM_UTF8
@@ -39,7 +40,11 @@ def is_utf8(encoding: str) -> bool:
 
 
 def open_text(file: str, encoding: str) -> BinaryIO:
-    """Opens a file as UTF-8 bytes. Bytes that are invalid in `encoding` become invalid UTF-8."""
+    """Opens a file as UTF-8 bytes. Bytes that are invalid in `encoding` become invalid UTF-8.
+
+    Reading raises `Damaged` if the file cannot be decoded at all, such as UTF-16 without a byte order mark, or is a
+    compressed one.
+    """
     handle = open_file(file)
     return handle if is_utf8(encoding) else _Recoded(handle, encoding)  # type: ignore[return-value]
 
@@ -85,7 +90,9 @@ class _Recoded:
 
     def __init__(self, handle: BinaryIO, encoding: str) -> None:
         self._handle = handle
+        self._encoding = encoding
         self._decoder = codecs.getincrementaldecoder(encoding)(_KEPT)
+        self._is_first = True
 
     def __enter__(self) -> _Recoded:
         return self
@@ -94,12 +101,24 @@ class _Recoded:
         self._handle.close()
 
     def read(self, size: int) -> bytes:
-        """Reads about `size` bytes of the file, and returns them as UTF-8. Returns no bytes at the end."""
-        text, data = "", b"-"
+        """Reads about `size` bytes of the file, and returns them as UTF-8. Returns no bytes at the end.
+
+        Raises `Damaged` as `open_text` says.
+        """
+        text, data = b"", b"-"
         while data and not text:
             data = self._handle.read(size)
-            text = self._decoder.decode(data, final=not data)
-        return text.encode(UTF8, "surrogateescape")
+            if self._is_first:  # the marks of compressed files are lost when the bytes are decoded
+                require_not_packed(data)
+                self._is_first = False
+            text = self._recoded(data)
+        return text
+
+    def _recoded(self, data: bytes) -> bytes:
+        try:
+            return self._decoder.decode(data, final=not data).encode(UTF8, "surrogateescape")
+        except UnicodeError as error:
+            raise Damaged(f"it cannot be read as {self._encoding}: {error}") from None
 
 
 def _kept(error: UnicodeError) -> tuple[str, int]:

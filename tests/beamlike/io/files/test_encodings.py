@@ -96,6 +96,43 @@ def test_bytes_that_are_none_of_the_encoding_are_letters(
     assert line == letter[1]
 
 
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_file_without_a_byte_order_mark_is_a_letter_and_the_others_are_read(
+    encoding: str, declared: bool, tmp_path: Path
+) -> None:
+    put(tmp_path / "a", "t,n\né,1\n".encode(f"{encoding}-le"), at=1)
+    put(tmp_path / "b", "t,n\né,2\n".encode(encoding), at=2)
+    rows, letters = sorted_out(CSV(tmp_path, schema=SCHEMA if declared else None, encoding=encoding))
+    assert rows == [("é", 2)]
+    [(why, row)] = letters
+    assert why.startswith(f"a: it cannot be read as {encoding}: ")
+    assert "BOM" in why
+    assert "/a" in row
+
+
+def test_half_a_character_of_an_escape_stops_no_run(tmp_path: Path) -> None:
+    put(tmp_path / "a", "t,n\n\\ud800,1\n", at=1)
+    put(tmp_path / "b", "t,n\n\\u00e9,2\n", at=2)
+    rows, [(why, _)] = sorted_out(CSV(tmp_path, schema=SCHEMA, encoding="unicode_escape"))
+    assert rows == [("é", 2)]
+    assert why.startswith("a: it cannot be read as unicode_escape: ")
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "utf-8-sig", "utf-8"])
+def test_a_compressed_file_without_the_name_of_one_is_a_letter_in_any_encoding(
+    encoding: str, tmp_path: Path
+) -> None:
+    content = "t,n\né,1\n".encode(encoding)
+    put(tmp_path / "a", gzip.compress(content), at=1)
+    put(tmp_path / "b", content, at=2)
+    rows, letters = sorted_out(CSV(tmp_path, schema=SCHEMA, encoding=encoding))
+    assert rows == [("é", 1)]
+    assert [why for why, _ in letters] == [
+        "a: it is compressed with gzip, and its name does not say so; give it a name that ends in .gz"
+    ]
+
+
 def test_a_character_that_the_encoding_has_not_is_not_written(tmp_path: Path) -> None:
     sink = CSV(tmp_path, encoding="latin-1")
     for frame, where in (
