@@ -33,6 +33,9 @@ from beamlike.system.path_names import is_remote
 
 _INT96: Final = "INT96"
 _SMALL: Final = 64 << 10  # bytes
+_FEW_VALUES: Final = 1_000_000
+"""The greatest number of values of a file that is read completely. Millions of equal values take few bytes."""
+
 _FEW: Final = 20_000  # rows
 """The greatest number of rows of a slice that is read at once. polars plans many lazy slices in quadratic time."""
 
@@ -47,10 +50,16 @@ def scan(file: str, schema: pl.Schema | None = None) -> pl.LazyFrame:
 
 
 def _scan_or_read(file: str) -> AnyFrame:
-    """Scans a file. If it is small, it is read completely, because each query of a file costs more than its rows."""
+    """Scans a file. If it has few bytes and few values, it is read completely, because each query of a file costs more
+    than its rows.
+    """
     if not is_remote(file) and os.path.getsize(file) <= _SMALL:
         with suppress(*ERRORS):  # perhaps some of its columns can be read
-            return scan(file).collect()
+            lf = scan(file)
+            most = _FEW_VALUES // max(1, len(lf.collect_schema()))
+            # To ask for the height first would be another query.
+            found = lf.head(most + 1).collect()
+            return found if found.height <= most else lf
     return scan(file)
 
 

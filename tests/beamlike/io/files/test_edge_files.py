@@ -25,6 +25,7 @@ from beamlike.io.files import jsonl as jsonlines
 from beamlike.io.files.csv_dialect import Dialect
 from beamlike.io.files.files import Files
 from beamlike.io.files.json_columns import JsonColumns
+from beamlike.io.files.parquet import _FEW_VALUES, _SMALL, _scan_or_read
 from tests.beamlike.io.test_sources import put, sorted_out
 
 if TYPE_CHECKING:
@@ -353,6 +354,20 @@ def test_the_parts_of_a_parquet_file_are_the_file(height: int, parts: int, size:
         lengths = [piece.lazy().collect().height for piece in pieces]  # type: ignore[union-attr]
         assert all(0 < length <= size for length in lengths)
         assert_frame_equal(pl.concat([frame.head(0), *(piece.lazy().collect() for piece in pieces)]), frame)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("width", [1, 100])
+def test_a_parquet_file_of_few_bytes_and_many_values_is_not_read_as_a_whole(
+    width: int, tmp_path: Path
+) -> None:
+    most, file = _FEW_VALUES // width, str(tmp_path / "f")
+    for height in (0, 1, most, most + 1, 3 * most):
+        pl.select(pl.repeat(1, height).alias(f"n{number}") for number in range(width)).write_parquet(file)
+        assert os.path.getsize(file) < _SMALL
+        found = _scan_or_read(file)
+        assert isinstance(found, pl.DataFrame) is (height <= most)
+        assert found.lazy().select(pl.len()).collect().item() == height
+        assert sum(len(rows) for rows in sorted_out(bl.Parquet(file), 500_000)[:1]) == height
 
 
 def test_storage_that_only_pyarrow_knows_is_read_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
