@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -103,9 +104,14 @@ class Recording:
 
     def _described(self) -> RunDescription:
         stages = dict[str, StageDescription]()
-        for unit in self.units:
+        units = {unit.label: unit for unit in self.units}
+        read = {
+            label: [one for one in self._labels(unit.reads) if one in units] for label, unit in units.items()
+        }
+        for label in TopologicalSorter(read).static_order():
+            unit = units[label]
             if unit.reads:
-                inputs = self._labels(unit.reads)
+                inputs = tuple(read[label])
                 level = 1 + max((stages[each].level for each in inputs if each in stages), default=0)
                 described = stage_of(unit, [*self._nodes(unit)], inputs, level)
                 sides = {name: (name,) for name in self._labels(unit.sides)}
