@@ -12,7 +12,7 @@ import attrs
 import polars as pl
 
 from beamlike.io.base import AnyFrame, Declared, Faulty, FromFile, Part, Pieces, declared
-from beamlike.io.files import hive, linked, part_files
+from beamlike.io.files import hive, part_files
 from beamlike.io.files.changes import OnChange, check_on_change
 from beamlike.io.files.chunking import limited, together
 from beamlike.io.files.faults import ERRORS, first_line, of_file
@@ -149,6 +149,8 @@ class Files:
         Raises `FileNotFoundError` for a path that does not exist. With `later`, files may still arrive, so a glob may
         match nothing.
         """
+        from beamlike.io.files.linked import once  # declarations do not need it
+
         found = list[tuple[str, FoundFile]]()
         for path in self.paths:
             try:
@@ -157,7 +159,7 @@ class Files:
                 if not (later and is_pattern(path)):
                     raise
         columns = None if self._schema is None else pl.Schema(self._schema).names()
-        return in_order(linked.once(found, columns), self.order)
+        return in_order(once(found, columns), self.order)
 
     def files(self) -> list[str]:
         """Returns the paths of the existing files."""
