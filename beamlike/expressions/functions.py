@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import narwhals as nw
@@ -72,7 +73,11 @@ if TYPE_CHECKING:
 else:
 
     def lit(value, dtype=None):
-        """The same value in each row, as an expression; `dtype` is its type, by default that of the value.
+        """A constant, as an expression that has this value in each row.
+
+        Args:
+            value: The value.
+            dtype: Its type, by default that of the value.
 
         Example, with the `plays` of `bl.Collection`:
             >>> plays.select(game=bl.lit("chess")).collect()["game"].to_list()
@@ -83,7 +88,10 @@ else:
     def when(*conditions):
         """A choice by row: `bl.when(condition).then(value).otherwise(other)`, in which `.when(...)` adds further cases.
 
-        Without `otherwise`, the other rows have a null. All of several conditions must hold.
+        Without `otherwise`, the other rows have a null.
+
+        Args:
+            conditions: Boolean expressions, all of which must hold.
 
         Example, with the `plays` of `bl.Collection`:
             >>> size = bl.when(bl.col("points") > 3).then(bl.lit("big")).otherwise(bl.lit("small"))
@@ -105,9 +113,16 @@ class When:
         """Returns the choice with this value for the rows of the condition before."""
         then = self._begun.then(value)
         made: Any = expression(then)
-        made.otherwise = lambda other: expression(then.otherwise(other))
-        made.when = lambda *conditions: When(then.when(*conditions))
+        made.otherwise, made.when = partial(_otherwise, then), partial(_when, then)  # which can be pickled
         return made  # type: ignore[no-any-return]
+
+
+def _otherwise(then: Any, value: Any) -> nw.Expr:
+    return expression(then.otherwise(value))
+
+
+def _when(then: Any, *conditions: Any) -> When:
+    return When(then.when(*conditions))
 
 
 def _read(column: str) -> nw.Expr:

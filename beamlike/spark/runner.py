@@ -288,7 +288,8 @@ class SparkRun(Shown):
             raise
         except StreamingQueryException as error:
             self._take_back_end()
-            raise self._failure(error) from None
+            failed = self._failure(error)
+            raise failed from failed.__cause__
         except PySparkException as error:
             if lost := self._query.failure_of_server(error):
                 raise lost from error
@@ -389,12 +390,13 @@ class SparkRun(Shown):
         return self._release()
 
     def _note_failure(self) -> None:
-        """Records the error of a query that has failed, if nobody has waited for it."""
+        """Records the error of a query that has failed and was not waited for."""
         error = None if self._query.phase is Phase.GIVEN_UP else self._query.failed_with()
         if error is not None:
             try:
-                raise self._failure(error) from None
-            except BaseException:
+                failed = self._failure(error)
+                raise failed from failed.__cause__
+            except BaseException:  # a function of the user's may have asked to leave the process
                 self._opened.run.records.close("failed")
 
     def _conclude(self, ending: Ending) -> None:

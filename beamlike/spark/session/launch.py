@@ -194,9 +194,8 @@ def _pass_on(pipe: IO[bytes], said: deque[bytes]) -> None:
         for line in _without_noise(_without_broken_pipes(pipe)):
             if line.strip() and not line.startswith(b"\tat "):
                 said.append(line)
-            with contextlib.suppress(
-                OSError
-            ):  # without a terminal, too, the lines are read: Java must never wait for this
+            # Without a terminal, too, the lines are read: Java must never wait for this process.
+            with contextlib.suppress(OSError):
                 os.write(2, line)
 
 

@@ -52,8 +52,8 @@ def acknowledged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yields the batches that Java sends to this worker. Its messages are acknowledged at once."""
     while True:
         for tcp in from_java():
-            tcp.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)  # only for the next messages
-            tcp.close()
+            with tcp, suppress(OSError):
+                tcp.setsockopt(socket.IPPROTO_TCP, _QUICK, 1)  # only for the next messages
         batch = next(batches, None)
         if batch is None:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -32,6 +33,12 @@ b, x = bl.col("b"), bl.col("x")
 )
 def test_a_comparison_has_the_name_of_its_left_side(made: Any, expected: dict[str, list[Any]]) -> None:
     assert columns(made) == expected
+
+
+def test_a_choice_survives_plain_pickle() -> None:
+    begun = pickle.loads(pickle.dumps(bl.when(x > 5).then(b)))
+    assert columns(begun) == {"b": [None, 20]}
+    assert columns(begun.otherwise(0)) == {"b": [0, 20]}
 
 
 def test_values_and_choices_explain_their_misuse() -> None:
