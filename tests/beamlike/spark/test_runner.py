@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import polars as pl
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import beamlike as bl
@@ -206,9 +207,29 @@ def test_a_callback_that_fails_fails_the_run_and_the_record_of_its_batch_is_ther
 
     p = bl.Pipeline("callback")
     totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
-    with pytest.raises(bl.RunError, match="ValueError: no more"):
+    with pytest.raises(bl.RunError, match="ValueError: no more") as caught:
         p.run(bl.SparkRunner(tmp_path, session=spark, shards=1, drain=True, on_batch=fail))
+    assert isinstance(caught.value.__cause__, ValueError)
     assert seen == [0]
+
+
+def test_a_run_that_has_failed_and_is_stopped_is_recorded_as_failed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def fail(record: BatchRecord) -> None:
+        raise ValueError("no more")
+
+    p = bl.Pipeline("callback")
+    totals(scores(p, bl.Rows(ROWS))).write("out", bl.Memory())
+    run = bl.SparkRunner(tmp_path, session=spark, shards=1, trigger="1 second", on_batch=fail).start(p.plan())
+    with pytest.raises(StreamingQueryException):
+        run._query.query.awaitTermination()
+    run.stop()
+    history = History.open(tmp_path)
+    assert history.closed == "failed"
+    assert history.failure is not None
+    assert "no more" in history.failure.text
+    assert "in fail" in history.failure.place
 
 
 @pytest.mark.parametrize("on_spark", [True, False])
