@@ -12,9 +12,9 @@ import pytest
 
 MODEL: Final = Path(__file__).with_name("run.pml")
 FAILING: Final = {
-    # An epoch fences the drivers before it. Beginning a batch if nobody has begun it fences nobody: who takes over a
-    # begun batch creates nothing, so both go on; an end that comes late makes the owner stop; and pruning lets an old
-    # number be begun again.
+    # An epoch fences the drivers before it. Beginning a batch only if it is absent does not: a driver that takes over
+    # a begun batch creates nothing, so both go on; an end that comes late makes the owner stop; and pruning lets an
+    # old number be begun again.
     ("NO_EPOCHS", 2): "late<=1",
     ("NO_EPOCHS", 3): "owner!=(me+1)",
     ("NO_EPOCHS", 4): "!(anew)",
@@ -25,7 +25,7 @@ FAILING: Final = {
     ("SAME_NAMES", 8): "==published[i]",
     ("SWEEP_BEFORE_END", 8): "==published[i]",
 }
-"""What fails without a rule: by the macro that takes it away and the number of the assertion, a part of its text."""
+"""Failures without a rule: by the macro that takes it away and the number of the assertion, a part of its text."""
 
 
 def verified(folder: Path, **macros: int) -> tuple[str | None, int]:

@@ -18,7 +18,7 @@ needs_connect = pytest.mark.skipif(
 STORES: Final = [pytest.param("spark", marks=needs_state_store), "files"]
 """The stores of state of a run, for tests of each."""
 FILES_FIRST: Final = [pytest.param("spark", marks=[needs_state_store, pytest.mark.long]), "files"]
-"""The same, for slow tests that take long with each: `.ci/run` has the state in files."""
+"""Stores for slow tests that take long with each: `.ci/run` has the state in files only."""
 
 
 def settings(session: SparkSession) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What the records have of the error that ended a run."""
+"""Tests of the record of the error that ended a run."""
 
 from __future__ import annotations
 

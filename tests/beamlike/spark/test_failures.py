@@ -1,4 +1,4 @@
-"""What a run says of a failure of Spark."""
+"""Tests of the messages for failures of Spark."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_spark_that_is_started_here_has_sockets_in_a_folder_of_its_own(spark: 
     conf = spark.sparkContext.getConf()
     assert conf.get("spark.python.unix.domain.socket.enabled") == "true"
     folder = Path(str(conf.get("spark.python.unix.domain.socket.dir")))
-    assert folder.parent.stat().st_mode & 0o077 == 0  # nobody else may enter it
+    assert folder.parent.stat().st_mode & 0o077 == 0  # no other user may enter it
     assert connections(spark) == []
     assert any(path.is_socket() for path in folder.iterdir())
 
