@@ -208,10 +208,19 @@ def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
         after_noise = noise is not None
 
 
+def _apart(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Begins a line with each traceback: a worker may write one while another is within a line."""
+    for line in lines:
+        before, traceback, after = line.partition(_TRACEBACK)
+        if before and traceback:
+            yield before + b"\n"
+        yield traceback + after if traceback else line
+
+
 def _without_broken_pipes(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Leaves out the tracebacks of workers whose task Java has cancelled: they find their socket closed."""
     held: list[bytes] = []
-    for line in lines:
+    for line in _apart(lines):
         if line.startswith(_TRACEBACK) or (held and line[:1].isspace()):
             held.append(line)
         elif held and line.startswith(_CLOSED) and any(b"daemon.py" in one for one in held):

@@ -292,6 +292,7 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
         f"Starting {ours}.\n\n",
         f"{ours} finish init stage of Python runner. Received UDF from JVM: <f>, received return type: x.\n\n",
         f"{ours} Completed execution of UDF: <f>.\n\n",
+        f"{ours} Starting execution of UDF: <f>."  # another worker writes the next line
         'Traceback (most recent call last):\n  File "pyspark/daemon.py", line 9, in worker\n    outfile.flush()\n'
         "BrokenPipeError: [Errno 32] Broken pipe\n",
     ]
