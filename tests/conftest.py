@@ -25,6 +25,6 @@ settings.register_profile(
     phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.target],
 )
 settings.register_profile("default", settings.get_profile("full"), max_examples=12)
-settings.register_profile("ci", settings.get_profile("full"), max_examples=16, derandomize=True)
+settings.register_profile("ci", settings.get_profile("full"), max_examples=12, derandomize=True)
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))

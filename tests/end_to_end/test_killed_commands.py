@@ -20,7 +20,7 @@ LONG = (pytest.mark.slow, pytest.mark.long)
         ("restore", 10, "new"),
         pytest.param("restore", 10, "empty", marks=LONG),
         pytest.param("savepoint", 20, "new", marks=LONG),
-        pytest.param("savepoint", 20, "empty", marks=pytest.mark.slow),
+        pytest.param("savepoint", 20, "empty", marks=LONG),
         pytest.param("rebuild", 20, "new", marks=LONG),
         pytest.param("record", 5, "new", marks=LONG),
         pytest.param("new", 20, "new", marks=LONG),

@@ -176,7 +176,7 @@ def test_a_function_that_fails(kind: str, kept: bool, tmp_path: Path) -> None:
     [
         "map",
         *(
-            pytest.param(one, marks=pytest.mark.slow)
+            pytest.param(one, marks=[pytest.mark.slow, *([pytest.mark.long] if one != "an OSError" else ())])
             for one in ("an OSError", "a wrong result", "an aggregate")
         ),
     ],

@@ -37,7 +37,7 @@ def cut(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Trial:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("left", ["nothing", "half"])
+@pytest.mark.parametrize("left", [pytest.param("nothing", marks=pytest.mark.long), "half"])
 def test_a_checkpoint_without_a_whole_manifest_is_refused(
     left: str, cut: Trial, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -69,6 +69,7 @@ def test_processes_are_killed_at_every_place() -> None:
     assert any(death.count > 1 for death in planned)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("state", FILES_FIRST)

@@ -107,7 +107,7 @@ def state(rows: list[int], letters: int = 0) -> dict[str, list[int]]:
 @pytest.mark.parametrize(
     ("change", "levels"),
     [
-        ("it fails no more", False),
+        pytest.param("it fails no more", False, marks=pytest.mark.long),
         ("a filter is new", True),
         pytest.param("it fails no more", True, marks=pytest.mark.long),
         pytest.param("a filter is new", False, marks=pytest.mark.long),

@@ -42,7 +42,7 @@ def test_panes_are_those_of_a_run_in_process(spark: SparkSession, tmp_path: Path
     ("first", "then"),
     [
         pytest.param("spark", "files", marks=needs_state_store),
-        pytest.param("files", "spark", marks=needs_state_store),
+        pytest.param("files", "spark", marks=[needs_state_store, pytest.mark.slow, pytest.mark.long]),
         ("files", "files"),
     ],
 )
