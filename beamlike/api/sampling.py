@@ -15,7 +15,6 @@ from beamlike.io import Memory
 from beamlike.io.base import Announced, AnyFrame, Faulty, Part, Pieces, Source, Unreadable, output_frame
 from beamlike.io.in_process import InProcess, chunks_of
 from beamlike.io.sources import Chunk, ReadInSteps
-from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.local.runner import LocalRunner
 from beamlike.logical.dead_letters import has_dead_letters
@@ -25,6 +24,7 @@ from beamlike.plan.compiler import compile_plan
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.rows.dtypes import Columns
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.batch_input import batch_inputs
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit, rows_text
 from beamlike.runtime.run.observers import LossReport
 from beamlike.runtime.run.side_tables import with_tables_read

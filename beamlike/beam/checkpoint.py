@@ -22,10 +22,10 @@ from typing import Any, Final, Protocol, Self
 import attrs
 
 from beamlike.errors import CheckpointError
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import Journal
-from beamlike.local.logged_batch import LoggedBatch
 from beamlike.plan.manifest import MANIFEST
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from stages.state.store import DictStore, StateStore
 
 PIPELINE: Final = "beam.json"

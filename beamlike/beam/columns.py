@@ -21,12 +21,12 @@ from beamlike.beam.strategies import coder_text
 from beamlike.io.announcing import AnnouncingSource
 from beamlike.io.base import Announced, output_frame
 from beamlike.io.memory import Memory
-from beamlike.local.batch_input import BatchInput
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.rows.dtypes import SchemaLike
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.loop.batch_input import BatchInput
 from stages.progress.inputs import Inputs
 from stages.state.index import HoldOwner
 from stages.state.store import StateStore, Within

@@ -16,9 +16,9 @@ from beamlike.beam.phases import STREAM
 from beamlike.beam.read import SOURCE, encoded_rows, planned
 from beamlike.io.in_process import CHUNK_ROWS, Continued
 from beamlike.local.engine import Engine
-from beamlike.local.feed import InputFeed, open_feed
-from beamlike.local.logged_batch import LoggedBatch
 from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.loop.feed import InputFeed, open_feed
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from beamlike.system.threads import ALONE
 from stages.progress.inputs import Inputs
 from stages.state.store import StateStore, Within

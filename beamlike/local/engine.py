@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import attrs
 import polars as pl
 
 from beamlike.io.refreshed import Clock
-from beamlike.local.batch_input import BatchInput
-from beamlike.local.prefetch import threads_for
 from beamlike.plan.model import Plan, StagePlan
 from beamlike.plan.route import address
 from beamlike.records.model import BatchRecord, SourceRecord, StageRecord
@@ -21,26 +19,15 @@ from beamlike.runtime.batch.build_records import with_letters
 from beamlike.runtime.batch.ingested import Ingested, SourceTurn
 from beamlike.runtime.batch.origins import shard_name
 from beamlike.runtime.batch.stage_task import StageTask, StageTurn
+from beamlike.runtime.loop.batch_input import BatchInput
+from beamlike.runtime.loop.control import BatchHooks
+from beamlike.runtime.loop.prefetch import threads_for
 from beamlike.runtime.run.source_turns import SourceTurns, columns_left_out
 from beamlike.system.activity import current_tracker, taken_retries
 from beamlike.system.threads import ALONE, Threads
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report
 from stages.state.store import DictStore, StateStore
-
-
-@attrs.frozen
-class EngineHooks:
-    """Functions of a runner that the engine calls in each batch.
-
-    `between_parts` is called between two parts of a batch, and may raise to abandon the batch. `before_writing` is
-    called before the sinks receive anything: it waits until the input of the batch is on disk. If `observed`, others
-    learn of each batch, so it is also called if no sink receives anything.
-    """
-
-    between_parts: Callable[[], object] = lambda: None
-    before_writing: Callable[[], object] = lambda: None
-    observed: bool = False
 
 
 @attrs.define
@@ -57,7 +44,7 @@ class Engine:
     store: StateStore = attrs.field(factory=DictStore, kw_only=True)
     inputs: dict[str, Inputs] = attrs.field(factory=dict, kw_only=True)
     last: BatchRecord | None = attrs.field(default=None, kw_only=True)
-    hooks: EngineHooks = attrs.field(factory=lambda: EngineHooks(), kw_only=True)
+    hooks: BatchHooks = attrs.field(factory=lambda: BatchHooks(), kw_only=True)
     threads: Threads = attrs.field(default=ALONE, kw_only=True)
     drains: bool = attrs.field(default=False, kw_only=True)
     keys: str | None = attrs.field(default=None, kw_only=True)

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from functools import cached_property
-from typing import Any, Final, Self
-
-import attrs
+from typing import Any, Final
 
 from beamlike.io.sources import ReadFromMemory
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.control import RunControl
 from beamlike.local.engine import Engine
-from beamlike.local.feed import InputFeed, open_feed, require_resumable
-from beamlike.local.journal import Journal
-from beamlike.local.logged_batch import LoggedBatch
-from beamlike.local.options import LocalOptions
+from beamlike.local.executor import LocalExecutor
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.manifest import Runner
 from beamlike.plan.matching import fitted, require_told_apart
@@ -26,9 +18,15 @@ from beamlike.records.model import BatchRecord
 from beamlike.records.writer import RECORDS_FILE
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.dead_letter_folder import CheckpointLetters
-from beamlike.runtime.batch.kept_inputs import keep_inputs, load_inputs
+from beamlike.runtime.batch.kept_inputs import load_inputs
 from beamlike.runtime.batch.reading import require_files
 from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.control import RunControl
+from beamlike.runtime.loop.feed import open_feed, require_resumable
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.opened import Opened
+from beamlike.runtime.loop.options import LoopOptions
 from beamlike.runtime.run.checkpoint import require_fitting, saved_manifest
 from beamlike.runtime.run.copies import CopyGuard, Reached, require_run
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
@@ -67,119 +65,78 @@ def check_plan(plan: Plan, checkpoint: LocalCheckpoint, *, draining: bool) -> No
         require_fitting(saved, fit, checkpoint.path, draining=draining)
 
 
-@attrs.frozen(slots=False, eq=False, kw_only=True)
-class OpenLocalRun:
-    """An open run in process: batches can begin."""
-
-    plan: Plan
-    options: LocalOptions
-    run: OpenRun
-    journal: Journal
-    feed: InputFeed
-    engine: Engine
-    sinks: BatchSinks
-    started: int
-
-    @classmethod
-    def of(
-        cls,
-        plan: Plan,
-        options: LocalOptions,
-        checkpoint: LocalCheckpoint,
-        control: RunControl,
-        held: ExitStack,
-    ) -> Self:
-        """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
-        before = checkpoint.manifest()
-        require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
-        require_run(before, checkpoint, options.continue_as)
-        fit = fitted(plan, before, 1, Runner.LOCAL)
-        plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
-        journal = checkpoint.journal(manifest)
-        held.callback(journal.close)
-        run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(checkpoint.dead_letters))
-        manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
-            manifest, _reached(journal), options.continue_as, held
-        )
-        _require_same_input(plan, checkpoint, begun=manifest["begun"])
-        tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
-        plan = with_tables(plan, at_hand(tables))
-        # Sources are opened first: if a source cannot be read, the output of an earlier run must not be lost.
-        threads = Threads()
-        feed = open_feed(
-            plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
-        )
-        if journal.last is not None and journal.last[1]:
-            # If the earlier run was killed right after the commit, it has not notified the sources.
-            feed.committed(journal.last[0])
-        run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
-        observed = options.on_batch is not None or bool(options.telemetry)
-        run = OpenRun.of(
-            plan,
-            checkpoint,
-            manifest,
-            sinks=run_sinks,
-            limit=DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
-            clock=options.clock,
-            options=options,
-            held=held,
-            progress=Progress.of(plan, options.trigger, quiet=options.quiet),
-            path=checkpoint.at(RECORDS_FILE),
-            hooks=RecordHooks(
-                storing=lambda: stored("write", checkpoint.path),
-                later=journal.later,
-                settle=journal.settle,
-                behind=not observed,
-                changed=feed.changed,
-            ),
-            last_time=None if journal.last is None else journal.last[0].now,
-        )
-        engine = Engine(
-            plan,
-            options.clock,
-            store=journal,
-            inputs=_load(plan, journal),
-            last=_record_before(journal, run, checkpoint),
-            hooks=control.hooks(journal, observed=observed),
-            threads=threads,
-            drains=plan.drains(asked=options.drain and steps_of(plan) is None),
-            keys=run.records.keys,
-        )
-        sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
-        return cls(
-            plan=plan,
-            options=options,
-            run=run,
-            journal=journal,
-            feed=feed,
-            engine=engine,
-            sinks=sinks,
-            started=options.clock(),
-        )
-
-    @cached_property
-    def plays(self) -> bool:
-        """True if the plan reads test streams, which end by themselves."""
-        return steps_of(self.plan) is not None
-
-    def process(self, batch: LoggedBatch, *, again: bool) -> BatchRecord:
-        """Runs a logged batch, and writes its output to the sinks. `again`: the batch is replayed."""
-        arrived = self.feed.read(batch, again=again)
-        record = self.engine.run(arrived, batch.number, self.sinks)
-        for name, inputs in self.engine.inputs.items():
-            keep_inputs(name, self.journal, inputs)
-        return record
-
-    def finish(self, batch: LoggedBatch, record: BatchRecord) -> None:
-        """Passes the record of a batch to the observers, and commits the batch."""
-        self.run.observers.take(record)
-        self.journal.commit(batch)
-        if self.feed.acknowledges:
-            self.journal.settle()
-        self.feed.committed(batch)
+def open_local_run(
+    plan: Plan, options: LoopOptions, checkpoint: LocalCheckpoint, control: RunControl, held: ExitStack
+) -> Opened:
+    """Compares the plan with the checkpoint, and opens the run. Adds to `held` what must be closed at its end."""
+    before = checkpoint.manifest()
+    require_files(plan, globs=before is None and options.trigger == AVAILABLE_NOW)
+    require_run(before, checkpoint, options.continue_as)
+    fit = fitted(plan, before, 1, Runner.LOCAL)
+    plan, manifest = fit.plan, checkpoint.open(fit, draining=options.drain)
+    journal = checkpoint.journal(manifest)
+    held.callback(journal.close)
+    run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(checkpoint.dead_letters))
+    manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
+        manifest, reached(journal), options.continue_as, held
+    )
+    _require_same_input(plan, checkpoint, begun=manifest["begun"])
+    tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
+    plan = with_tables(plan, at_hand(tables))
+    # Sources are opened first: if a source cannot be read, the output of an earlier run must not be lost.
+    threads = Threads()
+    feed = open_feed(
+        plan, options.chunk_rows, options.clock, position=journal.position, threads=threads, held=held
+    )
+    if journal.last is not None and journal.last[1]:
+        # If the earlier run was killed right after the commit, it has not notified the sources.
+        feed.committed(journal.last[0])
+    run_sinks = RunSinks(plan, manifest["run"], run_sinks.dead_letters)
+    observed = options.on_batch is not None or bool(options.telemetry)
+    run = OpenRun.of(
+        plan,
+        checkpoint,
+        manifest,
+        sinks=run_sinks,
+        limit=DeadLetterLimit(plan.max_dead_letters, journal.tally(), keep=journal.keep_tally),
+        clock=options.clock,
+        options=options,
+        held=held,
+        progress=Progress.of(plan, options.trigger, quiet=options.quiet),
+        path=checkpoint.at(RECORDS_FILE),
+        hooks=RecordHooks(
+            storing=lambda: stored("write", checkpoint.path),
+            later=journal.later,
+            settle=journal.settle,
+            behind=not observed,
+            changed=feed.changed,
+        ),
+        last_time=None if journal.last is None else journal.last[0].now,
+    )
+    engine = Engine(
+        plan,
+        options.clock,
+        store=journal,
+        inputs=_load(plan, journal),
+        last=record_before(journal, run, checkpoint),
+        hooks=control.hooks(journal, observed=observed),
+        threads=threads,
+        drains=plan.drains(asked=options.drain and steps_of(plan) is None),
+        keys=run.records.keys,
+    )
+    sinks = BatchSinks(plan, run_sinks.sinks, manifest["run"], run.may_replay)
+    return Opened(
+        plan=plan,
+        clock=options.clock,
+        run=run,
+        journal=journal,
+        feed=feed,
+        executor=LocalExecutor(engine, feed, journal, sinks),
+        started=options.clock(),
+    )
 
 
-def _reached(journal: Journal) -> Reached:
+def reached(journal: Journal) -> Reached:
     if journal.last is None:
         return Reached(-1, -1)
     batch, is_done = journal.last
@@ -217,7 +174,7 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool)
         checkpoint.keep(_DIGESTS, {**before, **now})
 
 
-def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
+def record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
     """Returns the last record; None if its batch will be replayed, or there is no record.
 
     Raises `CheckpointError` if there is a record of a batch that the journal does not have.

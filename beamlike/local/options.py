@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from beamlike.io.refreshed import Clock
-from beamlike.runtime.run.options import RunOptions
+from beamlike.runtime.loop.options import LoopOptions
 
 
-class LocalOptions(RunOptions, Protocol):
+class LocalOptions(LoopOptions, Protocol):
     """The options of a run in process."""
-
-    @property
-    def chunk_rows(self) -> int: ...
-
-    @property
-    def clock(self) -> Clock: ...
 
     @property
     def run_id(self) -> str | None: ...

@@ -8,9 +8,9 @@ from typing import Any
 from beamlike.io.complete import is_over, only_ends
 from beamlike.io.files.reader import FileBatch
 from beamlike.io.sources import PlannedBatch, Position
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import Journal
-from beamlike.local.logged_batch import LoggedBatch
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from beamlike.runtime.recorded.batches import STEPS, RecordedBatch, RecordedRun
 from beamlike.runtime.recorded.taken import BatchTaken, FilesTaken, StepTaken, Taken, TakenFile
 from stages.facts import from_facts

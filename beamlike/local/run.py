@@ -11,16 +11,16 @@ from typing import Final
 import attrs
 
 from beamlike.io import JSONLines
-from beamlike.local.batch_input import BatchInput, batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.local.options import LocalOptions
-from beamlike.local.prefetch import is_small
 from beamlike.logical.overlaps import require_outside
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.dead_letter_folder import dead_letter_folder, lock_dead_letters
 from beamlike.runtime.display.summary import Shown
+from beamlike.runtime.loop.batch_input import BatchInput, batch_inputs
+from beamlike.runtime.loop.prefetch import is_small
 from beamlike.runtime.run.dead_letter_limit import DeadLetterLimit
 from beamlike.runtime.run.ends import times_due
 from beamlike.runtime.run.observers import Observers

@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
 from beamlike.io.files.paths import path_text_if_any
 from beamlike.io.in_process import CHUNK_ROWS
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.live_run import LiveRun
+from beamlike.local.opening import check_plan, open_local_run
 from beamlike.local.run import LocalRun
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.live_run import LiveRun
 from beamlike.runtime.run.options import AVAILABLE_NOW, Trigger, is_run_id, is_trigger
+from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.runtime.run.run_records import recorded_start
 from beamlike.runtime.run.side_tables import with_tables_read
 from beamlike.runtime.run.sinks import with_sinks_of_run
@@ -162,5 +165,8 @@ class LocalRunner:
 
     def _begun(self, plan: Plan) -> LiveRun:
         assert self.checkpoint is not None
+        checkpoint = LocalCheckpoint.of(self.checkpoint)
         with recorded_start(self.checkpoint, plan):
-            return LiveRun.begin(with_sinks_of_run(plan), self, LocalCheckpoint.of(self.checkpoint))
+            plan = with_readings_as_files(with_sinks_of_run(plan), checkpoint.at("readings"), self.clock)
+            check_plan(plan, checkpoint, draining=self.drain)
+            return LiveRun.begin(plan, self, checkpoint, partial(open_local_run, plan, self, checkpoint))

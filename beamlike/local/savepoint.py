@@ -18,16 +18,16 @@ from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
 from beamlike.io.files.reader import FileProgress
 from beamlike.io.sources import HasSparkOffsets, ReadInFiles
-from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
-from beamlike.local.feed import require_resumable
-from beamlike.local.journal import Journal
-from beamlike.local.logged_batch import LoggedBatch
 from beamlike.plan.manifest import Runner, new_manifest
 from beamlike.plan.matching import fitted, require_told_apart
 from beamlike.plan.model import Plan, SourcePlan
 from beamlike.runtime.batch.envelope import Topology
 from beamlike.runtime.batch.kept_inputs import INPUTS, keep_inputs, load_inputs
 from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint, LocalFiles
+from beamlike.runtime.loop.feed import require_resumable
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from beamlike.runtime.run.side_tables import copy_tables
 from beamlike.runtime.run.unfinished import FACTS, mark
 from beamlike.runtime.savepoint.resharding import put_together, take_apart

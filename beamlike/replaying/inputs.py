@@ -6,10 +6,10 @@ from contextlib import ExitStack
 from functools import partial
 
 from beamlike.errors import InputGone
-from beamlike.local.batch_input import BatchInput, read_whole, step_input
-from beamlike.local.prefetch import ingest_all
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
+from beamlike.runtime.loop.batch_input import BatchInput, read_whole, step_input
+from beamlike.runtime.loop.prefetch import ingest_all
 from beamlike.runtime.recorded.batches import STEPS, RecordedBatch
 from beamlike.runtime.recorded.reading import read_again
 from beamlike.runtime.recorded.taken import StepTaken

@@ -7,8 +7,8 @@ import os
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.local import recorded as in_process
-from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.plan.manifest import Runner
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.checkpoint import OURS, saved_manifest
 from beamlike.system.path_names import is_remote

@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import polars as pl
 
-from beamlike.local.batch_input import BatchInput
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.plan.stepped import steps_of
@@ -20,6 +19,7 @@ from beamlike.replaying.scratch import Scratch, scratch_sinks
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.batch.kept_inputs import load_inputs
 from beamlike.runtime.batch.stage_task import StageTurn
+from beamlike.runtime.loop.batch_input import BatchInput
 from beamlike.runtime.recorded.batches import RecordedBatch
 from stages.progress.inputs import Inputs
 from stages.progress.reports import Report

@@ -16,7 +16,6 @@ import polars as pl
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import path_text
-from beamlike.local.batch_input import BatchInput, read_whole
 from beamlike.plan.model import Plan
 from beamlike.plan.tables import with_tables
 from beamlike.records.model import BatchRecord
@@ -25,6 +24,7 @@ from beamlike.replaying.playing import Player
 from beamlike.replaying.scratch import fitted_to
 from beamlike.runtime.batch.ingest import ingest
 from beamlike.runtime.batch.kept_inputs import INPUTS
+from beamlike.runtime.loop.batch_input import BatchInput, read_whole
 from beamlike.runtime.recorded.batches import RecordedBatch
 from beamlike.runtime.run.side_tables import at_hand
 from beamlike.runtime.savepoint.trust import require_trusted

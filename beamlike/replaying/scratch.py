@@ -11,7 +11,6 @@ import polars as pl
 from beamlike.errors import CheckpointError
 from beamlike.io.base import Part
 from beamlike.io.sources import ReadFromMemory
-from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.plan.differences import refusal
 from beamlike.plan.manifest import Runner
 from beamlike.plan.matching import Fit, fitted
@@ -20,6 +19,7 @@ from beamlike.plan.stepped import steps_of
 from beamlike.plan.tables import with_tables
 from beamlike.rows.dead_letters import UNCLAIMED
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.digests import digest_of_rows, digest_of_streams, other_rows, other_streams
 from beamlike.runtime.run.readings import with_readings_as_files

@@ -11,10 +11,10 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute, path_text
-from beamlike.local.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.local.savepoint import state_of
 from beamlike.plan.manifest import Runner, Store
 from beamlike.plan.model import Plan
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint, LocalFiles
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.unfinished import FACTS
 from beamlike.runtime.savepoint.savepoint import Savepoint, load

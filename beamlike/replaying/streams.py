@@ -11,10 +11,10 @@ import polars as pl
 from beamlike.errors import PlanError, UnknownName, WrongType, listed, nearest
 from beamlike.io.base import output_frame
 from beamlike.io.test_stream.stream import TestStream
-from beamlike.local.batch_input import step_input
 from beamlike.plan.model import Plan, Planned, plan_of
 from beamlike.plan.stepped import steps_of
 from beamlike.replaying.playing import Player
+from beamlike.runtime.loop.batch_input import step_input
 from beamlike.runtime.recorded.batches import RecordedBatch
 from beamlike.runtime.run.side_tables import with_tables_read
 from stages.state.store import DictStore

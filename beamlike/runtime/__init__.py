@@ -1,4 +1,4 @@
-"""The parts of a run that both runners share: ingestion, stage steps, sinks, limits and records.
+"""The parts of a run that both runners share: its loop, ingestion, stage steps, sinks, limits and records.
 
 May import `plan` and all below it.
 """

@@ -17,11 +17,11 @@ import click
 from beamlike.io.kafka import sender
 from beamlike.io.kafka.sink import KafkaSink
 from beamlike.local.engine import Engine
-from beamlike.local.feed import SourceInputFeed
-from beamlike.local.journal import Journal
-from beamlike.local.live_run import LiveRun
 from beamlike.local.opening import OpenLocalRun
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.feed import SourceInputFeed
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.live_run import LiveRun
 from benchmarks.latency.job import pipeline, run_in_process
 
 PHASES: Final[dict[str, tuple[Any, str]]] = {

@@ -9,10 +9,10 @@ from typing import Any
 import attrs
 
 import beamlike as bl
-from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.records.model import StageRecord
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.batch_input import batch_inputs
 from stages.snapshot import save
 from tests.cases.case import Case, Outcome
 from tests.cases.declared import DeclaredCase, Rows, recorded

@@ -11,7 +11,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import CheckpointError, InputGone
-from beamlike.local import journal
+from beamlike.runtime.loop import journal
 from tests.connectors.kafka import Cluster
 
 pytestmark = pytest.mark.connectors

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.batch_input import batch_inputs
 from beamlike.testing.player import Recorder
 
 

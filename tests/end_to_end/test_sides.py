@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.local.batch_input import batch_inputs
 from beamlike.local.engine import Engine
 from beamlike.plan.model import Plan
 from beamlike.runtime.batch.batch_sinks import BatchSinks
+from beamlike.runtime.loop.batch_input import batch_inputs
 from beamlike.spark.checkpoint.commands import EndSources, PlayStep
 from beamlike.testing.player import Recorder
 from tests.cases.process import Move, stream_of

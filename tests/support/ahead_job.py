@@ -13,8 +13,8 @@ import attrs
 import polars as pl
 
 import beamlike as bl
-from beamlike.local.journal import Journal
-from beamlike.local.logged_batch import LoggedBatch
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 
 NUMBERS = 200
 STUCK_FROM = 3

@@ -28,11 +28,11 @@ import beamlike as bl
 # What the children need, so that they do not import it again.
 import beamlike.api.savepoint
 import beamlike.io.files.formats
-import beamlike.local.live_run
 import beamlike.local.savepoint
 import beamlike.plan.compiler
 import beamlike.replaying.rebuilding.rebuild
 import beamlike.replaying.record
+import beamlike.runtime.loop.live_run
 from beamlike.cli.main import main as command_line
 
 _OPERATIONS: Final = ("fsync", "rename", "replace", "mkdir", "rmdir", "remove", "unlink")

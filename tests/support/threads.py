@@ -17,5 +17,5 @@ def threads(count: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("run", "opening"):
             patch.setattr(f"beamlike.local.{module}.Threads", partial(Threads, count))
-        patch.setattr("beamlike.local.prefetch.FEW", 0)
+        patch.setattr("beamlike.runtime.loop.prefetch.FEW", 0)
         yield

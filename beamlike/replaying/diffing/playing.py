@@ -9,7 +9,6 @@ from typing import Any
 import attrs
 import polars as pl
 
-from beamlike.local.batch_input import BatchInput
 from beamlike.local.engine import Engine
 from beamlike.observe.words import rows as rows_text
 from beamlike.plan.matching import Fit
@@ -21,6 +20,7 @@ from beamlike.replaying.diffing.outcome import Effect, Outcome, Point
 from beamlike.replaying.inputs import input_again
 from beamlike.replaying.scratch import NoSinks, fit_of
 from beamlike.runtime.batch.stage_task import StageTurn
+from beamlike.runtime.loop.batch_input import BatchInput
 from beamlike.runtime.recorded.batches import STEPS, RecordedRun
 from beamlike.runtime.run.side_tables import with_tables_read
 from stages.progress.reports import Report

@@ -17,7 +17,6 @@ from beamlike.io.base import output_frame
 from beamlike.io.files.paths import absolute, path_text
 from beamlike.io.test_stream.times import TimeLike, instant
 from beamlike.local import savepoint as in_process
-from beamlike.local.checkpoint import LocalFiles
 from beamlike.observe.words import rows as rows_text
 from beamlike.plan.differences import Remedy, refusal
 from beamlike.plan.manifest import Runner, describe
@@ -30,6 +29,7 @@ from beamlike.replaying.rebuilding.past import needed_since
 from beamlike.replaying.rebuilding.seam import Input, input_up_to
 from beamlike.replaying.scratch import tables_of
 from beamlike.replaying.state import SparkOptions
+from beamlike.runtime.loop.checkpoint import LocalFiles
 from beamlike.runtime.recorded.batches import RecordedRun
 from beamlike.runtime.run.side_tables import at_hand
 from beamlike.runtime.run.unfinished import FACTS, unfinished

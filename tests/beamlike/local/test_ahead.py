@@ -13,11 +13,11 @@ import attrs
 import polars as pl
 
 import beamlike as bl
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import MOST_AHEAD, Journal
-from beamlike.local.logged_batch import LoggedBatch
 from beamlike.records.tail import last_recorded
 from beamlike.records.writer import RECORDS_FILE
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.journal import MOST_AHEAD, Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from tests.support import ahead_job
 from tests.support.ahead_job import DIES_AT, NUMBERS, STUCK_FROM, Numbers, pipeline
 

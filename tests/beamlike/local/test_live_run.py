@@ -16,10 +16,10 @@ from click.testing import CliRunner
 
 import beamlike as bl
 from beamlike.cli.main import main
-from beamlike.local.live_run import LiveRun
 from beamlike.plan.manifest import MANIFEST
 from beamlike.records.history import History
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.loop.live_run import LiveRun
 from beamlike.system.seals import sealed, unsealed
 
 SCHEMA = {"user": str, "at": int}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.local.journal import Journal
+from beamlike.runtime.loop.journal import Journal
 
 
 def batches() -> dict[int, bool]:

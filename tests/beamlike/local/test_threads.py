@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import beamlike as bl
-from beamlike.local.live_run import LiveRun
 from beamlike.records.model import BatchRecord
+from beamlike.runtime.loop.live_run import LiveRun
 from tests.end_to_end.test_random_files import Pair, by_event_time, declare, files
 from tests.support.examples import share
 from tests.support.strategies import all_windows, fixed_windows, sliding_windows, windowings

@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import InputGone, UnknownKey, UnknownStage
-from beamlike.local import journal_tables, undo
-from beamlike.local.checkpoint import LocalCheckpoint
 from beamlike.replaying.as_test import as_test
 from beamlike.replaying.opening import open_run
 from beamlike.replaying.replay import player_before
 from beamlike.replaying.scratch import plan_of_run
+from beamlike.runtime.loop import journal_tables, undo
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
 from beamlike.system.file_digests import files_below, size_and_digest
 from tests.beamlike.replaying.test_inputs import SCHEMA
 from tests.support.examples import share

@@ -217,7 +217,11 @@ def test_what_was_used_before_is_known_on_any_file_system(spark: SparkSession, t
 
 @pytest.mark.parametrize(
     "name",
-    ["cast", "summed", *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long]) for name in ("halves", "windows"))],
+    [
+        "cast",
+        "summed",
+        *(pytest.param(name, marks=[pytest.mark.slow, pytest.mark.long]) for name in ("halves", "windows")),
+    ],
 )
 def test_a_run_that_is_to_fail_names_the_step(name: str, spark: SparkSession, tmp_path: Path) -> None:
     p = bl.Pipeline("fails", on_error="fail")

@@ -13,7 +13,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import InputGone
-from beamlike.local import journal
+from beamlike.runtime.loop import journal
 from tests.beamlike.replaying.rebuilding.test_rebuild import pipeline, rebuilt, restore, run
 
 

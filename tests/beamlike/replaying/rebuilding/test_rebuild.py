@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import beamlike as bl
 from beamlike.cli.main import main
 from beamlike.errors import CheckpointError, InputGone, UnknownStage
-from beamlike.local import journal
 from beamlike.replaying.rebuilding import seam
+from beamlike.runtime.loop import journal
 from beamlike.runtime.savepoint.savepoint import Savepoint
 from beamlike.system.path_names import file_name
 from tests.beamlike.replaying.test_inputs import SCHEMA, Days

@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from beamlike.local.journal_tables import digest_of
+from beamlike.runtime.loop.journal_tables import digest_of
 
 MOST_BYTES: Final = 32 << 20
 """The greatest size in bytes of all replaced values. Those of the oldest batches are removed first."""

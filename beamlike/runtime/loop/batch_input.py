@@ -11,7 +11,11 @@ import polars as pl
 
 from beamlike.errors import naming_source
 from beamlike.io.refreshed import Clock, Refreshed
-from beamlike.local.prefetch import (
+from beamlike.plan.model import Plan, SourcePlan
+from beamlike.plan.stepped import steps_of
+from beamlike.runtime.batch.ingested import Chunk, Ingested
+from beamlike.runtime.batch.reading import ingest_step, read_in_process
+from beamlike.runtime.loop.prefetch import (
     Prefetched,
     ingest_all,
     may_prefetch,
@@ -19,10 +23,6 @@ from beamlike.local.prefetch import (
     prefetch,
     threads_for,
 )
-from beamlike.plan.model import Plan, SourcePlan
-from beamlike.plan.stepped import steps_of
-from beamlike.runtime.batch.ingested import Chunk, Ingested
-from beamlike.runtime.batch.reading import ingest_step, read_in_process
 from beamlike.system.activity import activity
 from beamlike.system.threads import ALONE, StartedTask, Threads
 from stages.progress.inputs import Arrived, Inputs

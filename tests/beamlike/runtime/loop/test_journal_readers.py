@@ -12,7 +12,7 @@ import pytest
 
 import beamlike as bl
 from beamlike.errors import CheckpointError
-from beamlike.local import journal_connection
+from beamlike.runtime.loop import journal_connection
 
 Use = Callable[[sqlite3.Connection], object]
 

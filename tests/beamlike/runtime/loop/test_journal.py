@@ -14,9 +14,9 @@ import pytest
 
 import beamlike as bl
 from beamlike.io.sources import PlannedBatch
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import KEPT_BATCHES, Journal
-from beamlike.local.logged_batch import LoggedBatch
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.journal import KEPT_BATCHES, Journal
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.state.store import DictStore
 from tests.stages.state.test_memory import Text

@@ -1,31 +1,30 @@
-"""A run in process with a checkpoint: batch after batch until it is stopped, or its input ends."""
+"""A run with a checkpoint: batch after batch until it is stopped, or its input ends."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, nullcontext
 from functools import partial
 from typing import Self
 
 import attrs
 
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.control import GivenUp, RunControl
-from beamlike.local.feed import NextBatch
-from beamlike.local.logged_batch import LoggedBatch
-from beamlike.local.opening import OpenLocalRun, check_plan
-from beamlike.local.options import LocalOptions
-from beamlike.local.prefetch import is_small
 from beamlike.plan.manifest import needs_processing_time
 from beamlike.plan.model import Plan
 from beamlike.records.model import BatchRecord
 from beamlike.records.recent import RecentRecords
 from beamlike.runtime.display.summary import Shown, log_open
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.control import GivenUp, RunControl
+from beamlike.runtime.loop.feed import NextBatch
+from beamlike.runtime.loop.logged_batch import LoggedBatch
+from beamlike.runtime.loop.opened import Opened
+from beamlike.runtime.loop.options import LoopOptions
+from beamlike.runtime.loop.prefetch import is_small
 from beamlike.runtime.run.ends import due_after_end, is_over, times_due
 from beamlike.runtime.run.options import AVAILABLE_NOW, Phase, seconds
-from beamlike.runtime.run.readings import with_readings_as_files
 from beamlike.system.activity import tracked_by
 from beamlike.system.garbage import frozen_objects
 from beamlike.system.threads import in_one_thread
@@ -39,9 +38,9 @@ class LiveRun(Shown):
     """
 
     plan: Plan
-    runner: LocalOptions
+    runner: LoopOptions
     checkpoint: LocalCheckpoint
-    _opened: OpenLocalRun = attrs.field(alias="opened")
+    _opened: Opened = attrs.field(alias="opened")
     _control: RunControl = attrs.field(alias="control")
     _held: ExitStack = attrs.field(alias="held")
     batches: RecentRecords = attrs.field(factory=RecentRecords, init=False)
@@ -51,14 +50,18 @@ class LiveRun(Shown):
     _failure: BaseException | None = attrs.field(default=None, init=False)
 
     @classmethod
-    def begin(cls, plan: Plan, runner: LocalOptions, checkpoint: LocalCheckpoint) -> Self:
-        """Locks the checkpoint, compares the plan with it, and opens the run."""
-        plan = with_readings_as_files(plan, checkpoint.at("readings"), runner.clock)
-        check_plan(plan, checkpoint, draining=runner.drain)
+    def begin(
+        cls,
+        plan: Plan,
+        runner: LoopOptions,
+        checkpoint: LocalCheckpoint,
+        opening: Callable[[RunControl, ExitStack], Opened],
+    ) -> Self:
+        """Locks the checkpoint, and opens the run by `opening`."""
         control = RunControl()
         with ExitStack() as held:
             held.enter_context(checkpoint.lock(f"the run of {plan.name!r}"))
-            opened = OpenLocalRun.of(plan, runner, checkpoint, control, held)
+            opened = opening(control, held)
             run = cls(opened.plan, runner, checkpoint, opened=opened, control=control, held=held.pop_all())
         opened.run.progress.up(checkpoint.path)
         return run
@@ -80,7 +83,7 @@ class LiveRun(Shown):
         records, self._within = self._opened.run.records, threading.get_ident()
         try:
             spared = frozen_objects() if self._goes_on else nullcontext()
-            with tracked_by(self._opened.run.records.tracker), self._opened.engine.threads, spared:
+            with tracked_by(self._opened.run.records.tracker), self._opened.executor, spared:
                 self._take_all()
                 self._opened.journal.settle()
                 self._end()
@@ -186,11 +189,11 @@ class LiveRun(Shown):
         """Checks the sources for new input, and counts the time of this as part of the next batch."""
         last = self._opened.journal.last
         self._opened.run.records.tracker.begin(0 if last is None else last[0].number + 1)
-        return self._opened.feed.next(self._opened.engine.inputs)
+        return self._opened.feed.next(self._opened.executor.inputs)
 
     def _begun(self, found: NextBatch) -> LoggedBatch:
         """Logs and returns the batch with this input. Nothing of the batch may be done before."""
-        opened, now = self._opened, self._opened.options.clock()
+        opened, now = self._opened, self._opened.clock()
         number = 0
         # Processing time must not decrease, even if the clock of the machine is set back.
         if (last := opened.journal.last) is not None:
@@ -204,7 +207,7 @@ class LiveRun(Shown):
     def _take(self, batch: LoggedBatch, *, again: bool = False) -> None:
         self._opened.run.records.tracker.begin(batch.number)
         self._control.writing = False
-        take = partial(self._opened.process, batch, again=again)
+        take = partial(self._opened.executor.run, batch, again=again)
         few = (last := self.batches.last) is not None and is_small(last)
         record = in_one_thread(take) if few else take()
         self.batches.append(record)
@@ -233,7 +236,7 @@ class LiveRun(Shown):
 
     def _await_due(self) -> None:
         """Runs batches after the end of all input while state waits for processing time."""
-        clock = self._opened.options.clock
+        clock = self._opened.clock
         for _ in times_due(self.plan, lambda: self.last, lambda: self._control.phase is Phase.GOING, clock):
             self._take(self._begun(NextBatch({}, ended=True)))
             self._opened.journal.settle()

@@ -13,9 +13,9 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.files.paths import absolute
-from beamlike.local.journal import Journal
-from beamlike.local.journal_reading import journal_to_read
 from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.journal_reading import journal_to_read
 from beamlike.runtime.run.checkpoint import CheckpointFolder
 from beamlike.system import durable
 from beamlike.system.file_digests import files_below, size_and_digest

@@ -16,10 +16,13 @@ from beamlike.io.in_process import Continued, reader_of
 from beamlike.io.planned import PlannedReader
 from beamlike.io.refreshed import Clock
 from beamlike.io.sources import AcceptsCommits, PlannedBatch, Position, Reader
-from beamlike.local.batch_input import BatchInput, read_whole, step_input, too_far_ahead
-from beamlike.local.full_read import FullReader
-from beamlike.local.logged_batch import LoggedBatch
-from beamlike.local.prefetch import (
+from beamlike.plan.model import Plan, SourcePlan
+from beamlike.plan.stepped import steps_of
+from beamlike.runtime.batch.ingested import Chunk
+from beamlike.runtime.loop.batch_input import BatchInput, read_whole, step_input, too_far_ahead
+from beamlike.runtime.loop.full_read import FullReader
+from beamlike.runtime.loop.logged_batch import LoggedBatch
+from beamlike.runtime.loop.prefetch import (
     Prefetched,
     ingest_all,
     may_prefetch,
@@ -27,9 +30,6 @@ from beamlike.local.prefetch import (
     prefetch,
     threads_for,
 )
-from beamlike.plan.model import Plan, SourcePlan
-from beamlike.plan.stepped import steps_of
-from beamlike.runtime.batch.ingested import Chunk
 from beamlike.runtime.recorded.batches import STEPS
 from beamlike.system.activity import activity
 from beamlike.system.threads import StartedTask, Threads

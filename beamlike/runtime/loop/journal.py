@@ -19,10 +19,10 @@ import attrs
 
 from beamlike.errors import CheckpointError
 from beamlike.io.sources import Position
-from beamlike.local import undo
-from beamlike.local.journal_changes import ChangesBehind
-from beamlike.local.journal_connection import read_only, to_write, translated
-from beamlike.local.journal_tables import (
+from beamlike.runtime.loop import undo
+from beamlike.runtime.loop.journal_changes import ChangesBehind
+from beamlike.runtime.loop.journal_connection import read_only, to_write, translated
+from beamlike.runtime.loop.journal_tables import (
     SETTINGS,
     VERSION,
     added,
@@ -33,7 +33,7 @@ from beamlike.local.journal_tables import (
     state_sums,
     totals_of,
 )
-from beamlike.local.logged_batch import LoggedBatch
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 from beamlike.runtime.run.dead_letter_limit import Counted
 from stages.facts import from_json, to_json
 from stages.state.memory import D, Memory

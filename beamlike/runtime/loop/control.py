@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import attrs
 
-from beamlike.local.engine import EngineHooks
-from beamlike.local.journal import Journal
+from beamlike.runtime.loop.journal import Journal
 from beamlike.runtime.run.options import Phase
+
+
+@attrs.frozen
+class BatchHooks:
+    """Functions of a run that its executor calls in each batch.
+
+    `between_parts` is called between two parts of a batch, and may raise to abandon the batch. `before_writing` is
+    called before the sinks receive anything: it waits until the input of the batch is on disk. If `observed`, others
+    learn of each batch, so it is also called if no sink receives anything.
+    """
+
+    between_parts: Callable[[], object] = lambda: None
+    before_writing: Callable[[], object] = lambda: None
+    observed: bool = False
 
 
 class GivenUp(Exception):
@@ -32,7 +46,7 @@ class RunControl:
         if self.phase is Phase.GIVEN_UP:
             raise GivenUp
 
-    def hooks(self, journal: Journal, *, observed: bool) -> EngineHooks:
+    def hooks(self, journal: Journal, *, observed: bool) -> BatchHooks:
         """Returns the hooks of an engine whose batches are logged in this journal. `observed`: the user's code learns
         of each batch.
         """
@@ -41,4 +55,4 @@ class RunControl:
             journal.settle()
             self.writing = True  # From now on, only a replay of the same batch may follow.
 
-        return EngineHooks(self.require_wanted, before_writing, observed)
+        return BatchHooks(self.require_wanted, before_writing, observed)

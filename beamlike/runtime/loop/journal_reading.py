@@ -10,11 +10,11 @@ from contextlib import closing, contextmanager
 from tempfile import TemporaryDirectory
 
 from beamlike.errors import CheckpointError
-from beamlike.local import undo
-from beamlike.local.journal import Journal
-from beamlike.local.journal_connection import read_only
-from beamlike.local.journal_tables import VERSION
 from beamlike.runtime.batch.storage import stored
+from beamlike.runtime.loop import undo
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.journal_connection import read_only
+from beamlike.runtime.loop.journal_tables import VERSION
 
 
 @contextmanager

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 import beamlike as bl
-from beamlike.local.checkpoint import LocalCheckpoint
-from beamlike.local.journal import Journal
-from beamlike.local.journal_reading import journal_to_read
-from beamlike.local.logged_batch import LoggedBatch
+from beamlike.runtime.loop.checkpoint import LocalCheckpoint
+from beamlike.runtime.loop.journal import Journal
+from beamlike.runtime.loop.journal_reading import journal_to_read
+from beamlike.runtime.loop.logged_batch import LoggedBatch
 
 
 def damaged(why: str) -> bl.CheckpointError:

@@ -1,0 +1,1 @@
+"""Tests of the loop of a run."""
