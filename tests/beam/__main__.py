@@ -95,14 +95,15 @@ LEFT_OUT: Final = (
     "dataframe/transforms_test.py::TransformTest::test_scalar",
 )
 """Tests that pass, and take long."""
-LONG: Final = (
-    "dataframe.transforms_test",
-    "examples.snippets.snippets_test",
-    "ml.inference.base_test",
-    "transforms.combiners_test",
-    "transforms.core_test",
+QUICK: Final = (
+    "transforms.trigger_test",
+    "transforms.window_test",
+    "testing.test_stream_test",
+    "transforms.userstate_test",
+    "transforms.sideinputs_test",
+    "pipeline_test",
 )
-"""The suites that `--quick` leaves out: they take half of the time."""
+"""The suites of `--quick`, besides that of the portable runner: those that check the most of the model."""
 
 
 ON_SPARK: Final = (
@@ -131,7 +132,7 @@ def job(python: Path, parts: list[str], *, spark: bool, quick: bool) -> list[str
     where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
     packages = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
     chosen = [suite for suite in (*suites, FNS) if not parts or any(part in suite for part in parts)]
-    chosen = [suite for suite in chosen if not (quick and suite in LONG)]
+    chosen = [suite for suite in chosen if not quick or suite in (*QUICK, FNS)]
     files = [
         f"{packages}/apache_beam/{suite.replace('.', '/')}.py{part}"
         for suite in chosen
@@ -158,7 +159,9 @@ def main() -> int:
     parser.add_argument("--version", default=VERSION, help="the version of Beam")
     parser.add_argument("--spark", action="store_true", help="runs on Spark")
     parser.add_argument("--slow", action="store_true", help="runs only the slow tests of this project's own")
-    parser.add_argument("--quick", action="store_true", help="leaves out the suites that take long")
+    parser.add_argument(
+        "--quick", action="store_true", help="only the suites that check the most of the model"
+    )
     given = parser.parse_args()
     python = environment(given.version, spark=given.spark or given.slow)
     own = [python, "-m", "pytest", "-o", "addopts=", "-W", "default", "-q", "-p", "no:cacheprovider", *OWN]
