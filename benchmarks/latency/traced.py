@@ -17,11 +17,12 @@ import click
 from beamlike.io.kafka import sender
 from beamlike.io.kafka.sink import KafkaSink
 from beamlike.local.engine import Engine
-from beamlike.local.opening import OpenLocalRun
+from beamlike.local.executor import LocalExecutor
 from beamlike.runtime.batch.batch_sinks import BatchSinks
 from beamlike.runtime.loop.feed import SourceInputFeed
 from beamlike.runtime.loop.journal import Journal
 from beamlike.runtime.loop.live_run import LiveRun
+from beamlike.runtime.loop.opened import Opened
 from benchmarks.latency.job import pipeline, run_in_process
 
 PHASES: Final[dict[str, tuple[Any, str]]] = {
@@ -34,8 +35,8 @@ PHASES: Final[dict[str, tuple[Any, str]]] = {
     "sinks": (BatchSinks, "write"),
     "encode": (KafkaSink, "_produce"),
     "transaction": (sender, "insist"),
-    "process": (OpenLocalRun, "process"),
-    "records and commit": (OpenLocalRun, "finish"),
+    "process": (LocalExecutor, "run"),
+    "records and commit": (Opened, "finish"),
     "rest": (LiveRun, "_rest"),
 }
 """The functions that are timed. Some are called by others: `sinks` has `encode` and both parts of a `transaction`."""
