@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 import beamlike as bl
 from beamlike.io.files.files import Files
 from beamlike.runtime.batch.envelope import Topology
-from beamlike.spark.query.build import labels
 from beamlike.spark.query.ingest import source_envelopes
+from beamlike.spark.query.labels import labels
 from beamlike.spark.session.session import open_session, ship, worker_environment
 
 FORMATS: dict[str, type[Files]] = {"Parquet": bl.Parquet, "CSV": bl.CSV, "JSONLines": bl.JSONLines}
