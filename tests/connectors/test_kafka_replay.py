@@ -44,7 +44,9 @@ def ran(kafka: Cluster, topic: str, folder: Path, spark: Any, **how: Any) -> str
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("how", [{}, {"max_offsets_per_trigger": 4, "headers": True}])
+@pytest.mark.parametrize(
+    "how", [{}, pytest.param({"max_offsets_per_trigger": 4, "headers": True}, marks=pytest.mark.long)]
+)
 def test_each_batch_is_replayed_recorded_and_compared(
     kafka: Cluster, spark: Any, tmp_path: Path, how: dict[str, Any]
 ) -> None:

@@ -175,7 +175,7 @@ bl.KafkaSink(servers, topic, transactions=transactions == "yes").write(rows, Par
 """
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", ["before", pytest.param("after", marks=pytest.mark.long)])
 def test_a_writer_that_is_killed_before_or_after_it_commits_leaves_each_row_once(
     kafka: Cluster, moment: str
 ) -> None:

@@ -20,7 +20,7 @@ from beamlike.spark.checkpoint.checkpoint import Checkpoint
 from tests.connectors.jars import jars
 from tests.connectors.s3 import Store, object_store, requests
 from tests.support.connect_server import Server
-from tests.support.spark_versions import STORES
+from tests.support.spark_versions import FILES_FIRST
 
 pytestmark = pytest.mark.connectors
 
@@ -150,7 +150,9 @@ def test_an_older_copy_of_a_checkpoint_is_seen_by_what_is_in_the_bucket(
     assert found() == ([0, 1, 2] if kind == "files" else [0, 1, 1, 2])
 
 
-@pytest.mark.parametrize(("state", "shards"), [("spark", 1), (None, 1), ("files", 2)])
+@pytest.mark.parametrize(
+    ("state", "shards"), [pytest.param("spark", 1, marks=pytest.mark.long), (None, 1), ("files", 2)]
+)
 def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any, shards: int) -> None:
     states = iter([state, None])  # a run that asks for no store goes on with that of the checkpoint
 
@@ -162,7 +164,7 @@ def test_on_spark_with_the_checkpoint_there(bucket: str, spark: Any, state: Any,
     assert (manifest or {})["store"] == (state or "files")
 
 
-@pytest.mark.parametrize("state", STORES)
+@pytest.mark.parametrize("state", FILES_FIRST)
 def test_on_spark_connect_with_the_checkpoint_there(
     bucket: str, store: Store, tmp_path: Path, state: Any
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_worker_that_is_killed_changes_nothing(cluster: Standalone, tmp_path: 
     assert alerts(tmp_path / "out").equals(silence.expected(SENSORS))
 
 
+@pytest.mark.long
 def test_executors_come_and_go_with_what_there_is_to_do(cluster: Standalone, tmp_path: Path) -> None:
     write_readings(tmp_path / "readings", 0, 2)
     folders = [str(tmp_path / name) for name in ("readings", "out", "checkpoint")]
