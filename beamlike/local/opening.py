@@ -78,7 +78,7 @@ def open_local_run(
     held.callback(journal.close)
     run_sinks = RunSinks(plan, manifest["run"], CheckpointLetters(checkpoint.dead_letters))
     manifest = CopyGuard(run_sinks, checkpoint, checkpoint.at(RECORDS_FILE)).admit(
-        manifest, reached(journal), options.continue_as, held
+        manifest, _reached(journal), options.continue_as, held
     )
     _require_same_input(plan, checkpoint, begun=manifest["begun"])
     tables = kept_tables(plan, options.clock(), checkpoint, checkpoint.files, before)
@@ -118,7 +118,7 @@ def open_local_run(
         options.clock,
         store=journal,
         inputs=_load(plan, journal),
-        last=record_before(journal, run, checkpoint),
+        last=_record_before(journal, run, checkpoint),
         hooks=control.hooks(journal, observed=observed),
         threads=threads,
         drains=plan.drains(asked=options.drain and steps_of(plan) is None),
@@ -136,7 +136,7 @@ def open_local_run(
     )
 
 
-def reached(journal: Journal) -> Reached:
+def _reached(journal: Journal) -> Reached:
     if journal.last is None:
         return Reached(-1, -1)
     batch, is_done = journal.last
@@ -174,7 +174,7 @@ def _require_same_input(plan: Plan, checkpoint: LocalCheckpoint, *, begun: bool)
         checkpoint.keep(_DIGESTS, {**before, **now})
 
 
-def record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
+def _record_before(journal: Journal, run: OpenRun, checkpoint: LocalCheckpoint) -> BatchRecord | None:
     """Returns the last record; None if its batch will be replayed, or there is no record.
 
     Raises `CheckpointError` if there is a record of a batch that the journal does not have.

@@ -122,7 +122,6 @@ def test_a_steady_batch_makes_few_requests_with_the_settings_of_its_bucket(
     assert all(counted[one] == FILES for one in reads)
 
 
-@pytest.mark.long
 def test_a_setting_that_pyarrow_cannot_follow_leaves_the_state_to_spark(
     spark: Any, store: Store, tmp_path: Path
 ) -> None:

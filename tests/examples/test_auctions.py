@@ -43,7 +43,6 @@ def test_it_shows_all_three() -> None:
     ] == ["Who wins", "The highest bids of each"]
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_spark_gives_the_same(found: dict[str, pl.DataFrame], spark: object, tmp_path: object) -> None:

@@ -46,7 +46,6 @@ def test_a_wrong_answer_is_told_and_fails(tmp_path: Any, monkeypatch: pytest.Mon
     assert "WRONG" in done.output
 
 
-@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.spark
 def test_it_is_the_same_on_spark(spark: Any) -> None:

@@ -89,7 +89,6 @@ def test_rows_are_as_in_process_also_if_a_run_with_an_interval_is_stopped_and_co
     assert not (tmp_path / "checkpoint" / "beamlike" / "turns").exists()
 
 
-@pytest.mark.long
 def test_a_process_whose_server_is_killed_ends(tmp_path: Path) -> None:
     """PySpark would ask the server for minutes at the end of the process."""
     generate(tmp_path)
@@ -145,7 +144,6 @@ def test_a_killed_client_and_a_killed_server_cost_no_row(
     assert found == written(tmp_path, ("sums",))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("state", FILES_FIRST)
 def test_savepoints_fit_both_kinds_of_session(
     session: Any, spark: SparkSession, plays: Path, tmp_path: Path, expected: dict[str, list[str]], state: Any
