@@ -209,12 +209,17 @@ def _without_noise(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _apart(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Begins a line with each traceback: a worker may write one while another is within a line."""
+    """Begins a line with a traceback that is within a line of noise: several workers may write at once.
+
+    Other lines may contain one, too, such as Spark's errors and logs in JSON. They stay as they are.
+    """
     for line in lines:
         before, traceback, after = line.partition(_TRACEBACK)
-        if before and traceback:
+        if traceback and _WORKER_NOISE.match(before):
             yield before + b"\n"
-        yield traceback + after if traceback else line
+            yield traceback + after
+        else:
+            yield line
 
 
 def _without_broken_pipes(lines: Iterable[bytes]) -> Iterator[bytes]:

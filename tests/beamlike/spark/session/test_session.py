@@ -300,7 +300,7 @@ def test_only_noise_is_kept_off_the_terminal(capfd: pytest.CaptureFixture[str]) 
         "WARNING: All is lost\n",
         "\n",
         f"{ours} died\n",
-        "10:00:00 ERROR Executor: no\n",
+        "10:00:00 ERROR Executor: PythonException: Traceback (most recent call last):\n",
         'Traceback (most recent call last):\n  File "pyspark/daemon.py", line 9, in worker\nValueError: no\n',
         "no newline",
     ]
